@@ -1,0 +1,3 @@
+"""Source plugin: SQLite, through triggers into a changelog table."""
+
+from __future__ import annotations

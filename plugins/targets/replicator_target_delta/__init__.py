@@ -1,0 +1,3 @@
+"""Target plugin: Delta Lake tables written by Spark."""
+
+from __future__ import annotations
