@@ -1,0 +1,88 @@
+"""The contract between the replicator and its plugins.
+
+A plugin package needs this distribution and nothing else of the project: subclass `DeltaSource` or `DeltaTarget`,
+offer it through a `hookimpl`, and run the conformance kit in `replicator_sdk.testing`.
+"""
+
+from replicator_sdk.assessment import (
+    Assessment,
+    ColumnAssessment,
+    Finding,
+    Severity,
+    Support,
+    TableAssessment,
+    TableAssessor,
+)
+from replicator_sdk.batch import BatchIdentity, ChangeBatch, Commits, TableChanges, single_commit
+from replicator_sdk.config import OutOfRange, PluginConfig, Secret
+from replicator_sdk.context import (
+    Configurer,
+    DeltaContext,
+    DeltaSourceContext,
+    DeltaTargetContext,
+    LineageRecorder,
+    Metrics,
+)
+from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLEvent, DMLOperation
+from replicator_sdk.hookspec import hookimpl
+from replicator_sdk.offset import Offset, Position
+from replicator_sdk.registry import TableRegistry, TableSummary
+from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_sdk.snapshot import ChunkReader, SnapshotChunk, SnapshotReader, TableSnapshot, chunk_dataframe
+from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, ReaderClosed
+from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Alter",
+    "AlterKind",
+    "Assessment",
+    "BatchConsumer",
+    "BatchIdentity",
+    "ChangeBatch",
+    "ChunkReader",
+    "Column",
+    "ColumnAssessment",
+    "Commits",
+    "Configurer",
+    "DDLEvent",
+    "DDLOperation",
+    "DMLEvent",
+    "DMLOperation",
+    "DeltaContext",
+    "DeltaSource",
+    "DeltaSourceContext",
+    "DeltaTarget",
+    "DeltaTargetContext",
+    "EventConsumer",
+    "EventEmitter",
+    "EventReader",
+    "EventReaderDefinition",
+    "Finding",
+    "LineageRecorder",
+    "Metrics",
+    "Offset",
+    "OutOfRange",
+    "PluginConfig",
+    "Position",
+    "ReaderClosed",
+    "Secret",
+    "Severity",
+    "SnapshotChunk",
+    "SnapshotLoader",
+    "SnapshotReader",
+    "Support",
+    "TableAssessment",
+    "TableAssessor",
+    "TableChanges",
+    "TableId",
+    "TableProgress",
+    "TableRegistry",
+    "TableSchema",
+    "TableSnapshot",
+    "TableSummary",
+    "chunk_dataframe",
+    "hookimpl",
+    "single_commit",
+]

@@ -1,0 +1,221 @@
+"""Changes in columns: what travels from the log to the merge (design §3).
+
+No code runs per row in Python on that way. A reader emits `ChangeBatch`es and, at transaction borders, `Commits`; the
+runtime numbers, filters, gathers and hands each table's changes to the target as one `TableChanges`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from replicator_sdk.errors import BugError
+from replicator_sdk.offset import Offset, Position
+from replicator_sdk.schema import TableId, TableSchema
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """Changes of one table under one schema version, in source order. Immutable; may be shared between threads.
+
+    All arrays have one length. Rows are the table's columns (`schema.struct`), exact in their standard Arrow types.
+
+    Attributes:
+        schema: Table and schema version; `row` and `before` have its columns.
+        op: int8 codes of `DMLOperation` INSERT, UPDATE, DELETE.
+        row: Struct of the table's columns: the row after an INSERT or UPDATE; for a DELETE its content is undefined.
+        before: Struct of the table's columns, null where the source sent nothing; the key (other columns NULL) or the
+            whole row before an UPDATE or DELETE. For an UPDATE null means that the key did not change. For a DELETE it
+            is never null. For a table without a key it is the whole row, never null, for both.
+        ordinals: int64, strictly ascending: rank of each change among all events, of all tables, since the commits
+            emitted last (see `EventEmitter`).
+        unchanged: Column name → boolean array, true where an UPDATE did not send the column; only columns with at
+            least one true. The value in `row` is then NULL and means nothing.
+        before_is_full: Whether `before` holds whole rows (not only keys) wherever it is not null.
+        is_snapshot: Whether the rows were read by a snapshot the reader does itself.
+        sequence_numbers: int64; None until the runtime's sequencer numbered them.
+        timestamps: int64 microseconds since 1970 UTC, the commit time at the source; -1 unknown; None until the
+            runtime has seen the commit.
+    """
+
+    schema: TableSchema
+    op: pa.Int8Array
+    row: pa.StructArray
+    before: pa.StructArray | None
+    ordinals: Int64s
+    unchanged: Mapping[str, pa.BooleanArray] = field(default_factory=dict)
+    before_is_full: bool = False
+    is_snapshot: bool = False
+    sequence_numbers: Int64s | None = None
+    timestamps: Int64s | None = None
+
+    def __post_init__(self) -> None:
+        arrays = [
+            self.row,
+            self.before,
+            self.ordinals,
+            self.sequence_numbers,
+            self.timestamps,
+            *self.unchanged.values(),
+        ]
+        if any(a is not None and len(a) != len(self.op) for a in arrays):
+            raise BugError("a change batch has arrays of unequal length", code="RPL-9001", table=str(self.table))
+        if self.row.type != self.schema.struct:
+            raise BugError(
+                f"a change batch's rows are {self.row.type}, its schema says {self.schema.struct}",
+                code="RPL-9002",
+                table=str(self.table),
+            )
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def table(self) -> TableId:
+        """The table the changes belong to."""
+        return self.schema.table
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, as Arrow counts them (slices count their share)."""
+        before = 0 if self.before is None else self.before.nbytes
+        return int(self.row.nbytes + before + self.op.nbytes + self.ordinals.nbytes)
+
+    def slice(self, start: int, stop: int) -> ChangeBatch:
+        """The changes from index `start` up to `stop`, without copying."""
+        cut = slice(start, stop)
+        return ChangeBatch(
+            self.schema,
+            self.op[cut],
+            self.row[cut],
+            None if self.before is None else self.before[cut],
+            self.ordinals[cut],
+            {name: mask[cut] for name, mask in self.unchanged.items()},
+            self.before_is_full,
+            self.is_snapshot,
+            None if self.sequence_numbers is None else self.sequence_numbers[cut],
+            None if self.timestamps is None else self.timestamps[cut],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """One or more transaction ends, in source order.
+
+    Attributes:
+        ordinals: int64, ascending: for each commit, how many events since the commits emitted before belong to it and
+            those ahead of it (an exclusive end rank; equal to the one before it for an empty transaction).
+        timestamps: int64 microseconds since 1970 UTC, when the source committed; -1 where it does not tell.
+        offset_at: The offset after the i-th commit; called for few i only. Offsets ascend strictly with i.
+    """
+
+    ordinals: Int64s
+    timestamps: Int64s
+    offset_at: Callable[[int], Offset]
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+    @property
+    def last(self) -> Offset:
+        """The offset after all of them."""
+        return self.offset_at(len(self) - 1)
+
+    @property
+    def events(self) -> int:
+        """How many events all of them hold."""
+        return int(self.ordinals[-1])
+
+    def count_until(self, offset: Offset) -> int:
+        """How many of the commits are at `offset` or before it, by binary search."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if not offset < self.offset_at(middle):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def single_commit(events: int, offset: Offset, timestamp: int = -1) -> Commits:
+    """The commit of one transaction of `events` events."""
+    return Commits(np.array([events], np.int64), np.array([timestamp], np.int64), lambda _: offset)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """Which batch this is; a pure function of the log and the epoch, never of a clock (design §4.5).
+
+    Attributes:
+        generation: The replicator's generation.
+        epoch: The writer's lease epoch; a target refuses a batch with a lower epoch than it has stored.
+        first_sequence: Lowest sequence number in it (over this table).
+        last_sequence: Highest sequence number in it.
+        position: Where the table stands once it is applied.
+    """
+
+    generation: int
+    epoch: int
+    first_sequence: int
+    last_sequence: int
+    position: Position
+
+    def __str__(self) -> str:
+        return f"{self.generation}-{self.epoch}-{self.first_sequence}-{self.last_sequence}"
+
+
+class TableChanges:
+    """All changes of one table between two flushes, in order, under one schema version.
+
+    Holds whole transactions, except around a schema change inside a transaction. May be larger than memory: then the
+    batches lie in a spill file and `batches()` reads them anew, one after another, at each call. Valid until the
+    `apply_batch` it was handed to has returned; not to be kept.
+
+    Attributes:
+        schema: Table and schema version.
+        identity: Identity and position to be stored in the same commit.
+        rows: How many changes.
+        nbytes: How many bytes, about.
+        overlap: Whether the table may already hold the effect of some of these changes (its snapshot was read over a
+            range of positions, or its source's reader takes snapshots itself): inserts must then be upserts, deletes
+            of missing rows and updates of missing rows are no error.
+        inserts_only: Whether every change is an INSERT.
+        source_timestamp: Highest commit time in it, microseconds since 1970 UTC; -1 unknown.
+    """
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        identity: BatchIdentity,
+        batches: Callable[[], Iterator[ChangeBatch]] | Sequence[ChangeBatch],
+        *,
+        rows: int,
+        nbytes: int,
+        overlap: bool = False,
+        inserts_only: bool = False,
+        source_timestamp: int = -1,
+    ) -> None:
+        self.schema = schema
+        self.identity = identity
+        self.rows = rows
+        self.nbytes = nbytes
+        self.overlap = overlap
+        self.inserts_only = inserts_only
+        self.source_timestamp = source_timestamp
+        self._batches = batches
+
+    @property
+    def table(self) -> TableId:
+        """The table the changes belong to."""
+        return self.schema.table
+
+    def batches(self) -> Iterator[ChangeBatch]:
+        """The batches in order; every call starts anew."""
+        return self._batches() if callable(self._batches) else iter(self._batches)

@@ -1,0 +1,132 @@
+"""What the runtime offers a running plugin: the only door back (seed 001, "Plugin Context")."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from replicator_sdk.offset import Offset
+from replicator_sdk.schema import TableId
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Metrics(ABC):
+    """Counters and gauges of one replicator; safe from any thread, never blocks, never raises."""
+
+    @abstractmethod
+    def count(self, name: str, value: int = 1, *, table: TableId | None = None) -> None:
+        """Add `value` to the counter `name` (e.g. `dml.insert`)."""
+
+    @abstractmethod
+    def gauge(self, name: str, value: float, *, table: TableId | None = None) -> None:
+        """Set the gauge `name`."""
+
+
+class LineageRecorder(ABC):
+    """Collects which columns went where; aggregated and published by the runtime, may lose the last minutes."""
+
+    @abstractmethod
+    def record(self, table: TableId, target: str, columns: Mapping[str, str]) -> None:
+        """`table` is written to `target`; `columns` maps source column to target column."""
+
+
+class DeltaContext(ABC):
+    """Common to source and target. Safe from any thread.
+
+    Attributes:
+        replicator_name: The pipeline's name.
+        namespace: Its namespace.
+        generation: Which deployment of this name it is, from 1; state of another generation is another replicator's.
+        run_id: Differs for every start; part of every log line.
+        metrics: Counters and gauges.
+        lineage: Lineage recorder.
+    """
+
+    replicator_name: str
+    namespace: str
+    generation: int
+    run_id: str
+    metrics: Metrics
+    lineage: LineageRecorder
+
+    @abstractmethod
+    def get_state(self, key: str) -> bytes | None:
+        """What this plugin kept under `key`, None when nothing; keys of source and target do not meet."""
+
+    @abstractmethod
+    def put_state(self, key: str, value: bytes) -> None:
+        """Keep `value` under `key`, durable and atomic when it returns. Slow: not for every batch."""
+
+    @abstractmethod
+    def get_offset(self) -> Offset | None:
+        """The offset saved last; None before the first save."""
+
+    @abstractmethod
+    def spark(self) -> SparkSession:
+        """The run's Spark session, started at the first call with what plugins declared."""
+
+
+class DeltaSourceContext(DeltaContext):
+    """A source's context."""
+
+    @abstractmethod
+    def committed_offset(self) -> Offset | None:
+        """The offset that is durable at target and state: what the source may be told, and nothing beyond it (I5)."""
+
+    @abstractmethod
+    def set_ok(self) -> None:
+        """The source is reachable and delivering."""
+
+    @abstractmethod
+    def set_error(self, error: Exception) -> None:
+        """The source is failing and retrying; shown in state until `set_ok`."""
+
+
+class DeltaTargetContext(DeltaContext):
+    """A target's context.
+
+    Attributes:
+        epoch: The run's lease epoch, to be stored in and checked inside every commit.
+        parallel_tables: At most how many tables are applied at once.
+    """
+
+    epoch: int
+    parallel_tables: int
+
+    @abstractmethod
+    def commit_offset(self, offset: Offset, sequence_number: int) -> None:
+        """Say that everything up to `offset` is durable at the target; the runtime saves it (seed 001).
+
+        Only for consumers that gather by themselves; after `flush` or `apply_batch` has returned the runtime does it.
+        """
+
+    @abstractmethod
+    def read_offset(self, fields: Mapping[str, bytes]) -> Offset:
+        """The source's offset that these fields stored."""
+
+    @abstractmethod
+    def set_table_error(self, table: TableId, error: Exception) -> None:
+        """Show `table` as FAILING with the error and its hint."""
+
+    @abstractmethod
+    def set_table_snapshotting(self, table: TableId) -> None:
+        """Show `table` as SNAPSHOTTING; the runtime does this for snapshots it coordinates."""
+
+    @abstractmethod
+    def set_table_replicating(self, table: TableId) -> None:
+        """Show `table` as REPLICATING; the runtime does this for snapshots it coordinates."""
+
+
+class Configurer(ABC):
+    """Given to `configure`, before anything runs and without any connection."""
+
+    @abstractmethod
+    def require_spark(self, *, packages: Sequence[str] = (), conf: Mapping[str, str] | None = None) -> None:
+        """Ask for Maven packages and settings in the run's Spark session; the pipeline's own settings win."""
+
+    @abstractmethod
+    def add_failure(self, message: str, *, path: str = "", hint: str = "") -> None:
+        """Report a configuration error found beyond what the settings model checks; all are shown together."""

@@ -1,0 +1,73 @@
+"""Offsets and positions: where in a source's log something stands (seed 001, "Offset")."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+@functools.total_ordering
+class Offset(ABC):
+    """A place between two transactions of one source's log, from which the source can resume.
+
+    Defined by its source, comparable only with offsets of the same source. An offset stands *after* a committed
+    transaction: everything up to it is done, nothing behind it has been seen. Immutable and hashable; a source must
+    re-emit the same changes in the same order after the same offset.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def fields(self) -> Mapping[str, bytes]:
+        """The stored form: key → bytes, small, stable over releases (seed 001's offset file)."""
+
+    @classmethod
+    @abstractmethod
+    def from_fields(cls, fields: Mapping[str, bytes]) -> Self:
+        """The offset that `fields` stored.
+
+        Raises:
+            ReplicatorError: When the fields are not of this source.
+        """
+
+    @abstractmethod
+    def __lt__(self, other: Any) -> bool:
+        """Whether this offset comes before `other` in source order."""
+
+    @abstractmethod
+    def __eq__(self, other: object) -> bool:
+        """Whether both name the same place."""
+
+    @abstractmethod
+    def __hash__(self) -> int:
+        """Equal offsets hash alike."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """The place as the source's own people write it, e.g. `0/16B3748`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far one table, or the whole replicator, has come.
+
+    Attributes:
+        offset: The last transaction that is applied as a whole.
+        events_after: How many events (changes and DDL, over all tables) of the transactions after `offset` are applied
+            as well. Zero except when a schema change inside a transaction cut it in two.
+    """
+
+    offset: Offset
+    events_after: int = 0
+
+    def __lt__(self, other: Position) -> bool:
+        return (self.offset, self.events_after) < (other.offset, other.events_after)
+
+    def __le__(self, other: Position) -> bool:
+        return (self.offset, self.events_after) <= (other.offset, other.events_after)
+
+    def __str__(self) -> str:
+        return f"{self.offset}+{self.events_after}" if self.events_after else str(self.offset)

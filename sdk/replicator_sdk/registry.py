@@ -1,0 +1,51 @@
+"""Listing and describing a source's tables (seed 001, `listTables` and `describeTable`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+from replicator_sdk.schema import TableId, TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """One line of a table list.
+
+    Attributes:
+        table: Its name.
+        columns: How many columns.
+        estimated_rows: About how many rows; -1 unknown.
+        estimated_bytes: About how many bytes; -1 unknown.
+    """
+
+    table: TableId
+    columns: int
+    estimated_rows: int = -1
+    estimated_bytes: int = -1
+
+
+class TableRegistry(ABC):
+    """Reads a source's catalogue. Used by one thread; holds a connection until closed."""
+
+    @abstractmethod
+    def list_tables(self) -> list[TableSummary]:
+        """All tables the user may see that could be replicated, sorted by name; system tables left out."""
+
+    @abstractmethod
+    def describe_table(self, table: TableId) -> TableSchema:
+        """The schema of one table in standard types.
+
+        Raises:
+            NeedsUserError: When the table is not there or may not be read.
+        """
+
+    def close(self) -> None:
+        """Release the connection; may be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

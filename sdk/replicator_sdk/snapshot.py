@@ -1,0 +1,128 @@
+"""Reading what is already there, in chunks, anywhere (design §3, "a distributed read").
+
+The driver opens a `TableSnapshot`; its chunks are small serialisable values and its `read` a picklable function from
+chunk to Arrow. Spark runs it on the executors; rows never pass through the driver.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import pyarrow as pa
+
+from replicator_sdk.offset import Offset
+from replicator_sdk.schema import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChunk:
+    """One part of a table; all parts together are the table, no two overlap.
+
+    Attributes:
+        index: Rank in the table's plan, from 0; names the chunk when a snapshot resumes.
+        bounds: What the source needs to read it; JSON values only, so that it can be kept in state.
+        estimated_rows: About how many rows; -1 unknown.
+    """
+
+    index: int
+    bounds: Mapping[str, Any]
+    estimated_rows: int = -1
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form kept in state."""
+        return {"index": self.index, "bounds": dict(self.bounds), "estimatedRows": self.estimated_rows}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> SnapshotChunk:
+        """The inverse of `to_json`."""
+        return cls(value["index"], value["bounds"], value["estimatedRows"])
+
+
+class ChunkReader(Protocol):
+    """Reads one chunk in any process; picklable, holds no connection and no secret in its repr.
+
+    Yields record batches of `schema.arrow`, bounded in size (some ten thousand rows). Reading a chunk twice at one
+    position gives the same rows, in any order. Opens one connection at a time and closes it.
+    """
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        """The rows of `chunk`."""
+
+
+class TableSnapshot(ABC):
+    """One table's contents, exact at one offset, as long as it is open. Used by one thread of the driver.
+
+    Attributes:
+        schema: The schema at `position`.
+        position: Every transaction up to it is in the rows, none after it.
+        chunks: All chunks of the table.
+        read: Reads a chunk; valid in any process until `close`.
+        resumable: Whether chunks may be read at different positions, by a later snapshot of the same chunks. True for
+            tables with a key: the log from the earliest position on, applied as upserts and deletes, mends the
+            difference. A table without a key must be read whole at one position.
+    """
+
+    schema: TableSchema
+    position: Offset
+    chunks: tuple[SnapshotChunk, ...]
+    read: ChunkReader
+    resumable: bool
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what keeps the position readable; may be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SnapshotReader(ABC):
+    """Opens snapshots of a source's tables. Safe to call from several threads, for different tables."""
+
+    @abstractmethod
+    def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
+        """A snapshot of a captured table.
+
+        Args:
+            schema: The table as it was described (only the selected columns).
+            chunks: The chunks of an interrupted, resumable snapshot, to be read with the same bounds; empty to plan.
+
+        Raises:
+            NeedsUserError: When the table is gone or may not be read.
+        """
+
+    def close(self) -> None:
+        """Release connections; may be called twice."""
+
+
+def chunk_dataframe(
+    spark: SparkSession, schema: TableSchema, chunks: Sequence[SnapshotChunk], read: ChunkReader
+) -> DataFrame:
+    """The rows of `chunks` as a DataFrame that reads each chunk in one task on the executors.
+
+    Every evaluation reads the source again. Column names and order are `schema.names`.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    parts = [(pickle.dumps(chunk),) for chunk in chunks]
+    table = pa.table({"chunk": pa.array([p[0] for p in parts], pa.binary())})
+    plan = spark.createDataFrame(table).repartitionByRange(max(1, len(parts)), "chunk")
+    arrow = schema.arrow
+
+    def read_chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                for rows in read(pickle.loads(packed)):  # noqa: S301 - packed by the driver above
+                    yield rows.cast(arrow) if rows.schema != arrow else rows
+
+    return plan.mapInArrow(read_chunks, from_arrow_schema(arrow))

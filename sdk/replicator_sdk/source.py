@@ -1,0 +1,171 @@
+"""The contract of a source (seed 001, "DeltaSource"; design §8)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from replicator_sdk.assessment import TableAssessor
+from replicator_sdk.batch import ChangeBatch, Commits
+from replicator_sdk.config import OutOfRange, PluginConfig
+from replicator_sdk.context import Configurer, DeltaSourceContext
+from replicator_sdk.event import DDLEvent, DMLEvent
+from replicator_sdk.offset import Offset
+from replicator_sdk.registry import TableRegistry
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.snapshot import SnapshotReader
+
+PLUGIN_TYPE_SOURCE = "cdcSource"
+
+
+class ReaderClosed(Exception):  # noqa: N818 - a signal, not an error
+    """Raised by the emitter in the reader's thread once the reader is to stop; let it pass out of `run`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventReaderDefinition:
+    """What a reader is to read.
+
+    Attributes:
+        tables: The captured tables and their schemas as of the offset the reader will start from (selected columns
+            only). The reader decodes with these and emits an ALTER_TABLE when the log shows another schema.
+        out_of_range: What becomes of values the standard types cannot hold.
+    """
+
+    tables: Mapping[TableId, TableSchema]
+    out_of_range: OutOfRange = OutOfRange.FAIL
+
+
+class EventEmitter(ABC):
+    """Takes a reader's events in log order. Used by the reader's thread only; blocks while the queue is full.
+
+    The reader works in windows of its own choosing. Inside a window every event (change or DDL, of any table, also of
+    tables or columns that are filtered later) has an ordinal: its rank since the last emitted commits, from 0, without
+    gaps over all tables. Changes of different tables may be emitted in any order; those of one table, and a DDL event
+    against its table's changes, in log order. `emit_commits` ends the window: the next event has ordinal 0 again.
+    A transaction larger than the reader wants to hold is emitted in several batches with ordinals running on.
+
+    Readers of the simple door emit `DMLEvent`s one by one, a COMMIT after each transaction, and need no ordinals: the
+    emitter counts.
+    """
+
+    @abstractmethod
+    def emit(self, event: DDLEvent | DMLEvent) -> None:
+        """Hand over one event.
+
+        Raises:
+            ReaderClosed: When the reader is to stop.
+        """
+
+    @abstractmethod
+    def emit_batch(self, batch: ChangeBatch) -> None:
+        """Hand over changes of one table; they belong to the emitter from now on.
+
+        Raises:
+            ReaderClosed: When the reader is to stop.
+        """
+
+    @abstractmethod
+    def emit_commits(self, commits: Commits) -> None:
+        """End the window: all its events are committed at the source. May hold no events at all (heartbeat).
+
+        Raises:
+            ReaderClosed: When the reader is to stop.
+        """
+
+
+class EventReader(ABC):
+    """Reads one source's log from an offset on. One thread calls `run`; `close` comes from another."""
+
+    @abstractmethod
+    def initialize(self, offset: Offset | None) -> Offset:
+        """Prepare to read after `offset`; called once, before `run`.
+
+        Args:
+            offset: Where to go on; None for the first start, when the reader makes the log available from now on
+                (creates a slot, say) and changes nothing that already is there.
+
+        Returns:
+            The offset reading will start after; equal to `offset` unless that was None.
+
+        Raises:
+            HistoryLostError: When the log after `offset` is no longer there. Never start elsewhere instead.
+            NeedsUserError: When rights or settings are missing.
+        """
+
+    @abstractmethod
+    def capture(self, tables: Sequence[TableSchema]) -> None:
+        """Make sure that changes of `tables` are in the log from now on; idempotent. Called before `run` and, for a
+        table that joins later, between runs; before the table's snapshot is opened.
+
+        Raises:
+            NeedsUserError: When it may not, or when capturing a table would harm the application (I7).
+        """
+
+    @abstractmethod
+    def run(self) -> None:
+        """Read and emit until `close` or an error; everything it raises leads to a reset (or the end, by type)."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Make `run` return soon and release connections; idempotent, from any thread, also before `run`."""
+
+
+class DeltaSource(ABC):
+    """Describes a source; creates what works. Holds no connection itself, so that it is cheap to make.
+
+    Class attributes:
+        name: The plugin's name in the pipeline JSON.
+        title: One line for lists.
+        config_type: Its settings model.
+        offset_type: Its offset.
+    """
+
+    plugin_type: ClassVar[str] = PLUGIN_TYPE_SOURCE
+    name: ClassVar[str]
+    title: ClassVar[str] = ""
+    config_type: ClassVar[type[PluginConfig]]
+    offset_type: ClassVar[type[Offset]]
+
+    def __init__(self, config: PluginConfig) -> None:
+        self.config = config
+
+    def configure(self, configurer: Configurer) -> None:
+        """Say what a run needs and what is wrong with the settings; connects to nothing."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """The source's lasting identity (Postgres: system identifier and database), to refuse a foreign one (C6).
+
+        Raises:
+            RetryableError: When it cannot be reached now.
+            NeedsUserError: When it refuses.
+        """
+
+    @abstractmethod
+    def latest_offset(self) -> Offset:
+        """An offset at or after every transaction committed before the call; the reader reaches it without any
+        further change at the source.
+        """
+
+    @abstractmethod
+    def create_table_registry(self) -> TableRegistry:
+        """A reader of the catalogue; the caller closes it."""
+
+    @abstractmethod
+    def create_table_assessor(self) -> TableAssessor:
+        """A judge of source and tables; the caller closes it."""
+
+    @abstractmethod
+    def create_reader(
+        self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
+    ) -> EventReader:
+        """A reader; called at each start and each reset. The one before is closed first."""
+
+    def create_snapshot_reader(
+        self, definition: EventReaderDefinition, context: DeltaSourceContext
+    ) -> SnapshotReader | None:
+        """A reader of snapshots; None when the event reader emits snapshot events by itself (`is_snapshot`)."""
+        return None

@@ -1,0 +1,206 @@
+"""The contract of a target (seed 001, "DeltaTarget"; design §4 and §8)."""
+
+from __future__ import annotations
+
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from replicator_sdk.assessment import TableAssessor
+from replicator_sdk.batch import BatchIdentity, TableChanges
+from replicator_sdk.config import PluginConfig
+from replicator_sdk.context import Configurer, DeltaTargetContext
+from replicator_sdk.event import DDLEvent, DMLEvent
+from replicator_sdk.offset import Offset, Position
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
+
+PLUGIN_TYPE_TARGET = "cdcTarget"
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """What a table's own last commit says of itself; written in the same commit as the data.
+
+    Attributes:
+        generation: The replicator's generation that wrote it.
+        epoch: The lease epoch that wrote it; a lower epoch must not write again (I6).
+        position: How far the table has come.
+        last_sequence: Sequence number of the last change in it; for people, never compared across generations.
+        batch: The batch's identity as text.
+        snapshot_chunks: Indexes of the snapshot chunks loaded so far; None once the snapshot is finished.
+        snapshot_id: Which plan those chunks belong to; empty when none.
+    """
+
+    generation: int
+    epoch: int
+    position: Position
+    last_sequence: int = 0
+    batch: str = ""
+    snapshot_chunks: frozenset[int] | None = None
+    snapshot_id: str = ""
+
+    @classmethod
+    def of(cls, identity: BatchIdentity) -> TableProgress:
+        """The progress to store with a batch."""
+        return cls(identity.generation, identity.epoch, identity.position, identity.last_sequence, str(identity))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form a target stores."""
+        fields = {k: base64.b64encode(v).decode() for k, v in self.position.offset.fields().items()}
+        return {
+            "generation": self.generation,
+            "epoch": self.epoch,
+            "offset": fields,
+            "position": str(self.position),
+            "eventsAfter": self.position.events_after,
+            "sequence": self.last_sequence,
+            "batch": self.batch,
+            "snapshotChunks": None if self.snapshot_chunks is None else sorted(self.snapshot_chunks),
+            "snapshotId": self.snapshot_id,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> TableProgress:
+        """The inverse of `to_json`; `read_offset` is `DeltaTargetContext.read_offset`."""
+        fields = {k: base64.b64decode(v) for k, v in value["offset"].items()}
+        chunks = value.get("snapshotChunks")
+        return cls(
+            value["generation"],
+            value["epoch"],
+            Position(read_offset(fields), value["eventsAfter"]),
+            value["sequence"],
+            value["batch"],
+            None if chunks is None else frozenset(chunks),
+            value.get("snapshotId", ""),
+        )
+
+
+class EventConsumer(ABC):
+    """Applies events at the target. All of it idempotent: after a failure the same events come again (seed 001).
+
+    Called by the runtime's apply thread only. Every exception resets the replicator to the last saved offset and
+    replays, except by error type (see `replicator_sdk.errors`).
+    """
+
+    def start(self) -> None:
+        """Prepare; called once before anything else."""
+
+    @abstractmethod
+    def apply_ddl(self, event: DDLEvent) -> None:
+        """Apply one change of structure; durable when it returns. A table that is there already is no error."""
+
+    @abstractmethod
+    def apply_dml(self, event: DMLEvent) -> None:
+        """Take one change, or a COMMIT; may hold it back until `flush`."""
+
+    def flush(self) -> None:
+        """Make everything taken so far durable; called at commit boundaries, before the offset is saved."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Release everything; what was not flushed is dropped and comes again. May be called twice."""
+
+
+class BatchConsumer(EventConsumer):
+    """Optional power: applies a table's changes at once, each table atomically with its own progress.
+
+    The runtime calls `apply_batch` for different tables from several threads at once, and `apply_ddl` of one table
+    never beside that table's `apply_batch`. `apply_dml` is not used.
+    """
+
+    @abstractmethod
+    def progress(self, table: TableId) -> TableProgress | None:
+        """What the table's own last commit says; None when the table is not there or was never written by this
+        replicator. Read from the target, not from memory.
+
+        Raises:
+            NeedsUserError: When a table of that name is there that this replicator did not write.
+        """
+
+    @abstractmethod
+    def apply_batch(self, changes: TableChanges) -> None:
+        """Apply all changes and store `TableProgress.of(changes.identity)` in one atomic commit; durable on return.
+
+        Does nothing when the table already stands at `changes.identity.position` or later.
+
+        Raises:
+            FencedError: When the table was written by a higher epoch; nothing is changed then.
+            DataError: When a value does not fit.
+        """
+
+    def apply_dml(self, event: DMLEvent) -> None:
+        """Not used for batch consumers."""
+        raise NotImplementedError("a batch consumer takes apply_batch")
+
+
+class SnapshotLoader(ABC):
+    """Optional power of a `BatchConsumer`: loads snapshot chunks in parallel, without the rows passing the driver.
+
+    Several tables may load at once, from several threads; calls for one table come one after another.
+    """
+
+    @abstractmethod
+    def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        """Make the table ready to take the chunks of the plan `snapshot_id`.
+
+        A table that holds chunks of the same `snapshot_id` is kept; any other content this replicator wrote is
+        removed, so that rows deleted meanwhile at the source do not stay.
+
+        Returns:
+            Indexes of the chunks already loaded, as stored with the data.
+        """
+
+    @abstractmethod
+    def load_chunks(
+        self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
+    ) -> int:
+        """Load `chunks` in one atomic commit that also stores their indexes; returns the number of rows loaded.
+
+        A chunk that is already stored as loaded is skipped.
+        """
+
+    @abstractmethod
+    def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
+        """All chunks are in: the table stands at `position` from now on and takes changes. Idempotent."""
+
+
+class DeltaTarget(ABC):
+    """Describes a target; creates what works. Holds no connection itself.
+
+    Class attributes:
+        name: The plugin's name in the pipeline JSON.
+        title: One line for lists.
+        config_type: Its settings model.
+    """
+
+    plugin_type: ClassVar[str] = PLUGIN_TYPE_TARGET
+    name: ClassVar[str]
+    title: ClassVar[str] = ""
+    config_type: ClassVar[type[PluginConfig]]
+
+    def __init__(self, config: PluginConfig) -> None:
+        self.config = config
+
+    def configure(self, configurer: Configurer) -> None:
+        """Say what a run needs (Spark packages and settings) and what is wrong; connects to nothing."""
+
+    @abstractmethod
+    def create_table_assessor(self) -> TableAssessor:
+        """A judge of target and tables; the caller closes it."""
+
+    @abstractmethod
+    def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
+        """A consumer; called at each start and each reset. The one before is stopped first."""
+
+    def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
+        """Housekeeping (compaction, removal of old files); called by the runtime on the schedule of
+        `maintenance_interval_seconds`, never beside an apply of the same tables.
+        """
+
+    @property
+    def maintenance_interval_seconds(self) -> float:
+        """How often `maintain` is wanted; 0 for never."""
+        return 0.0
