@@ -47,6 +47,9 @@ class EventEmitter(ABC):
     against its table's changes, in log order. `emit_commits` ends the window: the next event has ordinal 0 again.
     A transaction larger than the reader wants to hold is emitted in several batches with ordinals running on.
 
+    A DDL event stands in the first transaction of its window: a reader that meets one first emits the commits of all
+    transactions that ended before it, so that `DDLEvent.offset` with its ordinal is the same place at every replay.
+
     Readers of the simple door emit `DMLEvent`s one by one, a COMMIT after each transaction, and need no ordinals: the
     emitter counts.
     """
