@@ -1,0 +1,146 @@
+"""A window of messages turned into one change batch per table and stretch between changes of structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.errors import BugError
+from replicator_source_postgres.pgoutput.images import RelationPlan, decode_rows
+from replicator_source_postgres.pgoutput.message import (
+    Relation,
+    check_logical_message,
+    check_origin,
+    check_type,
+    parse_relation,
+    parse_truncate,
+)
+from replicator_source_postgres.pgoutput.window import Int64s, Window, int32_at
+
+PlanRelation = Callable[[Relation, int, int], tuple[RelationPlan | None, int]]
+"""Called when a relation appears or changes, with the ordinal and the log position of what follows, after everything
+before it was yielded; answers how to decode it (None: nobody wants it) and how many events it emitted itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """TRUNCATE of one or several tables in one statement.
+
+    Attributes:
+        relations: The tables; each counts as one event.
+        ordinal: Rank of the first.
+        cascade: Whether CASCADE was given; the tables it reached are listed.
+        restart_identity: Whether sequences were restarted.
+    """
+
+    relations: tuple[Relation, ...]
+    ordinal: int
+    cascade: bool
+    restart_identity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RelationChanges:
+    """Changes of one table, decoded, with the relation they were written under."""
+
+    relation: Relation
+    batch: ChangeBatch
+
+
+class Decoder:
+    """Decodes one connection's stream; used by one thread.
+
+    Relations are announced once per connection and remembered here, so a new connection needs a new decoder and every
+    window must come in stream order. Ordinals count every change of the stream, wanted or not, so that leaving out a
+    table does not renumber the others.
+
+    Args:
+        plan: Decides what becomes of a relation.
+
+    Attributes:
+        ranks: For the window decoded last, once `decode` is exhausted: how many events there are up to and including
+            each message, counted on from `first`.
+    """
+
+    ranks: Int64s
+
+    def __init__(self, plan: PlanRelation) -> None:
+        self._plan = plan
+        self._relations: dict[int, Relation] = {}
+        self._plans: dict[int, RelationPlan | None] = {}
+
+    def decode(self, window: Window, first: int = 0) -> Iterator[RelationChanges | Truncation]:
+        """What the window holds, in log order per table.
+
+        Args:
+            window: The next messages.
+            first: The ordinal of its first event.
+
+        Raises:
+            BugError: On a message that does not keep to the protocol.
+            DataError: On a value outside its type's range, when the policy is to fail.
+        """
+        weights = np.isin(window.kind, list(b"IUD")).astype(np.int64)
+        begin, ordinal = 0, first
+        for index in window.where(b"RTYOM").tolist():
+            if not self._is_border(window, index):
+                continue
+            yield from self._changes(window, begin, index, ordinal)
+            ordinal += int(weights[begin:index].sum())
+            if window.kind[index] == b"R"[0]:
+                weights[index] = self._learn(parse_relation(window.payload(index)), ordinal, window.lsn(index))
+            else:
+                truncation = self._truncation(window.payload(index), ordinal)
+                weights[index] = len(truncation.relations)
+                yield truncation
+            begin, ordinal = index + 1, ordinal + int(weights[index])
+        yield from self._changes(window, begin, len(window), ordinal)
+        self.ranks = first + np.cumsum(weights)
+
+    def _is_border(self, window: Window, index: int) -> bool:
+        """Check one rare message; whether what follows must be kept apart from what came before."""
+        kind, payload = chr(int(window.kind[index])), window.payload(index)
+        if kind == "R":
+            relation = parse_relation(payload)
+            return self._relations.get(relation.oid) != relation
+        if kind == "T":
+            return True
+        {"Y": check_type, "O": check_origin, "M": check_logical_message}[kind](payload)
+        return False
+
+    def _learn(self, relation: Relation, ordinal: int, lsn: int) -> int:
+        plan, events = self._plan(relation, ordinal, lsn)
+        self._relations[relation.oid] = relation
+        self._plans[relation.oid] = plan
+        return events
+
+    def _truncation(self, payload: bytes, ordinal: int) -> Truncation:
+        oids, cascade, restart = parse_truncate(payload)
+        return Truncation(tuple(self._known(oid) for oid in oids), ordinal, cascade, restart)
+
+    def _known(self, oid: int) -> Relation:
+        if oid not in self._relations:
+            raise BugError(
+                f"the log holds a change of relation {oid}, which it never announced",
+                code="RPL-3003",
+                hint="restart; a new connection announces every relation again",
+            )
+        return self._relations[oid]
+
+    def _changes(self, window: Window, begin: int, end: int, first: int) -> Iterator[RelationChanges]:
+        """The row changes among messages `begin` to `end`, the first with ordinal `first`."""
+        index = begin + np.flatnonzero(np.isin(window.kind[begin:end], list(b"IUD")))
+        if not len(index):
+            return
+        ordinals = first + np.arange(len(index), dtype=np.int64)
+        oids = int32_at(window.data, window.start[index] + 1)
+        order = np.argsort(oids, kind="stable")
+        cuts = np.flatnonzero(np.diff(oids[order])) + 1
+        for group in np.split(order, cuts):
+            relation = self._known(int(oids[group[0]]))
+            plan = self._plans[relation.oid]
+            if plan is not None:
+                yield RelationChanges(relation, decode_rows(window, relation, plan, index[group], ordinals[group]))

@@ -1,0 +1,83 @@
+r"""Array literals (`{a,"b,\"c",NULL}`) taken apart for a whole column at once.
+
+Which characters are quoted and which are escaped is worked out for all bytes together, so no row is looked at by itself.
+UTF-8 keeps this safe: no byte of a longer character equals a quote, comma, brace or backslash.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from replicator_sdk.config import OutOfRange
+from replicator_source_postgres.types.range import Policy
+
+Bools = npt.NDArray[np.bool_]
+
+
+def split_arrays(text: pa.StringArray, policy: Policy) -> tuple[pa.Int32Array, pa.BooleanArray, pa.StringArray]:
+    """Offsets, which arrays are NULL, and all elements of a column of array literals.
+
+    A one-dimensional array with lower bound 1 comes out whole. Others cannot be told from it in a list type, so they
+    are outside the range: under `clamp` their elements are kept in storage order, dimensions and bounds are dropped.
+    """
+    text = _only_plain(text, policy)
+    is_null = pc.is_null(text)
+    present = pa.concat_arrays([text.drop_null()])
+    _, offset_buffer, data = present.buffers()
+    bounds = np.frombuffer(offset_buffer, np.int32)[present.offset : present.offset + len(present) + 1]
+    octets = np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]]
+    counts, elements = _elements(octets, (bounds - bounds[0]).astype(np.int64))
+    lengths = np.zeros(len(text), np.int64)
+    lengths[~is_null.to_numpy(zero_copy_only=False)] = counts
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.array(offsets), is_null, elements
+
+
+def _only_plain(text: pa.StringArray, policy: Policy) -> pa.StringArray:
+    bounded = pc.starts_with(text, "[")
+    nested = pc.match_substring_regex(text, r"^(\[[^=]*=)?\{\{")
+    odd = pc.or_(bounded, nested)
+    count = pc.sum(odd).as_py() or 0
+    if not count:
+        return text
+    policy.note("an array of several dimensions or with a lower bound other than 1", count)
+    if policy.rule is OutOfRange.NULL:
+        return pc.if_else(odd, pa.scalar(None, pa.string()), text)
+    return pc.replace_substring_regex(text, r"^\[[^=]*=", "")
+
+
+def _elements(
+    octets: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], pa.StringArray]:
+    """How many elements each literal has, and all of them, unquoted."""
+    escaped = _escaped(octets == ord("\\"))
+    quote = (octets == ord('"')) & ~escaped
+    quotes = np.cumsum(quote)
+    outside = (quotes & 1) == 0
+    comma = (octets == ord(",")) & outside
+    brace = ((octets == ord("{")) | (octets == ord("}"))) & outside
+    keep = ~(comma | brace | quote | ((octets == ord("\\")) & ~escaped))
+    filled = np.diff(bounds) > 2
+    # An element ends at a delimiter, the last one of a literal at the literal's closing brace.
+    ends = np.sort(np.concatenate([np.flatnonzero(comma), bounds[1:][filled] - 1]))
+    offsets = np.concatenate([[0], np.cumsum(keep)[ends]]).astype(np.int32)
+    was_quoted = np.diff(np.concatenate([[0], quotes[ends]])) > 0
+    counts = np.diff(np.searchsorted(ends, bounds))
+    values = pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(octets[keep]))
+    is_null = pc.and_(pc.equal(values, "NULL"), pa.array(~was_quoted))
+    return counts, pc.if_else(is_null, pa.scalar(None, pa.string()), values)
+
+
+def _escaped(backslash: Bools) -> Bools:
+    """Which bytes follow an odd run of backslashes."""
+    escaped = np.zeros(len(backslash), np.bool_)
+    if not backslash.any():
+        return escaped
+    place = np.arange(len(backslash))
+    last_other = np.maximum.accumulate(np.where(backslash, -1, place))
+    run = place - last_other
+    escaped[1:] = (run[:-1] & 1) == 1
+    return escaped

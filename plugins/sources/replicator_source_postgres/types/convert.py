@@ -1,0 +1,88 @@
+"""One column's text values into Arrow, in bulk: the same function for snapshot and log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from replicator_sdk.config import OutOfRange
+from replicator_sdk.datatype import BINARY, BOOL, DATE, INSTANT, TIME, TIMESTAMP, Array, DataType, Decimal
+from replicator_sdk.schema import Column, TableId
+from replicator_source_postgres.types import temporal
+from replicator_source_postgres.types.array import split_arrays
+from replicator_source_postgres.types.binary import unhex
+from replicator_source_postgres.types.range import Policy
+
+_UTF8_HINT = "the database's encoding does not say which (SQL_ASCII?); convert the data or leave the column out"
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """Turns the text of one column into Arrow; immutable but for its counter, picklable.
+
+    Attributes:
+        table: Named in errors.
+        column: Named in errors; its type decides the result.
+        out_of_range: What becomes of values the type cannot hold.
+        replaced: How many values were replaced under that policy, by kind of value; added to by every call.
+    """
+
+    table: TableId
+    column: Column
+    out_of_range: OutOfRange = OutOfRange.FAIL
+    replaced: Counter[str] = field(default_factory=Counter)
+
+    def convert(self, raw: pa.BinaryArray) -> pa.Array:
+        """The values of `raw` (text as the server wrote it, NULL kept) in the column's Arrow type.
+
+        Raises:
+            DataError: When a value is outside the type's range and the policy is to fail, or is no value of the type.
+        """
+        policy = Policy(self.out_of_range, str(self.table), self.column.name, self.replaced)
+        try:
+            text = raw.cast(pa.string())
+        except pa.ArrowInvalid:
+            # Arrow's message quotes bytes of the value.
+            raise policy.error("bytes that are no UTF-8 text", code="RPL-3011", hint=_UTF8_HINT) from None
+        try:
+            return to_arrow(text, self.column.type, policy)
+        except pa.ArrowInvalid:
+            # Arrow's message quotes the value, which may be anybody's secret.
+            raise policy.error(
+                f"a value that cannot be read as {self.column.type}",
+                code="RPL-3012",
+                hint="report it with the column's type; cast the column to text in a view to go on meanwhile",
+            ) from None
+
+
+def to_arrow(text: pa.StringArray, kind: DataType, policy: Policy) -> pa.Array:
+    """`text` as values of the standard type `kind`."""
+    if isinstance(kind, Array):
+        offsets, is_null, elements = split_arrays(text, policy)
+        values = to_arrow(elements, kind.element, policy)
+        return pa.ListArray.from_arrays(offsets, values, type=kind.arrow, mask=is_null)
+    if isinstance(kind, Decimal):
+        return policy.finite(text).cast(kind.arrow)
+    if kind in _BULK:
+        return _BULK[kind](text, policy)
+    return text if kind.arrow == pa.string() else text.cast(kind.arrow)
+
+
+def _bool(text: pa.StringArray, _: Policy) -> pa.Array:
+    is_true = pc.equal(text, "t")
+    if pc.all(pc.or_(is_true, pc.equal(text, "f"))).as_py() is False:
+        raise pa.ArrowInvalid("not a boolean")
+    return is_true
+
+
+_BULK = {
+    BOOL: _bool,
+    BINARY: lambda text, _: unhex(text),
+    DATE: temporal.dates,
+    TIME: temporal.times,
+    TIMESTAMP: temporal.timestamps,
+    INSTANT: temporal.instants,
+}
