@@ -1,0 +1,50 @@
+# One command per wish. Everything lands in .venv and in one cache folder; nothing is installed twice.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+ROOMS := sdk state runtime plugins
+CODE := $(ROOMS) tests hatch_build.py $(wildcard bench scripts)
+
+.PHONY: help setup demo test lint format check bench lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Install Java, the Python environment and the downloads that demo and tests need
+
+$(STAMP): pyproject.toml sdk/pyproject.toml constraints.txt scripts/setup.sh tests/services/artifacts.py
+	@scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: setup ## Replicate a small shop into Delta tables while it changes
+	@$(BIN)/replicator demo
+
+test: setup ## Run every test; ARGS="-k name" narrows them
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## Check style, types and the import rule
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/mypy $(CODE)
+	@$(BIN)/lint-imports
+
+format: setup ## Rewrite the code in the house style
+	@$(BIN)/ruff check --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+check: lint test ## Everything a change must pass
+
+bench: setup ## Measure against the peers and write bench/RESULTS.md
+	@$(BIN)/python -m bench
+
+lock: setup ## Write constraints.txt from what is installed now
+	@scripts/lock.sh $(VENV)
+
+clean: ## Delete caches and leavings; the environment and the downloads stay
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log dist
+	@find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

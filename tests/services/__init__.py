@@ -1,0 +1,1 @@
+"""Real servers for the tests, started privately on loopback and stopped by process id."""
