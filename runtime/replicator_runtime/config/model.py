@@ -1,0 +1,200 @@
+"""The pipeline JSON as typed settings (seed 001, "Application Configuration"; design §9).
+
+Keys are camelCase in the JSON and snake_case here; a key not named here is an error. What is read from a stage's
+`properties` is the plugin's business and stays as it was written, macros included, until the plugin is made.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from replicator_runtime.config.place import default_base_path
+
+SOURCE_TYPES = ("cdcSource", "cdc-origin")
+TARGET_TYPES = ("cdcTarget", "cdc-destination")
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+
+DMLName = Literal["INSERT", "UPDATE", "DELETE"]
+DDLName = Literal["CREATE_DATABASE", "DROP_DATABASE", "DROP_TABLE", "TRUNCATE_TABLE", "ALTER_TABLE", "RENAME_TABLE"]
+
+
+class Settings(BaseModel):
+    """Root of the models here: frozen, strict about keys, and silent about values in its errors."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,  # for Python callers; the JSON is read by its camelCase keys only
+        hide_input_in_errors=True,
+        validate_default=True,
+    )
+
+
+class ArtifactConfig(Settings):
+    """Where 001 looks for a plugin. Accepted and shown; here the installed package is what counts."""
+
+    scope: str = Field(default="", description="Kept from the CDAP form; not read.")
+    name: str = Field(default="", description="Kept from the CDAP form; not read.")
+    version: str = Field(default="", description="Kept from the CDAP form; not read.")
+
+
+class PluginReference(Settings):
+    """Which plugin a stage is, and its settings."""
+
+    name: str = Field(min_length=1, description="The plugin's name, as `replicator plugins` lists it.")
+    type: Literal["cdcSource", "cdc-origin", "cdcTarget", "cdc-destination"] = Field(
+        description="`cdcSource` (or `cdc-origin`) for a source, `cdcTarget` (or `cdc-destination`) for a target."
+    )
+    artifact: ArtifactConfig | None = Field(default=None, description="Accepted from 001's form; not read.")
+    properties: dict[str, Any] = Field(
+        default_factory=dict, description="The plugin's own settings; macros are allowed in every value."
+    )
+
+    @property
+    def is_source(self) -> bool:
+        """Whether this is a source's type, in either spelling."""
+        return self.type in SOURCE_TYPES
+
+
+class StageConfig(Settings):
+    """A source or a target."""
+
+    name: str = Field(min_length=1, pattern=r"\S", description="The stage's name, used by `connections`.")
+    plugin: PluginReference = Field(description="The plugin and its settings.")
+
+
+class ConnectionConfig(Settings):
+    """Joins two stages by name."""
+
+    from_: str = Field(alias="from", description="Name of the source's stage.")
+    to: str = Field(description="Name of the target's stage.")
+
+
+class ColumnConfig(Settings):
+    """A column to replicate."""
+
+    name: str = Field(min_length=1, description="The column's name at the source.")
+    suppress_warning: bool = Field(default=False, description="Leave out what an assessment says of this column.")
+
+
+def _named_column(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class TableConfig(Settings):
+    """Tables to replicate: one by name, or many by pattern (`*` any characters, `?` one character)."""
+
+    database: str | None = Field(default=None, description="The database, or a pattern; any when left out.")
+    schema_: str | None = Field(
+        default=None, alias="schema", description="The schema, or a pattern; any when left out."
+    )
+    table: str = Field(min_length=1, description="The table, or a pattern. A name always matches itself.")
+    columns: tuple[Annotated[ColumnConfig, BeforeValidator(_named_column)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Columns to replicate, as names or objects with `name`; the key always comes along. All when left out.",
+    )
+    dml_blacklist: tuple[DMLName, ...] = Field(default=(), description="Changes of these tables to leave out.")
+    ddl_blacklist: tuple[DDLName, ...] = Field(default=(), description="Schema changes of these tables to leave out.")
+
+
+class RetriesConfig(Settings):
+    """How long a failure is retried."""
+
+    max_duration_seconds: float | None = Field(
+        default=None, ge=0, description="Give up after this time without progress; never when left out."
+    )
+    delay_seconds: float = Field(default=10.0, gt=0, description="The longest wait between two attempts.")
+
+
+def _as_spark_writes_it(value: object) -> object:
+    """Spark's settings are text; JSON numbers and booleans are taken in the spelling Spark reads."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+SparkSetting = Annotated[str, BeforeValidator(_as_spark_writes_it)]
+
+
+class SparkConfig(Settings):
+    """The Spark session."""
+
+    master: str = Field(default="local[*]", min_length=1, description="Spark's master URL.")
+    conf: dict[str, SparkSetting] = Field(
+        default_factory=dict, description="Spark settings; they win over what plugins ask for. No secrets."
+    )
+
+
+class BatchConfig(Settings):
+    """When gathered changes are applied: at the first commit past any of these limits."""
+
+    max_rows: int = Field(default=500_000, ge=1, description="Changes in a batch.")
+    max_bytes: int = Field(default=134_217_728, ge=1024, description="Bytes held for a batch.")
+    max_interval_seconds: float = Field(default=1.0, ge=0, description="Seconds since the batch's first change.")
+
+
+class ParallelismConfig(Settings):
+    """How much is done at once."""
+
+    tables: int = Field(
+        default=4,
+        ge=1,
+        validation_alias=AliasChoices("tables", "numInstances"),
+        description="Tables snapshotted or applied at once (`numInstances` in the CDAP form).",
+    )
+
+
+class OffsetsConfig(Settings):
+    """How many older offsets are kept for a rewind."""
+
+    keep_count: int = Field(default=100, ge=1, description="At least so many are kept, whatever their age.")
+    keep_days: float = Field(default=7.0, ge=0, description="Beyond that number, those younger than this are kept.")
+
+
+class ResourcesConfig(Settings):
+    """What one process may use."""
+
+    vcores: int | None = Field(default=None, ge=1, description="Cores for a local Spark; all when left out.")
+    memory_mb: int | None = Field(
+        default=None, alias="memoryMB", ge=512, description="Memory of the Spark driver; chosen when left out."
+    )
+
+
+class PipelineConfig(Settings):
+    """A whole pipeline."""
+
+    name: str = Field(pattern=NAME_PATTERN, description="Names the replicator and its state.")
+    namespace: str = Field(default="default", pattern=NAME_PATTERN, description="Keeps replicators of one name apart.")
+    description: str = Field(default="", description="For people.")
+    offset_base_path: str = Field(
+        default_factory=default_base_path,
+        min_length=1,
+        description="Folder or fsspec URL of offsets and state; `$XDG_STATE_HOME/replicator` when left out.",
+    )
+    stages: tuple[StageConfig, ...] = Field(description="One source and one target.")
+    connections: tuple[ConnectionConfig, ...] = Field(description="Joins the source to the target.")
+    tables: tuple[TableConfig, ...] = Field(default=(), description="What to replicate; everything when left out.")
+    dml_blacklist: tuple[DMLName, ...] = Field(default=(), description="Changes to leave out, in every table.")
+    ddl_blacklist: tuple[DDLName, ...] = Field(
+        default=("DROP_DATABASE",), description="Schema changes to leave out, in every table."
+    )
+    retries: RetriesConfig = Field(default_factory=RetriesConfig, description="How long a failure is retried.")
+    spark: SparkConfig = Field(default_factory=SparkConfig, description="The Spark session.")
+    batch: BatchConfig = Field(default_factory=BatchConfig, description="When gathered changes are applied.")
+    parallelism: ParallelismConfig = Field(default_factory=ParallelismConfig, description="How much is done at once.")
+    on_table_error: Literal["isolate", "stop"] = Field(
+        default="isolate", description="Whether a failing table stands still alone, or stops the replicator."
+    )
+    new_tables: Literal["include", "ignore"] = Field(
+        default="include", description="Whether tables that appear later and match `tables` are taken in."
+    )
+    new_tables_interval_seconds: float = Field(
+        default=60.0, gt=0, description="How often the source is asked for new tables."
+    )
+    offsets: OffsetsConfig = Field(default_factory=OffsetsConfig, description="How many older offsets are kept.")
+    resources: ResourcesConfig = Field(default_factory=ResourcesConfig, description="What one process may use.")

@@ -1,0 +1,175 @@
+"""From a pipeline JSON to the objects that a run needs; everything wrong with it is found and told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, SecretStr
+
+from replicator_runtime.config.document import read_document
+from replicator_runtime.config.macros import resolve
+from replicator_runtime.config.model import PipelineConfig, StageConfig
+from replicator_runtime.config.place import expand_home
+from replicator_runtime.config.problem import InvalidPipelineError, Problem
+from replicator_runtime.config.requirements import CollectingConfigurer, SparkRequirements
+from replicator_runtime.config.selection import Selection
+from replicator_runtime.config.stages import Ends, find_ends
+from replicator_runtime.config.validation import json_path, parse_model
+from replicator_runtime.plugins import PluginHost
+from replicator_sdk.config import OutOfRange
+from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.source import DeltaSource
+from replicator_sdk.target import DeltaTarget
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline ready to run; nothing is connected yet.
+
+    Attributes:
+        config: The settings. Properties of plugins stand in it as written, macros unresolved, so it may be shown.
+        source: The source, with its settings; secrets resolved.
+        target: The target, likewise.
+        source_stage: Name of the source's stage.
+        target_stage: Name of the target's stage.
+        selection: Which tables and columns are replicated.
+        spark: What the plugins need in the Spark session; `config.spark.conf` wins over it.
+    """
+
+    config: PipelineConfig
+    source: DeltaSource
+    target: DeltaTarget
+    source_stage: str
+    target_stage: str
+    selection: Selection
+    spark: SparkRequirements
+
+    @property
+    def out_of_range(self) -> OutOfRange:
+        """What becomes of values no standard type holds: the source's word, else the target's, else `fail`."""
+        words = (getattr(plugin.config, "out_of_range", None) for plugin in (self.source, self.target))
+        return next((OutOfRange(word) for word in words if word is not None), OutOfRange.FAIL)
+
+
+def load_config(path: Path | str) -> PipelineConfig:
+    """Read and check the settings in the file `path` without looking for its plugins.
+
+    Raises:
+        ConfigError: When the file is unreadable or wrong; an `InvalidPipelineError` holds every problem.
+    """
+    config, problems = _settings(read_document(Path(path)))
+    return _settled(config, problems, str(path))
+
+
+def load_pipeline(path: Path | str, *, host: PluginHost | None = None) -> Pipeline:
+    """Read the file `path`, find its plugins, resolve its macros and make source and target.
+
+    Connects to nothing and starts no Spark.
+
+    Args:
+        path: The pipeline JSON.
+        host: Where plugins are looked up; the installed packages when left out.
+
+    Raises:
+        ConfigError: When anything is wrong; an `InvalidPipelineError` holds every problem found.
+    """
+    return build_pipeline(read_document(Path(path)), host=host, where=str(path))
+
+
+def build_pipeline(
+    document: Mapping[str, Any], *, host: PluginHost | None = None, where: str = "the pipeline"
+) -> Pipeline:
+    """As `load_pipeline`, from parsed JSON; `where` names it in errors."""
+    config, problems = _settings(document)
+    config = _settled(config, problems, where)
+    ends, problems = find_ends(config)
+    host = host or PluginHost()
+    configurer = CollectingConfigurer()
+    made = [_make_plugin(host, config.stages[i], i, configurer, problems) for i in range(len(config.stages))]
+    problems += configurer.problems
+    if problems or ends is None:
+        raise InvalidPipelineError(problems, where=where)
+    return _assemble(config, ends, made, configurer)
+
+
+def _assemble(
+    config: PipelineConfig, ends: Ends, made: list[DeltaSource | DeltaTarget | None], configurer: CollectingConfigurer
+) -> Pipeline:
+    source, target = made[ends.source], made[ends.target]
+    assert isinstance(source, DeltaSource)
+    assert isinstance(target, DeltaTarget)
+    return Pipeline(
+        config=config,
+        source=source,
+        target=target,
+        source_stage=config.stages[ends.source].name,
+        target_stage=config.stages[ends.target].name,
+        selection=Selection(config),
+        spark=configurer.spark,
+    )
+
+
+def _settings(document: Mapping[str, Any]) -> tuple[PipelineConfig | None, list[Problem]]:
+    resolved, problems = _resolve_outside_properties(document)
+    config, more = parse_model(PipelineConfig, resolved)
+    if config is not None:
+        config = config.model_copy(update={"offset_base_path": expand_home(config.offset_base_path)})
+    return config, problems + more
+
+
+def _settled(config: PipelineConfig | None, problems: list[Problem], where: str) -> PipelineConfig:
+    if problems or config is None:
+        raise InvalidPipelineError(problems, where=where)
+    return config
+
+
+def _resolve_outside_properties(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Resolve what may be shown; the properties of plugins keep their macros until the plugin is made."""
+    resolved: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for key, value in document.items():
+        if key == "stages":
+            resolved[key] = value
+            continue
+        resolved[key], found = resolve(value, key, secrets_allowed=False)
+        problems += found
+    return resolved, problems
+
+
+def _make_plugin(
+    host: PluginHost, stage: StageConfig, index: int, configurer: CollectingConfigurer, problems: list[Problem]
+) -> DeltaSource | DeltaTarget | None:
+    """Make one stage's plugin; None after adding to `problems` why it could not be."""
+    reference = stage.plugin
+    try:
+        kind = host.source(reference.name) if reference.is_source else host.target(reference.name)
+    except NeedsUserError as error:
+        problems.append(Problem(json_path(("stages", index, "plugin", "name")), error.message, error.hint, error.code))
+        return None
+    path = json_path(("stages", index, "plugin", "properties"))
+    properties, unresolved = resolve(reference.properties, path)
+    if unresolved:
+        problems += unresolved
+        return None
+    config, wrong = parse_model(kind.config_type, properties, path)
+    problems += wrong
+    if config is None:
+        return None
+    _register_secrets(config)
+    plugin = kind(config)
+    plugin.configure(configurer.stage(index))
+    return plugin
+
+
+def _register_secrets(config: BaseModel) -> None:
+    """Make every secret setting known to redaction, also those that stand in the JSON itself."""
+    from replicator_runtime.redaction import register_secret
+
+    for _, value in config:
+        if isinstance(value, SecretStr) and value.get_secret_value():
+            register_secret(value.get_secret_value())
+        elif isinstance(value, BaseModel):
+            _register_secrets(value)

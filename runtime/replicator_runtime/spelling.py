@@ -1,0 +1,25 @@
+"""The nearest known word to one that is not known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that `word` was most likely meant to be, None when none is near; case and `_` do not count."""
+    by_folded = {_folded(name): name for name in known}
+    found = difflib.get_close_matches(_folded(word), by_folded, n=1, cutoff=0.6)
+    return by_folded[found[0]] if found else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint naming the nearest known word, or all of them when none is near; empty when nothing is known."""
+    names = sorted(known)
+    if close := nearest(word, names):
+        return f'did you mean "{close}"?'
+    return f"known here: {', '.join(names)}" if names else ""
+
+
+def _folded(word: str) -> str:
+    return word.casefold().replace("_", "")
