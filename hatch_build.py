@@ -11,7 +11,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class SdkPin(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's generic parameter is its private business
+class SdkPin(BuildHookInterface):
     """Adds `replicator-sdk==<own version>` to the metadata of a released wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Rules about the code itself: who may import whom, what is documented, how large things may grow."""

@@ -1,0 +1,121 @@
+"""The two distributions fit together, and a first installation stays light."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import entry_points, packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.architecture.imports import imports_of
+from tests.architecture.rooms import ROOT, Room, rooms, sources
+
+
+def _read(path: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / path).read_text(encoding="utf-8"))
+
+
+def _names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~ ;]", requirement, maxsplit=1)[0] for requirement in requirements}
+
+
+RUNTIME, SDK = _read("pyproject.toml")["project"], _read("sdk/pyproject.toml")["project"]
+
+
+def test_both_distributions_carry_one_version() -> None:
+    assert RUNTIME["version"] == SDK["version"]
+
+
+def test_the_runtime_installs_everything_the_sdk_needs() -> None:
+    """In a checkout the SDK is on the path without being installed, so its requirements must be ours, too."""
+    assert set(SDK["dependencies"]) <= set(RUNTIME["dependencies"])
+
+
+def test_the_first_installation_is_light() -> None:
+    names = _names(RUNTIME["dependencies"])
+    assert len(names) <= 10
+    assert not names & {"pyspark", "psycopg", "delta-spark", "deltalake", "pandas"}
+
+
+def _imported_distributions(room: Room) -> dict[str, str]:
+    """Distributions whose packages the room imports at run time, and one place where it does."""
+    providers = packages_distributions()
+    ours = {room.package for room in rooms()}
+    found: dict[str, str] = {}
+    for source in (source for source in sources() if source.room == room):
+        for imported in imports_of(source.tree):
+            root = imported.name.partition(".")[0]
+            if root not in ours and root not in sys.stdlib_module_names and not imported.typing_only:
+                provider = providers.get(root, [f"nobody installed provides {root}"])[0]
+                found.setdefault(provider.lower().replace("_", "-"), f"{source.module}:{imported.line}")
+    return found
+
+
+def _declared(*extras: str) -> set[str]:
+    optional = RUNTIME["optional-dependencies"]
+    return _names(RUNTIME["dependencies"]).union(*(_names(optional[extra]) for extra in extras))
+
+
+def _extras_of(room: Room) -> list[str]:
+    if room.folder.startswith("plugins"):
+        return ["spark", room.package.rpartition("_")[2]]
+    return ["spark", "keyring", "test"] if room.package == "replicator_runtime" else ["spark", "test"]
+
+
+@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.package)
+def test_everything_a_room_imports_is_required_by_its_distribution_or_extra(room: Room) -> None:
+    declared = _declared(*_extras_of(room))
+    assert {name: place for name, place in _imported_distributions(room).items() if name not in declared} == {}
+
+
+def test_everything_required_is_imported_somewhere() -> None:
+    needed_by_others = {
+        "pandas",  # pyspark's mapInArrow
+        "replicator",  # extras that are made of extras
+    }
+    imported = {name for room in rooms() for name in _imported_distributions(room)}
+    assert _declared("spark", "sqlite", "postgres", "delta", "keyring") - imported - needed_by_others == set()
+
+
+@pytest.mark.parametrize("path", ["pyproject.toml", "sdk/pyproject.toml"])
+def test_every_requirement_has_its_reason_beside_it(path: str) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    requirements = re.findall(r'^  "[A-Za-z][\w.\[\]-]*[><=][^"]*",.*$', text, re.MULTILINE)
+    assert requirements
+    assert [line for line in requirements if not re.search(r"#\s+\S+", line)] == []
+
+
+@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.package)
+def test_every_room_is_typed_for_its_users(room: Room) -> None:
+    assert (room.path / "py.typed").exists()
+
+
+def test_every_built_in_plugin_enters_by_the_entry_point_of_strangers() -> None:
+    declared = RUNTIME["entry-points"]["replicator.plugins"]
+    assert set(declared.values()) == {room.package for room in rooms() if room.folder.startswith("plugins")}
+    installed = {point.name: point.value for point in entry_points(group="replicator.plugins")}
+    assert declared.items() <= installed.items()
+    extras = set(RUNTIME["optional-dependencies"])
+    assert set(declared) <= extras, "every plugin has an extra of its name, which its install hint can name"
+
+
+def test_released_wheels_share_no_file_and_the_runtime_pins_the_sdk(tmp_path: Path) -> None:
+    build = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", *build, str(ROOT), str(ROOT / "sdk")], check=True)
+    (runtime,) = tmp_path.glob("replicator-*.whl")
+    (sdk,) = tmp_path.glob("replicator_sdk-*.whl")
+    files = {wheel: set(zipfile.ZipFile(wheel).namelist()) for wheel in (runtime, sdk)}
+    assert files[runtime] & files[sdk] == set()
+    for room in rooms():
+        wheel = sdk if room.package == "replicator_sdk" else runtime
+        shipped = {path.relative_to(room.path.parent).as_posix() for path in room.path.rglob("*.py")}
+        assert shipped <= files[wheel], room.package
+    (metadata,) = (name for name in files[runtime] if name.endswith(".dist-info/METADATA"))
+    text = zipfile.ZipFile(runtime).read(metadata).decode()
+    assert f"Requires-Dist: replicator-sdk=={SDK['version']}" in text
