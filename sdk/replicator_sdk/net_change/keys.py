@@ -1,0 +1,81 @@
+"""Dense integer codes for rows, so that "the same key" is an integer comparison instead of a comparison of values.
+
+Equality is SQL's `IS NOT DISTINCT FROM`: NULL equals NULL; besides, NaN equals NaN and -0.0 equals 0.0, as every
+source and target with a float key holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+_PRODUCT_LIMIT = 2**62
+
+
+def join(pieces: Sequence[npt.NDArray[_Scalar]], kind: type[_Scalar]) -> npt.NDArray[_Scalar]:
+    """All pieces in one array, also when there are none."""
+    return np.concatenate(pieces) if pieces else np.empty(0, kind)
+
+
+def encode_rows(columns: Sequence[pa.Array]) -> tuple[Int64s, int]:
+    """A code for every row, equal exactly for equal rows, and how many different ones there are.
+
+    Codes are dense, 0 to count - 1, in the order of first appearance.
+
+    Args:
+        columns: At least one array; all of one length; any standard type, nested ones included.
+    """
+    codes, count = _encode(columns[0])
+    for column in columns[1:]:
+        more, more_count = _encode(column)
+        if count * more_count >= _PRODUCT_LIMIT:  # only after many wide columns; dense codes fit again
+            codes, count = _densify(codes)
+        codes, count = codes * more_count + more, count * more_count
+    return (codes, count) if len(columns) == 1 else _densify(codes)
+
+
+def _densify(codes: Int64s) -> tuple[Int64s, int]:
+    return _encode_flat(pa.array(codes))
+
+
+def _encode_flat(column: pa.Array) -> tuple[Int64s, int]:
+    encoded = column.dictionary_encode("encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
+
+
+def _encode(column: pa.Array) -> tuple[Int64s, int]:
+    if pa.types.is_floating(column.type):
+        # Arrow's hash tells the zeros apart; -0.0 + 0.0 is 0.0.
+        return _encode_flat(pc.add(column, pa.scalar(0.0, column.type)))
+    if pa.types.is_list(column.type):
+        return _encode_list(column)
+    if pa.types.is_struct(column.type):
+        return _encode_struct(column)
+    return _encode_flat(column)
+
+
+def _encode_list(column: pa.ListArray) -> tuple[Int64s, int]:
+    """Codes of lists: the elements' codes laid side by side are the bytes of a binary value."""
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    elements, _ = _encode(column.values[offsets[0] : offsets[-1]]) if len(column) else (np.empty(0, np.int64), 0)
+    starts = (offsets - offsets[0]) * elements.itemsize
+    # Made anew, since the bitmap of a slice need not start at its first bit.
+    valid = pa.array(pc.is_valid(column).to_numpy(zero_copy_only=False)).buffers()[1]
+    texts = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(column), [valid, pa.py_buffer(starts), pa.py_buffer(elements)]
+    )
+    return _encode_flat(texts)
+
+
+def _encode_struct(column: pa.StructArray) -> tuple[Int64s, int]:
+    """Codes of records: those of their fields; a NULL record differs from a record of NULLs."""
+    return encode_rows([pc.is_valid(column), *column.flatten()])

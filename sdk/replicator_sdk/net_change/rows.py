@@ -1,0 +1,246 @@
+"""The final rows of a run of changes, taken once the keys are decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.errors import BugError
+from replicator_sdk.event import DMLOperation
+from replicator_sdk.net_change.keys import Bools, Int64s, join
+from replicator_sdk.net_change.plan import decide_keys, read_history
+from replicator_sdk.net_change.unchanged import find_origins
+from replicator_sdk.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Upserts:
+    """Final rows, in the order of the changes that wrote them. All members that are arrays have the rows' length.
+
+    Attributes:
+        rows: The schema's columns. A value nobody in the run sent is NULL here and marked in `unresolved`.
+        sequence: Sequence number of the change that wrote the row.
+        timestamp: Its commit time at the source, microseconds since 1970 UTC; -1 unknown.
+        fresh: Whether the key was certainly not in the target before the run: its first change was an INSERT or a row
+            moved onto it. All false with `overlap`.
+        unresolved: Column → mask of the rows whose value only the target has; only columns with at least one.
+        origin_rows: Ascending indexes of the rows with at least one unresolved column.
+        origin: For each of `origin_rows` the key (key columns only) under which the target held that row before the
+            run; not always the row's own key.
+    """
+
+    rows: pa.Table
+    sequence: Int64s
+    timestamp: Int64s
+    fresh: Bools
+    unresolved: Mapping[str, Bools]
+    origin_rows: Int64s
+    origin: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class NetChanges:
+    """What becomes of each key of a run: a row to write, or none. No key stands on both sides or twice.
+
+    Attributes:
+        written: The keys that are there in the end.
+        deletes: Keys (key columns only) that are gone in the end; without those that came and went within the run,
+            unless `overlap`.
+        delete_sequence: Sequence number of the change that took the key away.
+        delete_timestamp: Its commit time at the source, microseconds since 1970 UTC; -1 unknown.
+        inserts: INSERTs seen.
+        updates: UPDATEs seen.
+        removals: DELETEs seen.
+    """
+
+    written: Upserts
+    deletes: pa.Table
+    delete_sequence: Int64s
+    delete_timestamp: Int64s
+    inserts: int
+    updates: int
+    removals: int
+
+    @property
+    def upserts(self) -> pa.Table:
+        """The rows to write, as `written.rows`."""
+        return self.written.rows
+
+
+def net_changes(batches: Iterable[ChangeBatch], schema: TableSchema, *, overlap: bool) -> NetChanges:
+    """The net change per key of `batches`.
+
+    Args:
+        batches: In source order, all of them under `schema`; held in memory until the function returns.
+        schema: With a primary key.
+        overlap: Whether the target may hold the effect of some of the changes already (`TableChanges.overlap`).
+
+    Raises:
+        DataError: When a value is needed of a row that was deleted before.
+        BugError: When changes are not numbered, a DELETE has no key before, or the table has no key.
+    """
+    held = list(batches)
+    plan = NetPlan(lambda: iter(held), schema, overlap=overlap)
+    return NetChanges(
+        plan.written(),
+        plan.deletes,
+        plan.delete_sequence,
+        plan.delete_timestamp,
+        plan.inserts,
+        plan.updates,
+        plan.removals,
+    )
+
+
+class NetPlan:
+    """The net change of a run that may be larger than memory: keys first, rows batch by batch afterwards.
+
+    Holds about 60 bytes a change and its key. Members are as in `NetChanges`.
+
+    Args:
+        batches: Gives the batches in source order, the same ones at each call, as `TableChanges.batches` does.
+        schema: With a primary key.
+        overlap: As for `net_changes`.
+    """
+
+    def __init__(self, batches: Callable[[], Iterator[ChangeBatch]], schema: TableSchema, *, overlap: bool) -> None:
+        if not schema.primary_key:
+            raise BugError("net changes by key of a table without one", code="RPL-9022", table=str(schema.table))
+        self._batches = batches
+        self._schema = schema
+        self._overlap = overlap
+        self._history = read_history(batches(), schema)
+        self._outcome = decide_keys(self._history)
+        self._origins = find_origins(self._history, self._outcome, str(schema.table))
+        removed = slice(None) if overlap else np.flatnonzero(~self._outcome.removed_fresh)
+        by = self._outcome.removed_by[removed]
+        self.deletes: pa.Table = self._keys(self._outcome.removed_key[removed])
+        self.delete_sequence: Int64s = self._history.sequence[by]
+        self.delete_timestamp: Int64s = self._history.timestamp[by]
+        self.inserts = self._count(DMLOperation.INSERT)
+        self.updates = self._count(DMLOperation.UPDATE)
+        self.removals = self._count(DMLOperation.DELETE)
+
+    def __len__(self) -> int:
+        """How many rows are to be written."""
+        return len(self._outcome.written)
+
+    @property
+    def all_fresh(self) -> bool:
+        """Whether no key, written or removed, can be in the target: the rows may simply be appended."""
+        return not self._overlap and bool(self._outcome.written_fresh.all()) and len(self.deletes) == 0
+
+    def written(self) -> Upserts:
+        """All final rows at once."""
+        parts = list(self.parts())
+        offsets = np.cumsum([0, *map(len, parts)])
+        names = {name for part in parts for name in part.unresolved}
+        return Upserts(
+            pa.concat_tables([self._schema.arrow.empty_table(), *(p.rows for p in parts)]),
+            join([p.sequence for p in parts], np.int64),
+            join([p.timestamp for p in parts], np.int64),
+            join([p.fresh for p in parts], np.bool_),
+            {
+                name: np.concatenate([p.unresolved.get(name, np.zeros(len(p), np.bool_)) for p in parts])
+                for name in self._schema.names
+                if name in names
+            },
+            join([p.origin_rows + at for p, at in zip(parts, offsets, strict=False)], np.int64),
+            pa.concat_tables([self._keys(np.empty(0, np.int64)), *(p.origin for p in parts)]),
+        )
+
+    def parts(self) -> Iterator[Upserts]:
+        """The final rows, batch by batch; batches that write none are left out.
+
+        Reads the batches once more, and once more before that when values have to be carried between batches.
+        """
+        carried = self._carry()
+        edges = np.searchsorted(self._outcome.written, self._history.starts)
+        for number, batch in enumerate(self._batches()):
+            first, last = int(edges[number]), int(edges[number + 1])
+            if first < last:
+                yield self._part(batch, int(self._history.starts[number]), slice(first, last), carried)
+
+    def _part(self, batch: ChangeBatch, start: int, chosen: slice, carried: Mapping[str, _Carried]) -> Upserts:
+        change = self._outcome.written[chosen]
+        local = change - start
+        whole = len(local) == len(batch)
+        columns: list[pa.Array] = []
+        unresolved: dict[str, Bools] = {}
+        for name in self._schema.names:
+            values = batch.row.field(name)
+            source = self._origins.source.get(name)
+            if source is None:
+                columns.append(values if whole else values.take(pa.array(local)))
+                continue
+            columns.append(carried[name].fill(values, local, change, source[chosen]))
+            missing = source[chosen] < 0
+            if missing.any():
+                unresolved[name] = missing
+        low, high = np.searchsorted(self._origins.target_rows, [chosen.start, chosen.stop])
+        fresh = self._outcome.written_fresh[chosen]
+        return Upserts(
+            pa.Table.from_arrays(columns, schema=self._schema.arrow),
+            self._history.sequence[change],
+            self._history.timestamp[change],
+            np.zeros_like(fresh) if self._overlap else fresh,
+            unresolved,
+            self._origins.target_rows[low:high] - chosen.start,
+            self._origin_keys(self._origins.target_key[low:high]),
+        )
+
+    def _carry(self) -> dict[str, _Carried]:
+        """The values that written rows take from other changes than their own, by column."""
+        written = self._outcome.written
+        wanted = {
+            name: np.unique(source[(source >= 0) & (source != written)])
+            for name, source in self._origins.source.items()
+        }
+        taken: dict[str, list[pa.Array]] = {name: [] for name in wanted}
+        if any(len(changes) for changes in wanted.values()):
+            for number, batch in enumerate(self._batches()):
+                start, stop = self._history.starts[number : number + 2]
+                for name, changes in wanted.items():
+                    here = changes[slice(*np.searchsorted(changes, [start, stop]))] - start
+                    if len(here):
+                        taken[name].append(batch.row.field(name).take(pa.array(here)))
+        return {name: _Carried(changes, taken[name]) for name, changes in wanted.items()}
+
+    def _keys(self, places: Int64s) -> pa.Table:
+        chosen = pa.array(places)
+        columns = [column.take(chosen) for column in self._outcome.keys]
+        fields = [pa.field(c.name, c.type.arrow) for c in self._schema.key_columns()]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+    def _origin_keys(self, changes: Int64s) -> pa.Table:
+        """The keys before `changes`."""
+        moved = self._outcome.old_key[changes] != self._outcome.key[changes]
+        places = changes.copy()
+        places[moved] = len(self._history) + np.searchsorted(self._history.with_old, changes[moved])
+        return self._keys(places)
+
+    def _count(self, operation: DMLOperation) -> int:
+        return int(np.count_nonzero(self._history.op == operation))
+
+
+class _Carried:
+    """Values of one column taken from changes in ascending order."""
+
+    def __init__(self, changes: Int64s, values: list[pa.Array]) -> None:
+        self._changes = changes
+        self._values = values
+
+    def fill(self, own: pa.Array, local: Int64s, change: Int64s, source: Int64s) -> pa.Array:
+        """The column for the rows at `local`: their own value, another change's, or NULL where `source` is -1."""
+        place = local.copy()
+        other = (source >= 0) & (source != change)
+        place[other] = len(own) + np.searchsorted(self._changes, source[other])
+        places = pa.array(place, mask=source < 0)
+        return pa.chunked_array([own, *self._values], own.type).take(places).combine_chunks()
