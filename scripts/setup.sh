@@ -51,7 +51,7 @@ find_python || { install_packages python3 python3-venv && find_python; } || { sa
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 say "Installing the Python packages into $venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,test]' --editable ./sdk
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 --constraint constraints.txt --editable '.[all,test]' --editable ./sdk
 
 say "Fetching Spark's Delta jars and the PostgreSQL servers of the tests"
 "$venv/bin/python" -m tests.services.artifacts >&2
