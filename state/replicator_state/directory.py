@@ -1,0 +1,165 @@
+"""Where a replicator keeps everything: `<base>/<namespace>/<name>/<generation>/` (seed 001, "Data Model")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from replicator_sdk.errors import ConfigError
+from replicator_state.clock import SYSTEM_CLOCK, Clock
+from replicator_state.folder import Folder
+from replicator_state.lease import Lease
+from replicator_state.local_folder import LocalFolder
+from replicator_state.offset_store import OffsetStore
+from replicator_state.patience import Patience
+from replicator_state.retention import Retention
+from replicator_state.state_store import StateStore
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_GENERATION = re.compile(r"[1-9]\d{0,8}")
+
+
+class ReplicatorDirectory:
+    """The door to offsets, state and lease of one replicator. Does no I/O until asked something.
+
+    Args:
+        base_path: A local path, or any fsspec URL (`s3://bucket/prefix`, `memory://x`, …).
+        namespace: Checked, since it becomes part of a path.
+        name: The replicator's name; checked too.
+        generation: Which deployment; the newest existing one, or 1, when left out.
+        retry_seconds: How long faults of the store are waited out.
+        retention: Which older offsets stay.
+        storage_options: Passed to fsspec (credentials belong here, not into the URL).
+
+    Raises:
+        ConfigError: RPL-7101 when namespace or name is no identifier, RPL-7102 when the URL cannot be used.
+    """
+
+    def __init__(
+        self,
+        base_path: str,
+        namespace: str,
+        name: str,
+        *,
+        generation: int | None = None,
+        retry_seconds: float = 60.0,
+        retention: Retention | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.base_path = base_path
+        self.namespace = check_identifier(namespace, "namespace")
+        self.name = check_identifier(name, "name")
+        self._options = dict(storage_options or {})
+        self._retention = retention or Retention()
+        self._retry_seconds = retry_seconds
+        self._home = self._open(self.namespace, self.name)
+        self._generation = generation
+        self._folder: Folder | None = None
+
+    @property
+    def generation(self) -> int:
+        """The generation in use, fixed at the first question."""
+        if self._generation is None:
+            self._generation = max(self.generations(), default=1)
+        return self._generation
+
+    @property
+    def place(self) -> str:
+        """The generation's folder for people, without credentials."""
+        return self._generation_folder().place
+
+    def generations(self) -> list[int]:
+        """Generations that exist, ascending.
+
+        Raises:
+            ReplicatorError: RPL-7104 or RPL-7105 when the store cannot be listed.
+        """
+        patience = Patience(self._retry_seconds, self._home.place)
+        names = patience.run("list the generations", self._home.folders, hopeful=False)
+        return sorted(int(name) for name in names if _GENERATION.fullmatch(name))
+
+    def offsets(self, lease: Lease | None = None) -> OffsetStore:
+        """The saved offsets; give the lease to save, none to read."""
+        folder, patience = self._generation_folder(), self._patience()
+        if lease is None:
+            return OffsetStore(folder, patience, retention=self._retention)
+        return OffsetStore(folder, patience, epoch=lease.epoch, fence=lease.check, retention=self._retention)
+
+    def states(self) -> StateStore:
+        """State values and status."""
+        return StateStore(self._generation_folder(), self._patience())
+
+    def acquire(
+        self, run_id: str, *, ttl_seconds: float = 30.0, wait_seconds: float = 0.0, clock: Clock = SYSTEM_CLOCK
+    ) -> Lease:
+        """Become the one writer; see `Lease.acquire`."""
+        return Lease.acquire(
+            self._generation_folder(),
+            self._patience(),
+            run_id,
+            ttl_seconds=ttl_seconds,
+            wait_seconds=wait_seconds,
+            clock=clock,
+        )
+
+    def _generation_folder(self) -> Folder:
+        if self._folder is None:
+            self._folder = self._open(self.namespace, self.name, str(self.generation))
+        return self._folder
+
+    def _patience(self) -> Patience:
+        return Patience(self._retry_seconds, self._generation_folder().place)
+
+    def _open(self, *parts: str) -> Folder:
+        if "://" not in self.base_path and "::" not in self.base_path:
+            return LocalFolder(Path(self.base_path).expanduser().absolute().joinpath(*parts))
+        return _open_url(self.base_path, parts, self._options)
+
+
+def check_identifier(text: str, what: str) -> str:
+    """`text`, when it may become one part of a path.
+
+    Raises:
+        ConfigError: RPL-7101 when it is not 1 to 63 letters, digits, `_`, `.`, `-`, beginning with a letter or digit.
+    """
+    if _IDENTIFIER.fullmatch(text):
+        return text
+    raise ConfigError(
+        f"the {what} {text[:80]!r} is not allowed",
+        code="RPL-7101",
+        path=what,
+        hint="use 1 to 63 letters, digits, '_', '.' or '-', beginning with a letter or digit",
+    )
+
+
+def _open_url(url: str, parts: tuple[str, ...], options: Mapping[str, Any]) -> Folder:
+    # Most replicators keep their state on a local path, which needs no fsspec.
+    from fsspec.core import url_to_fs
+    from fsspec.implementations.local import LocalFileSystem
+
+    from replicator_state.remote_folder import RemoteFolder
+
+    shown = _without_credentials(url)
+    try:
+        fs, root = url_to_fs(url, **options)
+    except ImportError as error:
+        hint = "install the package that fsspec needs for it: pip install s3fs (s3), gcsfs (gs), adlfs (abfs)"
+        raise ConfigError(
+            f"{shown} cannot be opened: {error}", code="RPL-7102", path="offsetBasePath", hint=hint
+        ) from error
+    except ValueError as error:
+        hint = "use a local path or a URL of a file system that fsspec knows"
+        message = f"{shown} is no URL of a known file system"
+        raise ConfigError(message, code="RPL-7102", path="offsetBasePath", hint=hint) from error
+    if isinstance(fs, LocalFileSystem):
+        return LocalFolder(Path(root).joinpath(*parts))
+    return RemoteFolder(fs, "/".join((root.rstrip("/"), *parts)), "/".join((shown.rstrip("/"), *parts)))
+
+
+def _without_credentials(url: str) -> str:
+    """The URL without user, password and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,30 @@
+"""A replicator's offsets belong to one source; another one is refused (C6, B9)."""
+
+from __future__ import annotations
+
+from replicator_sdk.errors import HistoryLostError
+from replicator_state.state_store import StateStore
+
+IDENTITY_KEY = "source-identity"
+
+
+def check_identity(store: StateStore, identity: str) -> None:
+    """Remember the source's identity at the first start, and refuse another one later.
+
+    Args:
+        store: The runtime's own state (not a plugin's scope).
+        identity: What `DeltaSource.identity` says now.
+
+    Raises:
+        HistoryLostError: RPL-7140 when the state was made with another source: positions of one log mean nothing in
+            another (restored from backup, failed over, or the settings name another server).
+    """
+    known = store.get(IDENTITY_KEY)
+    if known is None:
+        store.put(IDENTITY_KEY, identity.encode())
+    elif known != identity.encode():
+        raise HistoryLostError(
+            f"foreign source: the saved offsets are of {known.decode(errors='replace')}, the source is now {identity}",
+            code="RPL-7140",
+            hint="point the pipeline back at the source it was started with, or deploy it anew under a new generation",
+        )
