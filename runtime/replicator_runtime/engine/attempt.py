@@ -1,0 +1,271 @@
+"""One attempt of a run: from the saved offset until the end, a stop, tables that join, or an error."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.apply import Applier, BatchApplier, RowApplier
+from replicator_runtime.engine.discovery import discover, mark_failing
+from replicator_runtime.engine.error_policy import Verdict, verdict
+from replicator_runtime.engine.gather import TableFloor
+from replicator_runtime.engine.progress import TableState
+from replicator_runtime.engine.snapshots import Snapshots, SnapshotsStopped
+from replicator_runtime.engine.stream import Stream
+from replicator_sdk import (
+    BatchConsumer,
+    DDLEvent,
+    DDLOperation,
+    EventEmitter,
+    EventReaderDefinition,
+    Position,
+    SnapshotLoader,
+    TableSchema,
+)
+from replicator_sdk.errors import BugError, NeedsUserError
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.run import Run
+    from replicator_runtime.engine.tables import TableRecord
+    from replicator_sdk import (
+        ChangeBatch,
+        Commits,
+        DMLEvent,
+        EventConsumer,
+        EventReader,
+        Offset,
+        OutOfRange,
+        SnapshotReader,
+        TableId,
+    )
+
+log = structlog.get_logger()
+
+
+class Attempt:
+    """Made anew for each attempt; used by the engine's main thread, once."""
+
+    def __init__(self, run: Run, goal: Offset | None) -> None:
+        self._run = run
+        self._goal = goal
+        self._source = run.pipeline.source
+        self._exit = ExitStack()
+        self._consumer: EventConsumer
+        self._applier: Applier
+
+    def run(self) -> None:
+        """Go on from the saved offset.
+
+        Raises:
+            Rejoin: When tables are to join; the next attempt follows at once.
+            Exception: Anything source, target or state failed with.
+        """
+        with self._exit:
+            self._run.load_offset()
+            self._run.book.load()
+            records = discover(self._run)
+            self._show(records)
+            self._consumer = self._run.pipeline.target.create_consumer(self._run.target_context())
+            self._exit.callback(self._consumer.stop)
+            self._consumer.start()
+            self._applier = self._make_applier(self._consumer)
+            self._exit.callback(self._applier.close)
+            reader = self._source.create_snapshot_reader(
+                EventReaderDefinition({}, self._range), self._run.source_context()
+            )
+            if reader is None:
+                self._without_snapshots(records)
+            else:
+                self._with_snapshots(records, reader)
+
+    def _make_applier(self, consumer: EventConsumer) -> Applier:
+        if isinstance(consumer, BatchConsumer):
+            return BatchApplier(consumer, self._run.limits.parallel_tables)
+        return RowApplier(consumer)
+
+    @property
+    def _range(self) -> OutOfRange:
+        return self._run.pipeline.out_of_range
+
+    def _show(self, records: list[TableRecord]) -> None:
+        for record in records:
+            if record.table in self._run.failing:
+                mark_failing(self._run, record, self._run.failing[record.table])
+                continue
+            record.state = TableState.PENDING if record.needs_snapshot else TableState.REPLICATING
+            self._run.progress.set_table(record.table, record.state)
+
+    # --- sources whose snapshots the engine coordinates
+
+    def _with_snapshots(self, records: list[TableRecord], reader: SnapshotReader) -> None:
+        self._prepare([r for r in records if r.table not in self._run.failing])
+        floors = {r.table: f for r in records if (f := self._floor(r)) is not None}
+        working = [r for r in records if r.table not in self._run.failing]
+        waiting = [r for r in working if r.needs_snapshot]
+        snapshots = Snapshots(self._run, reader, self._consumer)
+        self._exit.callback(snapshots.close)
+        snapshots.begin(waiting)
+        if waiting and (not floors or not isinstance(self._consumer, SnapshotLoader)):
+            self._run.progress.set_phase("snapshot")
+            self._wait_for(snapshots)
+            floors = {r.table: f for r in records if (f := self._floor(r)) is not None}
+        self._stream(records, floors, snapshots)
+
+    def _prepare(self, records: list[TableRecord]) -> None:
+        """Make the log available and let it hold all tables' changes, before any snapshot is opened."""
+        reader = self._source.create_reader(
+            EventReaderDefinition({}, self._range), self._run.source_context(), _NoEmitter()
+        )
+        try:
+            start = reader.initialize(self._run.saved_offset)
+            if self._run.saved_offset is None:
+                self._run.save_offset(start, 0)
+            self._capture(reader, records)
+        finally:
+            reader.close()
+
+    def _capture(self, reader: EventReader, records: list[TableRecord]) -> None:
+        """Capture all tables; one that cannot be stands still alone where that is asked for."""
+        try:
+            reader.capture([r.schema for r in records])
+        except NeedsUserError as error:
+            if verdict(error, isolate=self._isolate) is not Verdict.TABLE or len(records) < 2:
+                raise
+            bad = [r for r in records if str(r.table) == error.table]
+            if not bad:
+                raise
+            self._run.set_failing(bad[0].table, error)
+            mark_failing(self._run, bad[0], error)
+            self._capture(reader, [r for r in records if r is not bad[0]])
+
+    @property
+    def _isolate(self) -> bool:
+        return self._run.config.on_table_error == "isolate"
+
+    def _wait_for(self, snapshots: Snapshots) -> None:
+        """Block until all snapshots ended; tables that failed stand still alone where that is asked for."""
+        while True:
+            running = snapshots.running
+            for record, error in snapshots.finished():
+                self._snapshot_ended(record, error)
+            if not running:
+                return
+            time.sleep(0.1)
+
+    def _snapshot_ended(self, record: TableRecord, error: Exception | None) -> None:
+        if error is None:
+            return
+        if isinstance(error, SnapshotsStopped) or verdict(error, isolate=self._isolate) is not Verdict.TABLE:
+            raise error
+        log.error("table.failing", table=str(record.table), error=str(error))
+        self._run.set_failing(record.table, error)
+        mark_failing(self._run, record, error)
+        self._run.book.save()
+
+    def _floor(self, record: TableRecord) -> TableFloor | None:
+        """From where on the table takes changes; None while it takes none."""
+        if record.table in self._run.failing:
+            return None
+        if isinstance(self._consumer, BatchConsumer):
+            return self._batch_floor(record, self._consumer)
+        if record.snapshot is None or not record.snapshot.done:
+            return None
+        return TableFloor(Position(record.snapshot.first))
+
+    def _batch_floor(self, record: TableRecord, consumer: BatchConsumer) -> TableFloor | None:
+        """The table's own word on how far it is; the target's commit counts, not our memory of it."""
+        progress = consumer.progress(record.table)
+        plan = record.snapshot
+        if plan is None:
+            return None
+        if progress is not None and progress.snapshot_chunks is None and progress.snapshot_id == plan.snapshot_id:
+            plan.done = True
+        if not plan.done:
+            return None
+        if progress is None or progress.snapshot_chunks is not None:
+            raise NeedsUserError(
+                "the target's table is gone or not as this replicator left it",
+                code="RPL-4101",
+                hint="put it back, or take the table out of the pipeline and in again to copy it anew",
+                table=str(record.table),
+            )
+        record.state = TableState.REPLICATING
+        self._run.progress.set_table(record.table, TableState.REPLICATING)
+        return TableFloor(progress.position, plan.last if plan.first < plan.last else None)
+
+    # --- sources whose reader takes snapshots by itself
+
+    def _without_snapshots(self, records: list[TableRecord]) -> None:
+        working = [r for r in records if r.table not in self._run.failing]
+        floors: dict[TableId, TableFloor] = {}
+        self._stream(working, floors, None)
+
+    # --- streaming
+
+    def _stream(
+        self, records: list[TableRecord], floors: dict[TableId, TableFloor], snapshots: Snapshots | None
+    ) -> None:
+        own = snapshots is None
+        schemas = self._schemas(records, None if own else floors)
+        stream = Stream(self._run, self._applier, schemas, floors, snapshots)
+        reader = self._source.create_reader(
+            EventReaderDefinition(schemas, self._range), self._run.source_context(), stream.emitter
+        )
+        self._exit.callback(reader.close)
+        start = reader.initialize(self._run.saved_offset)
+        if own:
+            reader.capture(list(schemas.values()))
+            self._create_tables(records, floors, start)
+        stream.start(start, self._run.saved_sequence)
+        self._run.progress.set_phase("streaming")
+        stream.run(reader, self._later_goal(records))
+
+    def _schemas(
+        self, records: list[TableRecord], floors: dict[TableId, TableFloor] | None
+    ) -> dict[TableId, TableSchema]:
+        """The schemas as of the saved offset, of the tables that take changes."""
+        taking = [r for r in records if floors is None or r.table in floors]
+        offset = self._run.saved_offset
+        return {r.table: r.schema if offset is None else r.schema_at(offset) for r in taking}
+
+    def _create_tables(self, records: list[TableRecord], floors: dict[TableId, TableFloor], start: Offset) -> None:
+        """The reader brings existing rows itself: make sure that there are tables to take them."""
+        for record in records:
+            progress = self._consumer.progress(record.table) if isinstance(self._consumer, BatchConsumer) else None
+            floors[record.table] = TableFloor(progress.position if progress else Position(start))
+            if progress is None:
+                event = DDLEvent(
+                    start, DDLOperation.CREATE_TABLE, record.table, record.schema, position=Position(start)
+                )
+                self._consumer.apply_ddl(event)
+            self._run.progress.set_table(record.table, TableState.REPLICATING)
+            record.state = TableState.REPLICATING
+
+    def _later_goal(self, records: list[TableRecord]) -> Offset | None:
+        """The goal, or the end of the last overlap: before that a resumed table is not yet one moment's."""
+        if self._goal is None:
+            return None
+        return max([self._goal, *(r.snapshot.last for r in records if r.snapshot is not None)])
+
+
+class _NoEmitter(EventEmitter):
+    """For a reader that only prepares."""
+
+    def emit(self, event: DDLEvent | DMLEvent) -> None:
+        """Nothing may come."""
+        raise _early(event)
+
+    def emit_batch(self, batch: ChangeBatch) -> None:
+        """Nothing may come."""
+        raise _early(batch)
+
+    def emit_commits(self, commits: Commits) -> None:
+        """Nothing may come."""
+        raise _early(commits)
+
+
+def _early(what: object) -> BugError:
+    return BugError(f"a reader emitted a {type(what).__name__} before it ran", code="RPL-9009")

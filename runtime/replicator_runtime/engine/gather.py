@@ -1,0 +1,220 @@
+"""Gathers numbered events by table until a commit boundary past a limit (design §4.4); a batch never splits a
+transaction, except where a schema change inside it does.
+
+Also decides which changes a table has already: by its own *position*, never by sequence number (design §6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.segment import Segment, tally
+from replicator_runtime.engine.spill import SpillFile
+from replicator_sdk import BatchIdentity, ChangeBatch, DDLEvent, Position, TableChanges
+from replicator_sdk.errors import BugError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from replicator_runtime.engine.segment import Tally
+    from replicator_runtime.engine.sequencer import CommitMark
+    from replicator_sdk import Commits, Offset, TableId
+
+
+@dataclass(slots=True)
+class TableFloor:
+    """From where on a table takes changes.
+
+    Attributes:
+        position: Everything up to it is in the table.
+        overlap_until: Until this offset changes may repeat what the table's snapshot holds; None when exact.
+    """
+
+    position: Position
+    overlap_until: Offset | None = None
+
+
+@dataclass(slots=True)
+class Gathered:
+    """One table's changes ready to be applied, and what they count."""
+
+    changes: TableChanges
+    tally: Tally
+    segments: list[Segment] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Give spill space back, after the apply."""
+        for segment in self.segments:
+            segment.close()
+
+
+class Gathering:
+    """The apply thread's memory between two flushes. Used by one thread.
+
+    Args:
+        start: The offset reading starts after, and the sequence number there.
+        floors: The tables that take changes; shared with the stream, which raises a floor once changes are durable.
+        generation: For batch identities.
+        epoch: For batch identities.
+        spill_bytes: An open transaction larger than this goes to disk.
+        spill_folder: Where; None for the system's temporary folder.
+    """
+
+    def __init__(
+        self,
+        start: tuple[Offset, int],
+        floors: Mapping[TableId, TableFloor],
+        *,
+        generation: int,
+        epoch: int,
+        spill_bytes: int,
+        spill_folder: str | None = None,
+    ) -> None:
+        self.offset, self.sequence_number = start
+        self.rows = 0
+        self.nbytes = 0
+        self.oldest_timestamp = -1
+        self._floors = floors
+        self._generation, self._epoch = generation, epoch
+        self._spill_bytes, self._spill_folder = spill_bytes, spill_folder
+        self._window: dict[TableId, list[Segment]] = {}
+        self._window_bytes = 0
+        self._window_ddl = -1
+        self._sealed: dict[TableId, list[Segment]] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Whether no committed change waits."""
+        return not self._sealed
+
+    def add(self, batch: ChangeBatch) -> None:
+        """Take a batch of the open window."""
+        if batch.table not in self._floors:
+            return
+        segments = self._window.setdefault(batch.table, [])
+        if not segments or segments[-1].schema != batch.schema:
+            segments.append(Segment(batch.schema, []))
+        segments[-1].batches.append(batch)
+        self._window_bytes += batch.nbytes
+        if self._window_bytes > self._spill_bytes:
+            self._spill()
+
+    def commit(self, mark: CommitMark) -> None:
+        """The open window ended: its changes are committed and wait for the flush."""
+        if self._window_ddl >= 0 and self._window_ddl >= int(mark.commits.ordinals[0]):
+            raise BugError(
+                "the source emitted a schema change behind another transaction's commit in one window",
+                code="RPL-9006",
+                position=str(mark.start),
+            )
+        for table, segments in self._window.items():
+            skip = self._skip(table, mark.start, mark.commits)
+            self._seal(table, segments, skip=skip, commits=mark.commits)
+        self._window, self._window_bytes, self._window_ddl = {}, 0, -1
+        self.offset, self.sequence_number = mark.commits.last, mark.sequence_number
+        if self._sealed and self.oldest_timestamp < 0:
+            self.oldest_timestamp = int(mark.commits.timestamps[0])
+
+    def cut(self, event: DDLEvent) -> list[Gathered]:
+        """A schema change comes: everything of its table before it, also of its own open transaction."""
+        self._window_ddl = event.ordinal
+        floor = self._floors.get(event.table)
+        timestamp = -1 if event.source_timestamp is None else int(event.source_timestamp.timestamp() * 1_000_000)
+        if floor is not None and event.table in self._window:
+            segments = self._window.pop(event.table)
+            skip = _open_skip(floor.position, self.offset)
+            self._seal(event.table, segments, skip=skip, commits=None, timestamp=timestamp)
+        return self._take(event.table, Position(self.offset, event.ordinal))
+
+    def take(self) -> list[Gathered]:
+        """All committed changes, table by table; they are forgotten here."""
+        gathered = [item for table in list(self._sealed) for item in self._take(table, Position(self.offset))]
+        self.rows = self.nbytes = 0
+        self.oldest_timestamp = -1
+        return gathered
+
+    def drop(self, table: TableId) -> None:
+        """Forget what waits for `table`: it stands still, and all of it comes again."""
+        for segment in [*self._window.pop(table, ()), *self._sealed.pop(table, ())]:
+            segment.close()
+
+    def close(self) -> None:
+        """Forget everything and give disk space back."""
+        for table in {*self._window, *self._sealed}:
+            self.drop(table)
+
+    def _seal(
+        self, table: TableId, segments: list[Segment], *, skip: int, commits: Commits | None, timestamp: int = -1
+    ) -> None:
+        for segment in segments:
+            segment.seal(skip=skip, commits=commits, timestamp=timestamp)
+            if self._has_rows(segment):
+                self._sealed.setdefault(table, []).append(segment)
+                self.rows += segment.spilled.rows if segment.spilled else sum(len(b) for b in segment.batches)
+                self.nbytes += segment.spilled.nbytes if segment.spilled else segment.nbytes
+            else:
+                segment.close()
+
+    @staticmethod
+    def _has_rows(segment: Segment) -> bool:
+        """Whether anything is left behind the floor; cheap for windows in memory."""
+        if segment.spilled is not None:
+            return next(segment.read(), None) is not None
+        return any(int(batch.ordinals[-1]) >= segment.skip for batch in segment.batches)
+
+    def _skip(self, table: TableId, start: Offset, commits: Commits) -> int:
+        """Below which ordinal the window's changes are in the table already."""
+        floor = self._floors[table].position
+        applied = commits.count_until(floor.offset)
+        below = int(commits.ordinals[applied - 1]) if applied else 0
+        at = commits.offset_at(applied - 1) if applied else start
+        return below + floor.events_after if at == floor.offset else below
+
+    def _take(self, table: TableId, position: Position) -> list[Gathered]:
+        """One `TableChanges` for each run of one schema version."""
+        segments = self._sealed.pop(table, [])
+        runs: list[list[Segment]] = []
+        for segment in segments:
+            if runs and runs[-1][0].schema == segment.schema:
+                runs[-1].append(segment)
+            else:
+                runs.append([segment])
+        if len(runs) > 1:
+            raise BugError("changes under two schemas met without a schema change", code="RPL-9007", table=str(table))
+        return [g for run in runs if (g := self._gathered(table, run, position)) is not None]
+
+    def _gathered(self, table: TableId, run: list[Segment], position: Position) -> Gathered | None:
+        counted = tally(run)
+        if counted is None:
+            return None
+        identity = BatchIdentity(self._generation, self._epoch, counted.first_sequence, counted.last_sequence, position)
+        changes = TableChanges(
+            run[0].schema,
+            identity,
+            lambda: (batch for segment in run for batch in segment.read()),
+            rows=counted.rows,
+            nbytes=sum(s.spilled.nbytes if s.spilled else s.nbytes for s in run),
+            overlap=counted.is_snapshot or self._overlaps(table),
+            inserts_only=counted.updates == 0 and counted.deletes == 0,
+            source_timestamp=counted.source_timestamp,
+        )
+        return Gathered(changes, counted, run)
+
+    def _overlaps(self, table: TableId) -> bool:
+        floor = self._floors[table]
+        return floor.overlap_until is not None and floor.position.offset < floor.overlap_until
+
+    def _spill(self) -> None:
+        """Move the open window's rows to disk: the transaction is larger than memory should hold."""
+        for segments in self._window.values():
+            last = segments[-1]
+            last.spill(last.spilled or SpillFile(last.schema, self._spill_folder))
+        self._window_bytes = 0
+
+
+def _open_skip(floor: Position, start: Offset) -> int:
+    """Below which ordinal the changes of the transaction open after `start` are applied."""
+    if floor.offset == start:
+        return floor.events_after
+    return 1 << 62 if start < floor.offset else 0

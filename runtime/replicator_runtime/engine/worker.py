@@ -1,0 +1,226 @@
+"""Runs a pipeline: takes the lease, makes attempts until the end, and decides what follows each error."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.attempt import Attempt
+from replicator_runtime.engine.error_policy import Verdict, as_replicator_error, verdict
+from replicator_runtime.engine.progress import Progress
+from replicator_runtime.engine.run import Limits, Run
+from replicator_runtime.engine.snapshots import SnapshotsStopped
+from replicator_runtime.engine.status import StatusWriter
+from replicator_runtime.engine.stream import Rejoin
+from replicator_runtime.lineage import Lineage
+from replicator_runtime.metrics import MetricsRegistry
+from replicator_sdk.errors import FencedError, ReplicatorError
+from replicator_state import ReplicatorDirectory, Retention, check_identity
+
+if TYPE_CHECKING:
+    from replicator_runtime.config import Pipeline
+    from replicator_sdk import Offset
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended that did not fail.
+
+    Attributes:
+        run_id: Its id.
+        reached_goal: Whether everything committed at the source before the start is durable at the target; False when
+            it was stopped before.
+        offset: The last saved offset, as text.
+        sequence_number: The sequence number there.
+    """
+
+    run_id: str
+    reached_goal: bool
+    offset: str
+    sequence_number: int
+
+
+def run(
+    pipeline: Pipeline,
+    *,
+    until_current: bool = False,
+    stop: threading.Event | None = None,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Run a pipeline in this process and thread until it is to stop.
+
+    Args:
+        pipeline: What to run.
+        until_current: Stop once everything committed at the source before the call is durable at the target.
+        stop: Set it to stop: what is gathered is applied and saved first.
+        progress: Where to report; readable from other threads meanwhile.
+
+    Raises:
+        ReplicatorError: When the run cannot go on; nothing is lost, a later run continues.
+    """
+    stop = stop or threading.Event()
+    run_id = uuid.uuid4().hex[:12]
+    directory = _directory(pipeline)
+    with structlog.contextvars.bound_contextvars(pipeline=pipeline.config.name, run_id=run_id):
+        lease = directory.acquire(run_id)
+        try:
+            run_ = Run(
+                pipeline=pipeline,
+                progress=progress or Progress(),
+                stop=stop,
+                run_id=run_id,
+                generation=directory.generation,
+                epoch=lease.epoch,
+                offsets=directory.offsets(lease),
+                store=directory.states().scoped("runtime"),
+                lease=lease,
+                metrics=MetricsRegistry(pipeline.target_stage),
+                lineage=Lineage(),
+                limits=Limits.of(pipeline.config),
+            )
+            return _run(run_, until_current=until_current)
+        finally:
+            lease.release()
+
+
+def _directory(pipeline: Pipeline) -> ReplicatorDirectory:
+    config = pipeline.config
+    retention = Retention(count=config.offsets.keep_count, age=timedelta(days=config.offsets.keep_days))
+    wait = config.retries.max_duration_seconds
+    return ReplicatorDirectory(
+        config.offset_base_path,
+        config.namespace,
+        config.name,
+        retention=retention,
+        retry_seconds=60.0 if wait is None else min(60.0, wait),
+    )
+
+
+def _run(run: Run, *, until_current: bool) -> RunResult:
+    fenced: list[FencedError] = []
+
+    def lost(error: FencedError) -> None:
+        fenced.append(error)
+        run.stop.set()
+
+    status = StatusWriter(run)
+    status.start()
+    error: BaseException | None = None
+    try:
+        with run.lease.renewing(lost):
+            reached = _attempts(run, until_current=until_current)
+        if fenced:
+            raise fenced[0]
+        _raise_failing(run, reached=reached)
+        run.progress.set_phase("done")
+        return RunResult(run.run_id, reached, str(run.saved_offset or ""), run.saved_sequence)
+    except Exception as failure:
+        error = failure
+        raise
+    finally:
+        status.close(error)
+        run.stop_spark()
+
+
+def _raise_failing(run: Run, *, reached: bool) -> None:
+    """A bounded run that leaves a table behind says so; an endless one that was stopped has shown it all along."""
+    if reached and run.failing:
+        raise next(iter(run.failing.values()))
+
+
+def _attempts(run: Run, *, until_current: bool) -> bool:
+    """Attempt after attempt; returns whether the goal was reached (False: stopped)."""
+    patience = _Patience(run)
+    goal: Offset | None = None
+    while not run.stop.is_set():
+        try:
+            goal = _begin(run, goal, until_current=until_current)
+            Attempt(run, goal).run()
+        except Rejoin:
+            log.info("run.rejoin")
+        except SnapshotsStopped:
+            return False
+        except Exception as error:  # noqa: BLE001 - the policy decides
+            if run.stop.is_set():
+                log.warning("run.error_while_stopping", error=str(error))
+                return False
+            _after(run, error, patience)
+        else:
+            return goal is not None and not run.stop.is_set()
+    return False
+
+
+def _begin(run: Run, goal: Offset | None, *, until_current: bool) -> Offset | None:
+    """Once reachable: refuse another source, and see how far it is now."""
+    source = run.pipeline.source
+    if not run.identified:
+        check_identity(run.store, source.identity())
+        run.identified = True
+    if until_current and goal is None:
+        goal = source.latest_offset()
+    run.source_error = None
+    return goal
+
+
+def _after(run: Run, error: Exception, patience: _Patience) -> None:
+    """Wait before the next attempt, set one table aside, or give up."""
+    isolate = run.config.on_table_error == "isolate"
+    decided = verdict(error, isolate=isolate)
+    if decided is Verdict.TABLE and _set_aside(run, error):
+        return
+    run.source_error = error
+    if decided is not Verdict.RETRY or not patience.allows():
+        raise as_replicator_error(error)
+    delay = patience.next_delay()
+    run.progress.set_phase("retrying", str(error))
+    code = getattr(error, "code", "RPL-9000")
+    log.warning("run.retry", code=code, error=str(error), attempt=patience.attempts, seconds=round(delay, 1))
+    if not isinstance(error, ReplicatorError):
+        log.debug("run.unexpected", exc_info=error)
+    run.stop.wait(delay)
+
+
+def _set_aside(run: Run, error: Exception) -> bool:
+    """Let the table the error names stand still; False when that would leave none."""
+    name = getattr(error, "table", None)
+    tables = [r for r in run.book.records.values() if r.selected]
+    table = next((r.table for r in tables if str(r.table) == name), None)
+    if table is None or table in run.failing or len(run.failing) + 1 >= len(tables):
+        return False
+    log.error("table.failing", table=name, code=getattr(error, "code", ""), error=str(error))
+    run.set_failing(table, error)
+    return True
+
+
+class _Patience:
+    """The time budget for failures: it starts at the first failure without any progress since (user story 4)."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._since: float | None = None
+        self._seen: object = None
+        self.attempts = 0
+
+    def allows(self) -> bool:
+        """Whether another attempt is within the budget."""
+        mark = (self._run.saved_offset, sum(t.rows for t in self._run.progress.snapshot().tables))
+        now = time.monotonic()
+        if self._since is None or mark != self._seen:
+            self._since, self._seen, self.attempts = now, mark, 0
+        self.attempts += 1
+        budget = self._run.config.retries.max_duration_seconds
+        return budget is None or now - self._since < budget
+
+    def next_delay(self) -> float:
+        """Doubling from half a second up to the configured delay, with some chance in it."""
+        longest = self._run.config.retries.delay_seconds
+        return float(min(longest, 0.5 * 2.0 ** min(self.attempts - 1, 10))) * random.uniform(0.75, 1.0)  # noqa: S311 - no secret
