@@ -88,9 +88,9 @@ class ReplicatorDirectory:
             return OffsetStore(folder, patience, retention=self._retention)
         return OffsetStore(folder, patience, epoch=lease.epoch, fence=lease.check, retention=self._retention)
 
-    def states(self) -> StateStore:
-        """State values and status."""
-        return StateStore(self._generation_folder(), self._patience())
+    def states(self, lease: Lease | None = None) -> StateStore:
+        """State values and status; give the lease to write, none to read."""
+        return StateStore(self._generation_folder(), self._patience(), fence=lease.check if lease else None)
 
     def acquire(
         self, run_id: str, *, ttl_seconds: float = 30.0, wait_seconds: float = 0.0, clock: Clock = SYSTEM_CLOCK

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,18 +46,22 @@ class StateStore:
     Args:
         folder: The generation's folder.
         patience: How long faults of the store are waited out.
+        fence: Raises `FencedError` when this run was superseded; asked before every change. None for readers.
         scope: Put before every key, so that the keys of source, target and runtime never meet.
     """
 
-    def __init__(self, folder: Folder, patience: Patience, *, scope: str = "") -> None:
+    def __init__(
+        self, folder: Folder, patience: Patience, *, fence: Callable[[], None] | None = None, scope: str = ""
+    ) -> None:
         self._folder = folder
         self._patience = patience
+        self._fence = fence or (lambda: None)
         self._scope = scope
         self._lock = threading.Lock()
 
     def scoped(self, scope: str) -> StateStore:
         """A view of the same store whose keys begin with `scope` and a dot."""
-        return StateStore(self._folder, self._patience, scope=f"{self._scope}{scope}.")
+        return StateStore(self._folder, self._patience, fence=self._fence, scope=f"{self._scope}{scope}.")
 
     def get(self, key: str) -> bytes | None:
         """The value under `key`, None when there is none; `read` tells whether it is the previous version."""
@@ -94,6 +98,7 @@ class StateStore:
         """Store `value` under `key`; the present value becomes the previous one.
 
         Raises:
+            FencedError: When a newer run took over; nothing is changed.
             NeedsUserError: When the store is full (RPL-7103) or refuses (RPL-7104).
             RetryableError: When it failed for the configured time (RPL-7105).
         """
@@ -114,6 +119,7 @@ class StateStore:
         """Remove the value under `key` and its previous version; nothing happens when there is none."""
         name = self._name(key)
         with self._lock:
+            self._fence()
             # The previous version first: a crash in between leaves the value, not a value risen from the past.
             for file in (name + _PREVIOUS, name):
                 self._patience.run("delete state", lambda file=file: self._folder.remove(file))  # type: ignore[misc]
@@ -151,6 +157,7 @@ class StateStore:
         )
 
     def _write(self, name: str, content: bytes, what: str) -> None:
+        self._fence()
         self._patience.run(what, lambda: self._folder.replace(name, content))
 
     def _load(self, name: str) -> tuple[bytes | None, str | None]:
