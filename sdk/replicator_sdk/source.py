@@ -168,7 +168,9 @@ class DeltaSource(ABC):
         """A reader; called at each start and each reset. The one before is closed first."""
 
     def create_snapshot_reader(
-        self, definition: EventReaderDefinition, context: DeltaSourceContext
+        self,
+        definition: EventReaderDefinition,  # noqa: ARG002 - for overriders
+        context: DeltaSourceContext,  # noqa: ARG002 - for overriders
     ) -> SnapshotReader | None:
         """A reader of snapshots; None when the event reader emits snapshot events by itself (`is_snapshot`)."""
         return None

@@ -187,6 +187,8 @@ class Gathering:
     def _gathered(self, table: TableId, run: list[Segment], position: Position) -> Gathered | None:
         counted = tally(run)
         if counted is None:
+            for segment in run:
+                segment.close()
             return None
         identity = BatchIdentity(self._generation, self._epoch, counted.first_sequence, counted.last_sequence, position)
         changes = TableChanges(

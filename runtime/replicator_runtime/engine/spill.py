@@ -66,7 +66,7 @@ class SpillFile:
         """No more is written."""
         if self._writer is not None:
             self._writer.close()
-            self._sink.flush()
+            self._file.flush()
 
     def read(self) -> Iterator[ChangeBatch]:
         """The batches in order, one in memory at a time; from the start at each call."""
