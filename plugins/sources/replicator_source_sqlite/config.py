@@ -1,0 +1,29 @@
+"""Settings of the SQLite source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from replicator_sdk import OutOfRange, PluginConfig
+
+
+class SqliteConfig(PluginConfig):
+    """What a pipeline may say about a SQLite source.
+
+    Attributes:
+        path: The database file; it must exist.
+        out_of_range: What becomes of a value its declared type cannot hold; the pipeline's own setting when left out.
+        poll_interval_seconds: How long the reader rests when the log is empty.
+        batch_rows: How many changes are read and handed over at once; bounds the reader's memory.
+        chunk_rows: How many rows a snapshot chunk holds.
+        snapshot_folder: Where copies of tables lie while they are read; the system's temporary folder when left out.
+    """
+
+    path: Path
+    out_of_range: OutOfRange | None = None
+    poll_interval_seconds: float = Field(default=0.5, gt=0, le=3600)
+    batch_rows: int = Field(default=20_000, ge=1, le=1_000_000)
+    chunk_rows: int = Field(default=200_000, ge=1)
+    snapshot_folder: Path | None = None

@@ -1,0 +1,89 @@
+"""Opening a SQLite database politely, and saying what went wrong in the replicator's errors."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from replicator_sdk.errors import NeedsUserError, RetryableError
+
+BUSY_SECONDS = 10.0
+OLDEST = (3, 37)
+
+
+def quoted(name: str) -> str:
+    """`name` as an SQL identifier, whatever stands in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def connect(path: Path, *, read_only: bool = False) -> Iterator[sqlite3.Connection]:
+    """A connection in autocommit mode, closed afterwards; used by the thread that opened it only.
+
+    Text that is not UTF-8 comes as a string with surrogates, to be judged by column, instead of failing the query.
+
+    Raises:
+        NeedsUserError: RPL-3502 when the file is not there or is no database, RPL-3503 when SQLite is too old.
+        RetryableError: RPL-3504 when another connection holds the database longer than it should.
+    """
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise NeedsUserError(
+            f"SQLite {sqlite3.sqlite_version} is older than 3.37", code="RPL-3503", hint="use a newer Python or SQLite"
+        )
+    with translated_errors(path):
+        database = sqlite3.connect(
+            f"file:{quote(str(path))}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+        )
+        try:
+            database.text_factory = lambda value: value.decode("utf-8", "surrogateescape")
+            if read_only:
+                database.execute("PRAGMA query_only = 1")
+            yield database
+        finally:
+            database.close()
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection, *, write: bool = False) -> Iterator[None]:
+    """One transaction: what is read in it belongs to one state; rolled back on any error."""
+    database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
+
+
+@contextmanager
+def translated_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into the kinds the runtime knows what to do about."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            raise RetryableError(
+                f"the SQLite database {path} is locked by another connection: {text}",
+                code="RPL-3504",
+                hint="end long transactions, or set PRAGMA journal_mode=WAL",
+            ) from error
+        if "unable to open" in text or "readonly" in text:
+            raise _unusable(path, text) from error
+        raise
+    except sqlite3.DatabaseError as error:
+        if "not a database" in str(error) or "malformed" in str(error):
+            raise _unusable(path, str(error)) from error
+        raise
+
+
+def _unusable(path: Path, text: str) -> NeedsUserError:
+    return NeedsUserError(
+        f"the SQLite database {path} cannot be used: {text}",
+        code="RPL-3502",
+        hint="check that the path names an existing database file that this user may write",
+    )

@@ -1,0 +1,234 @@
+"""Reads the changelog and emits it, a window of columns at a time."""
+# ruff: noqa: S608 - only numbered columns are put into statements
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from replicator_sdk import (
+    ChangeBatch,
+    DeltaSourceContext,
+    DMLOperation,
+    EventEmitter,
+    EventReader,
+    EventReaderDefinition,
+    Offset,
+    TableSchema,
+    single_commit,
+)
+from replicator_sdk.errors import BugError
+from replicator_source_sqlite.catalogue import describe
+from replicator_source_sqlite.changelog import (
+    DDL,
+    Version,
+    add_version,
+    check_reach,
+    install,
+    prune,
+    remember_reader,
+    versions,
+)
+from replicator_source_sqlite.config import SqliteConfig
+from replicator_source_sqlite.connection import connect, transaction
+from replicator_source_sqlite.decode import Decoder
+from replicator_source_sqlite.offset import SqliteOffset
+from replicator_source_sqlite.schema_change import schema_version, synchronise
+from replicator_source_sqlite.schema_log import SchemaLog
+from replicator_source_sqlite.selection import Selection
+
+_PRUNE_ROWS = 5_000
+_PRUNE_SECONDS = 2.0
+
+Head = tuple[int, int, int, int]
+"""Number, version, operation and time of a change."""
+
+
+class SqliteReader(EventReader):
+    """Polls the changelog. Transactions found together are handed over as one, since SQLite does not number them."""
+
+    def __init__(
+        self,
+        config: SqliteConfig,
+        definition: EventReaderDefinition,
+        context: DeltaSourceContext,
+        emitter: EventEmitter,
+    ) -> None:
+        self._config = config
+        self._policy = config.out_of_range or definition.out_of_range
+        self._definition = definition
+        self._context = context
+        self._emitter = emitter
+        self._closed = threading.Event()
+        self._name = f"{context.namespace}/{context.replicator_name}/{context.generation}"
+        self._position = 0
+        self._ordinal = 0
+        self._known_schema = -1
+        self._versions: dict[int, Version] = {}
+        self._selection = Selection({})
+        self._schema_log = SchemaLog(self._versions, self._selection, self._policy)
+        self._pruned = (0, 0.0)
+
+    def initialize(self, offset: Offset | None) -> Offset:
+        """Prepare the log; nothing is lost from here on, and nothing pruned that this reader has not seen."""
+        with connect(self._config.path) as database:
+            install(database)
+            if offset is None:
+                _, last = synchronise(database, 0)
+                offset = SqliteOffset(last)
+            if not isinstance(offset, SqliteOffset):
+                raise BugError(f"{offset!r} is not an offset of SQLite", code="RPL-3509")
+            check_reach(database, offset.change)
+            remember_reader(database, self._name, offset.change)
+            self._position = offset.change
+            return offset
+
+    def capture(self, tables: Sequence[TableSchema]) -> None:
+        """Create the triggers of tables that have none yet, all in one short transaction."""
+        with connect(self._config.path) as database:
+            install(database)
+            synchronise(database, self._position)
+            with transaction(database, write=True):
+                captured = {v.schema.table for v in versions(database).values() if v.live}
+                for schema in tables:
+                    if schema.table not in captured:
+                        add_version(database, describe(database, schema.table))
+
+    def run(self) -> None:
+        """Emit what is committed, then rest, until closed."""
+        with connect(self._config.path) as database:
+            self._versions = versions(database)
+            self._selection = Selection.of(self._definition.tables, self._versions, self._position)
+            self._schema_log = SchemaLog(self._versions, self._selection, self._policy)
+            while not self._closed.is_set():
+                upper = self._observe(database)
+                if upper > self._position:
+                    self._emit_until(database, upper)
+                self._context.set_ok()
+                self._prune(database)
+                self._closed.wait(self._config.poll_interval_seconds)
+
+    def close(self) -> None:
+        """Let `run` end after the window it is in."""
+        self._closed.set()
+
+    def _observe(self, database: sqlite3.Connection) -> int:
+        """The last committed change, at a moment when all triggers fit their tables."""
+        with transaction(database):
+            now = schema_version(database)
+            (last,) = database.execute("SELECT coalesce(max(id), 0) FROM _replicator_changes").fetchone()
+        if now != self._known_schema:
+            self._known_schema, last = synchronise(database, self._position)
+            self._versions.update(versions(database))
+        return int(last)
+
+    def _emit_until(self, database: sqlite3.Connection, upper: int) -> None:
+        """Emit all changes up to `upper`, which ends a transaction; a schema change begins one (`schema_change`)."""
+        at, last = -1, self._position
+        while last < upper and not self._closed.is_set():
+            heads = database.execute(
+                "SELECT id, version, op, at FROM _replicator_changes WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+                (last, upper, self._config.batch_rows),
+            ).fetchall()
+            if not heads:
+                break
+            for is_ddl, run in groupby(heads, lambda head: head[2] == DDL):
+                part = list(run)
+                if is_ddl:
+                    for head in part:
+                        self._commit(last, at)
+                        self._emit_ddl(database, head)
+                        last, at = head[0], head[3]
+                else:
+                    self._emit_changes(database, part)
+                    last, at = part[-1][0], max(at, part[-1][3])
+        if last == upper or not self._closed.is_set():
+            self._commit(upper, at)
+
+    def _commit(self, last: int, at: int) -> None:
+        if last > self._position:
+            self._emitter.emit_commits(single_commit(self._ordinal, SqliteOffset(last), at))
+            self._position, self._ordinal = last, 0
+
+    def _emit_changes(self, database: sqlite3.Connection, heads: Sequence[Head]) -> None:
+        numbers = np.array([head[0] for head in heads], np.int64)
+        for version in sorted({head[1] for head in heads}):
+            if schema := self._selection.schema(self._versions[version]):
+                of_version = np.array([head[1] == version for head in heads])
+                ordinals = self._ordinal + np.flatnonzero(of_version).astype(np.int64)
+                self._emitter.emit_batch(
+                    self._batch(
+                        database, self._versions[version], schema, (int(numbers[0]), int(numbers[-1])), ordinals
+                    )
+                )
+        self._ordinal += len(heads)
+
+    def _batch(
+        self,
+        database: sqlite3.Connection,
+        version: Version,
+        schema: TableSchema,
+        between: tuple[int, int],
+        ordinals: np.ndarray[Any, np.dtype[np.int64]],
+    ) -> ChangeBatch:
+        """The changes of one version numbered from the one to the other, of the selected columns."""
+        width = len(version.schema.columns)
+        places = [i for i, column in enumerate(version.schema.columns) if column.name in schema]
+        values = "".join(f", c{i}" for i in (*places, *(p + width for p in places)))
+        rows = database.execute(
+            f"SELECT op{values} FROM _replicator_changes WHERE id BETWEEN ? AND ? AND version = ? ORDER BY id",
+            (*between, version.number),
+        ).fetchall()
+        op, *columns = zip(*rows, strict=True)
+        decoder = Decoder(schema, self._policy)
+        row = decoder.struct(columns[: len(places)], len(rows))
+        before = decoder.struct(columns[len(places) :], len(rows))
+        if decoder.replaced:
+            self._context.metrics.count("values.out_of_range", decoder.replaced, table=schema.table)
+        codes = pa.array(op, pa.int8())
+        return ChangeBatch(schema, codes, row, _needed(codes, row, before, schema), ordinals, before_is_full=True)
+
+    def _emit_ddl(self, database: sqlite3.Connection, head: Head) -> None:
+        event = self._schema_log.event(database, head[0], SqliteOffset(self._position), self._ordinal)
+        self._ordinal += 1
+        if event is not None:
+            self._emitter.emit(event)
+
+    def _prune(self, database: sqlite3.Connection) -> None:
+        """Now and then, give back the room of changes that are durable at the target."""
+        committed = self._context.committed_offset()
+        change, since = self._pruned
+        if time.monotonic() - since < _PRUNE_SECONDS or not isinstance(committed, SqliteOffset):
+            return
+        if committed.change > change:
+            remember_reader(database, self._name, committed.change)
+            self._pruned = (committed.change, time.monotonic())
+            while prune(database, _PRUNE_ROWS) == _PRUNE_ROWS and not self._closed.wait(0.05):
+                pass
+
+
+def _needed(op: pa.Array, row: pa.StructArray, before: pa.StructArray, schema: TableSchema) -> pa.StructArray | None:
+    """The rows before, where they say something: for deletes, and for updates that moved the key (or have none)."""
+    wanted = pc.equal(op, int(DMLOperation.DELETE))
+    update = pc.equal(op, int(DMLOperation.UPDATE))
+    if schema.primary_key:
+        names = [column.name for column in schema.columns]
+        for name in schema.primary_key:
+            place = names.index(name)
+            moved = pc.fill_null(pc.not_equal(row.field(place), before.field(place)), False)
+            wanted = pc.or_(wanted, pc.and_(update, moved))
+    else:
+        wanted = pc.or_(wanted, update)
+    if not pc.any(wanted).as_py():
+        return None
+    return pa.StructArray.from_arrays(
+        [before.field(i) for i in range(before.type.num_fields)], fields=list(before.type), mask=pc.invert(wanted)
+    )

@@ -1,0 +1,8 @@
+"""The conformance kit: shows that a source or a target keeps the contract's promises.
+
+Subclass `SourceConformance` or `TargetConformance`, give the one fixture it asks for, say what the plugin cannot do, and
+run pytest. Histories are data, in `cases/`; a plain interpreter in `reference` says what must come out. Needs the extra
+`testing`.
+"""
+
+from __future__ import annotations
