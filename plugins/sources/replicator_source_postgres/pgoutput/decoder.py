@@ -100,13 +100,18 @@ class Decoder:
         yield from self._changes(window, begin, len(window), ordinal)
         self.ranks = first + np.cumsum(weights)
 
+    def borders(self, window: Window) -> list[int]:
+        """Ranks of the messages at which the structure of a table may change; decodes nothing."""
+        return [index for index in window.where(b"RT").tolist() if self._is_border(window, index)]
+
     def _is_border(self, window: Window, index: int) -> bool:
-        """Check one rare message; whether what follows must be kept apart from what came before."""
+        """Check one rare message; whether what follows must be kept apart from what came before.
+
+        A relation announced again with the same columns counts too: a column dropped and added anew looks alike, and
+        only the catalogue tells.
+        """
         kind, payload = chr(int(window.kind[index])), window.payload(index)
-        if kind == "R":
-            relation = parse_relation(payload)
-            return self._relations.get(relation.oid) != relation
-        if kind == "T":
+        if kind in "RT":
             return True
         {"Y": check_type, "O": check_origin, "M": check_logical_message}[kind](payload)
         return False

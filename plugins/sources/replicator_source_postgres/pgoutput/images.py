@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.schema import TableSchema
+from replicator_source_postgres.offset import lsn_text
 from replicator_source_postgres.pgoutput.message import Relation
 from replicator_source_postgres.pgoutput.tuples import Bools, Cells, gather, walk
 from replicator_source_postgres.pgoutput.window import Int64s, Window
@@ -135,11 +136,6 @@ def _refuse_missing_key(plan: RelationPlan, converter: Converter, window: Window
             position=lsn_text(window.lsn(int(index[0]))),
             hint="set REPLICA IDENTITY FULL on the table, or upgrade the server's minor version",
         )
-
-
-def lsn_text(lsn: int) -> str:
-    """A log position as Postgres writes it."""
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def _broken(relation: Relation) -> BugError:

@@ -16,7 +16,7 @@ Bytes = npt.NDArray[np.uint8]
 HEADER = 25
 """Bytes of an XLogData message before the plugin's own: 'w', start, end, send time."""
 _PADDING = b"\0" * 16
-_PG_EPOCH_MICROSECONDS = 946_684_800_000_000
+PG_EPOCH_MICROSECONDS = 946_684_800_000_000
 _KNOWN = frozenset(b"BCIUDRTYOM")
 
 
@@ -60,6 +60,13 @@ class Window:
     def __len__(self) -> int:
         return len(self.kind)
 
+    def part(self, begin: int, end: int) -> Window:
+        """The messages from rank `begin` up to `end`, sharing the buffer."""
+        part = object.__new__(Window)
+        part.data = self.data
+        part.start, part.end, part.kind = self.start[begin:end], self.end[begin:end], self.kind[begin:end]
+        return part
+
     def payload(self, index: int) -> bytes:
         """The plugin's bytes of one message."""
         return self.data[self.start[index] : self.end[index]].tobytes()
@@ -80,7 +87,7 @@ class Window:
         at = self.start[index]
         if (self.end[index] - at != 26).any() or self.data[at + 1].any():
             raise _unknown("C", int(index[0]), "its length or flags are not those of protocol version 1")
-        return CommitRun(index, int64_at(self.data, at + 10), int64_at(self.data, at + 18) + _PG_EPOCH_MICROSECONDS)
+        return CommitRun(index, int64_at(self.data, at + 10), int64_at(self.data, at + 18) + PG_EPOCH_MICROSECONDS)
 
     def _refuse(self, lengths: Int64s) -> None:
         for index in range(len(self)):

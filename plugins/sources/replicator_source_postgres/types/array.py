@@ -53,7 +53,7 @@ def _elements(
     octets: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], pa.StringArray]:
     """How many elements each literal has, and all of them, unquoted."""
-    escaped = _escaped(octets == ord("\\"))
+    escaped = escaped_bytes(octets == ord("\\"))
     quote = (octets == ord('"')) & ~escaped
     quotes = np.cumsum(quote)
     outside = (quotes & 1) == 0
@@ -71,7 +71,7 @@ def _elements(
     return counts, pc.if_else(is_null, pa.scalar(None, pa.string()), values)
 
 
-def _escaped(backslash: Bools) -> Bools:
+def escaped_bytes(backslash: Bools) -> Bools:
     """Which bytes follow an odd run of backslashes."""
     escaped = np.zeros(len(backslash), np.bool_)
     if not backslash.any():

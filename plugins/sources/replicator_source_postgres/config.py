@@ -1,0 +1,52 @@
+"""Settings of the source, as they stand in the pipeline JSON (camelCase there)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from replicator_sdk.config import OutOfRange, PluginConfig, Secret
+
+SslMode = Literal["disable", "require", "verify-ca", "verify-full"]
+"""libpq's modes without `allow` and `prefer`, which fall back to plain text in silence."""
+
+Identifier = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[^\x00]+$")]
+
+
+class PostgresConfig(PluginConfig):
+    """Settings of the `postgres` source; nothing else is passed on to the driver.
+
+    Attributes:
+        host: Host name, address, or the folder of a Unix socket.
+        port: TCP port.
+        database: The database; one pipeline reads one database.
+        user: A role with LOGIN and REPLICATION, and SELECT on the tables.
+        password: Its password.
+        ssl_mode: `verify-full` unless another mode is spelled out, also for a loopback host.
+        ssl_root_cert: File with the certificate authority; the system's own when left out.
+        publication: Name of the publication; taken as given when it exists, else created. Derived from the pipeline's
+            namespace and name when left out.
+        slot: Name of the replication slot; same rules.
+        out_of_range: What becomes of infinite or far dates and NaN decimals; the pipeline's policy when left out.
+        heartbeat_interval_seconds: How often the offset of an idle source advances.
+        connect_timeout_seconds: How long one attempt to connect may take.
+        chunk_rows: About how many rows one chunk of a snapshot has.
+        max_held_wal_bytes: How much WAL the slot may hold back at the source before a warning; None asks for none.
+    """
+
+    host: str = Field(min_length=1)
+    port: int = Field(default=5432, ge=1, le=65535)
+    database: Identifier
+    user: Identifier
+    password: Secret = Secret("")
+    ssl_mode: SslMode = "verify-full"
+    ssl_root_cert: Path | None = None
+    publication: Identifier | None = None
+    slot: str | None = Field(default=None, pattern=r"^[a-z0-9_]{1,63}$")
+    out_of_range: OutOfRange | None = None
+    heartbeat_interval_seconds: float = Field(default=1.0, gt=0, le=600)
+    connect_timeout_seconds: int = Field(default=10, ge=2, le=300)
+    chunk_rows: int = Field(default=250_000, ge=1_000)
+    max_held_wal_bytes: int | None = Field(default=None, ge=1)

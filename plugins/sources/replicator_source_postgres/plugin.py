@@ -1,0 +1,97 @@
+"""The source as the runtime sees it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import ClassVar
+
+from replicator_sdk.assessment import TableAssessor
+from replicator_sdk.config import PluginConfig
+from replicator_sdk.context import Configurer, DeltaSourceContext
+from replicator_sdk.offset import Offset
+from replicator_sdk.registry import TableRegistry
+from replicator_sdk.snapshot import SnapshotReader
+from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
+from replicator_source_postgres.config import PostgresConfig
+from replicator_source_postgres.connection import Endpoint
+from replicator_source_postgres.log_end import latest_offset, source_identity
+from replicator_source_postgres.offset import PostgresOffset
+
+
+class PostgresSource(DeltaSource):
+    """PostgreSQL 13 to 18 through logical replication; see `DeltaSource`."""
+
+    name: ClassVar[str] = "postgres"
+    title: ClassVar[str] = "PostgreSQL 13 to 18, logical replication (pgoutput)"
+    config_type: ClassVar[type[PluginConfig]] = PostgresConfig
+    offset_type: ClassVar[type[Offset]] = PostgresOffset
+
+    config: PostgresConfig
+
+    def configure(self, configurer: Configurer) -> None:
+        """Nothing beyond what the settings model checks, but a certificate file that is not there."""
+        root = self.config.ssl_root_cert
+        if root is not None and not root.is_file():
+            configurer.add_failure(
+                f"the file {str(root)!r} is not there",
+                path="sslRootCert",
+                hint="give the server's authority in PEM form",
+            )
+
+    def endpoint(self, application: str = "replicator") -> Endpoint:
+        """Where and as whom to connect."""
+        return Endpoint(self.config, application)
+
+    def identity(self) -> str:
+        """The cluster's system identifier and the database's object identifier."""
+        return source_identity(self.endpoint())
+
+    def latest_offset(self) -> PostgresOffset:
+        """The end of the log, reached by the reader without further changes at the source."""
+        return latest_offset(self.endpoint())
+
+    def create_table_registry(self) -> TableRegistry:
+        """The catalogue."""
+        from replicator_source_postgres.registry import PostgresTableRegistry
+
+        return PostgresTableRegistry(self.endpoint())
+
+    def create_table_assessor(self) -> TableAssessor:
+        """Findings with the SQL that mends them."""
+        from replicator_source_postgres.assessment import PostgresTableAssessor
+
+        return PostgresTableAssessor(self.endpoint())
+
+    def create_reader(
+        self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
+    ) -> EventReader:
+        """A reader of the slot and publication named in the settings, or derived from the pipeline's name."""
+        from replicator_source_postgres.reader import PostgresEventReader
+
+        own = derived_name(context.namespace, context.replicator_name)
+        return PostgresEventReader(
+            self.endpoint(f"replicator {context.replicator_name}"),
+            self.config.slot or own,
+            self.config.publication or own,
+            definition,
+            context,
+            emitter,
+            owns_slot=self.config.slot is None,
+        )
+
+    def create_snapshot_reader(
+        self, definition: EventReaderDefinition, context: DeltaSourceContext
+    ) -> SnapshotReader | None:
+        """Snapshots through exported snapshots of temporary slots."""
+        from replicator_source_postgres.snapshot import PostgresSnapshotReader
+
+        policy = self.config.out_of_range or definition.out_of_range
+        return PostgresSnapshotReader(self.endpoint(f"replicator {context.replicator_name}"), policy, context)
+
+
+def derived_name(namespace: str, name: str) -> str:
+    """A slot and publication name for a pipeline: readable, and different for different pipelines."""
+    plain = re.sub(r"[^a-z0-9_]", "_", f"{namespace}_{name}".lower())
+    digest = hashlib.sha256(f"{namespace}/{name}".encode()).hexdigest()[:8]
+    return f"replicator_{plain[:43]}_{digest}"

@@ -1,0 +1,177 @@
+"""The publication: which tables the log delivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import structlog
+
+from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_source_postgres.catalogue import Catalogue, TableFacts
+from replicator_source_postgres.connection import driver, quote_identifier, statement
+from replicator_source_postgres.registry import find_readable
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = structlog.get_logger(__name__)
+
+
+def qualified(facts: TableFacts) -> str:
+    """The table's quoted full name."""
+    return f"{quote_identifier(facts.schema)}.{quote_identifier(facts.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table in a publication.
+
+    Attributes:
+        oid: The table (of a partitioned one the root, when changes are published through it).
+        columns: The published columns; None for all.
+        has_row_filter: Whether a WHERE leaves rows out.
+    """
+
+    oid: int
+    columns: frozenset[str] | None
+    has_row_filter: bool
+
+
+class Publication:
+    """One publication, read and changed over one connection."""
+
+    def __init__(self, catalogue: Catalogue, name: str) -> None:
+        self.name = name
+        self._catalogue = catalogue
+
+    @property
+    def _connection(self) -> psycopg.Connection[tuple[Any, ...]]:
+        return self._catalogue.connection
+
+    def ensure(self) -> None:
+        """Create it, without tables, unless it is there; refuse one that does not deliver everything.
+
+        It must exist before the slot: the server looks it up as of the log position it decodes.
+
+        Raises:
+            NeedsUserError: When it may not be created, or leaves out kinds of changes.
+        """
+        quoted = quote_identifier(self.name)
+        if (flags := self._flags()) is None:
+            sql = f"CREATE PUBLICATION {quoted} WITH (publish_via_partition_root = true)"
+            self._change(sql, "creating the publication")
+            log.info("publication created", publication=self.name)
+            return
+        all_kinds, via_root = flags
+        if not all_kinds:
+            self._refuse(
+                "does not publish every kind of change",
+                f"ALTER PUBLICATION {quoted} SET (publish = 'insert, update, delete, truncate');",
+            )
+        if not via_root:
+            self._refuse(
+                "publishes partitions under their own names",
+                f"ALTER PUBLICATION {quoted} SET (publish_via_partition_root = true);",
+            )
+
+    def _flags(self) -> tuple[bool, bool] | None:
+        query = """SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot
+                   FROM pg_catalog.pg_publication WHERE pubname = %s"""
+        row = self._connection.execute(query, [self.name]).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def tables(self) -> dict[int, PublishedTable]:
+        """What it publishes now, by object identifier."""
+        has_lists = self._connection.info.server_version >= 150000
+        extra = "p.attnames::text[], p.rowfilter IS NOT NULL" if has_lists else "NULL::text[], false"
+        query = f"""SELECT c.oid::int8, {extra} FROM pg_catalog.pg_publication_tables p
+                    JOIN pg_catalog.pg_namespace n ON n.nspname = p.schemaname
+                    JOIN pg_catalog.pg_class c ON c.relname = p.tablename AND c.relnamespace = n.oid
+                    WHERE p.pubname = %s"""  # noqa: S608 - constants only
+        rows = self._connection.execute(statement(query), [self.name])
+        return {oid: PublishedTable(oid, None if c is None else frozenset(c), f) for oid, c, f in rows}
+
+    def add(self, schemas: Sequence[TableSchema]) -> None:
+        """Make sure that it delivers these tables whole; checks all of them before it changes anything.
+
+        Raises:
+            NeedsUserError: When a table would make the application fail (I7), may not be added, or is filtered.
+        """
+        wanted = [(schema, find_readable(self._catalogue, schema.table)) for schema in schemas]
+        for schema, facts in wanted:
+            check_publishable(self._catalogue, schema.table, facts)
+        there = self.tables()
+        for schema, facts in wanted:
+            if facts.oid in there:
+                self._check_whole(schema, there[facts.oid])
+        missing = [facts for _, facts in wanted if facts.oid not in there]
+        if missing:
+            self._add(missing)
+
+    def _add(self, missing: Iterable[TableFacts]) -> None:
+        # A partitioned table brings its partitions; ONLY keeps the children of plain inheritance out.
+        names = ", ".join(("ONLY " if facts.kind == "r" else "") + qualified(facts) for facts in missing)
+        self._change(f"ALTER PUBLICATION {quote_identifier(self.name)} ADD TABLE {names}", "adding tables")
+        log.info("tables added to publication", publication=self.name, tables=names)
+
+    def _check_whole(self, schema: TableSchema, published: PublishedTable) -> None:
+        name = str(schema.table)
+        if published.has_row_filter:
+            self._refuse(f"filters the rows of {name}", "ALTER PUBLICATION … SET TABLE … without WHERE;", table=name)
+        if published.columns is not None and (left_out := [c for c in schema.names if c not in published.columns]):
+            fix = "ALTER PUBLICATION … SET TABLE … without a column list;"
+            self._refuse(f"leaves out the columns {left_out} of {name}", fix, table=name)
+
+    def _change(self, sql: str, doing: str) -> None:
+        errors = driver().errors
+        try:
+            self._connection.execute(statement(sql))
+        except errors.DuplicateObject:
+            # Another session was faster; the next look at the catalogue sees what it did.
+            log.info("already done by another session", sql=sql)
+        except errors.InsufficientPrivilege as err:
+            raise NeedsUserError(
+                f"{doing} {self.name!r}: {err.diag.message_primary}",
+                code="RPL-3303",
+                hint=f"let the owner of the tables run: {sql};",
+            ) from None
+
+    def _refuse(self, why: str, fix: str, *, table: str | None = None) -> NoReturn:
+        raise NeedsUserError(f"the publication {self.name!r} {why}", code="RPL-3304", hint=fix, table=table)
+
+
+def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -> None:
+    """Refuse a table whose publication the application would feel, or that the log does not hold.
+
+    Raises:
+        NeedsUserError: With the statement that mends it.
+    """
+    if facts.persistence != "p":
+        raise NeedsUserError(
+            f"{table} is not a permanent table; the log does not hold its changes",
+            code="RPL-3305",
+            table=str(table),
+            hint=f"ALTER TABLE {qualified(facts)} SET LOGGED;",
+        )
+    parts = [facts]
+    if facts.kind == "p":
+        parts = [leaf for oid in catalogue.leaves(facts.oid) if (leaf := catalogue.by_oid(oid)) is not None]
+    for part in parts:
+        if part.is_blocking:
+            raise NeedsUserError(
+                f"{table} has no replica identity: once published, the application's UPDATE and DELETE on it would fail",
+                code="RPL-3306",
+                table=str(table),
+                hint=f"give it a primary key, or: ALTER TABLE {qualified(part)} REPLICA IDENTITY FULL;",
+            )
+    if not facts.key and any(part.identity != "f" for part in parts):
+        keyed = next(part for part in parts if part.identity != "f")
+        raise NeedsUserError(
+            f"{table} has no key but its part {keyed.name!r} does not log whole rows",
+            code="RPL-3306",
+            table=str(table),
+            hint=f"ALTER TABLE {qualified(keyed)} REPLICA IDENTITY FULL;",
+        )

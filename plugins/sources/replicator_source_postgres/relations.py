@@ -1,0 +1,249 @@
+"""Relation messages against the schemas we know: how to decode, and what changed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from replicator_sdk.config import OutOfRange
+from replicator_sdk.errors import SchemaDriftError
+from replicator_sdk.event import Alter, AlterKind, DDLOperation
+from replicator_sdk.schema import Column, TableId, TableSchema, rename_table, replace_columns
+from replicator_source_postgres.catalogue import Catalogue, ColumnFacts, TableFacts
+from replicator_source_postgres.pgoutput.images import RelationPlan
+from replicator_source_postgres.pgoutput.message import Relation
+from replicator_source_postgres.schema_change import Observed, compare, identify, keeps_values
+from replicator_source_postgres.types.array import split_arrays
+from replicator_source_postgres.types.convert import Converter
+from replicator_source_postgres.types.mapping import standard_type
+from replicator_source_postgres.types.range import Policy
+
+STATE_KEY = "postgres-tables"
+"""Where the captured tables' identifiers are kept (`dump_seen`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructureChange:
+    """A change of structure the log shows, still without place and time."""
+
+    operation: DDLOperation
+    table: TableId
+    schema: TableSchema
+    previous: TableId | None = None
+    alters: tuple[Alter, ...] = ()
+    needs_snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """A captured table as it was recognised, kept in state over restarts.
+
+    Attributes:
+        table: Its name when the log showed it last.
+        is_narrowed: Whether the pipeline chose columns, so that a new one is not wanted.
+    """
+
+    table: TableId
+    is_narrowed: bool = False
+
+
+class Relations:
+    """The captured tables as the log goes on; used by the reader's thread.
+
+    Args:
+        catalogue: Over a connection of the reader's own.
+        database: The database's name in table identifiers.
+        tables: The schemas as of the offset reading starts from.
+        out_of_range: What becomes of values the standard types cannot hold.
+        seen: Captured tables by object identifier; a renamed or replaced table is recognised by it. Changed in place.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        database: str,
+        tables: Iterable[TableSchema],
+        out_of_range: OutOfRange,
+        seen: dict[int, SeenTable],
+    ) -> None:
+        self._catalogue = catalogue
+        self._database = database
+        self.seen = seen
+        self._out_of_range = out_of_range
+        self._storage: dict[int, int] = {}
+        self.schemas: dict[TableId, TableSchema] = {}
+        for schema in tables:
+            self.schemas[schema.table] = self._remember(schema)
+        self.replaced: dict[TableId, Counter[str]] = {table: Counter() for table in self.schemas}
+
+    def _remember(self, schema: TableSchema) -> TableSchema:
+        """Look at a table once at the start: its identifier and its file; columns without identity get theirs."""
+        facts = self._catalogue.find(schema.table)
+        if facts is None:
+            return schema
+        self.seen.setdefault(facts.oid, first_sight(schema, facts))
+        self._storage[facts.oid] = facts.storage
+        numbers = {c.name: str(c.attnum) for c in facts.columns}
+        return replace_columns(
+            schema, (replace(c, source_id=c.source_id or numbers.get(c.name, "")) for c in schema.columns)
+        )
+
+    def of(self, relation: Relation) -> TableId | None:
+        """The captured table a relation is, by name or, when it was renamed, by identifier."""
+        table = TableId(self._database, relation.table, relation.schema)
+        if table in self.schemas:
+            return table
+        before = self.seen.get(relation.oid)
+        return before.table if before is not None and before.table in self.schemas else None
+
+    def learn(self, relation: Relation, report: Callable[[StructureChange], None]) -> RelationPlan | None:
+        """How to decode `relation`; every change of structure it shows is reported first.
+
+        Returns:
+            None when nobody asked for the table.
+        """
+        table = self.of(relation)
+        if table is None:
+            return None
+        facts = self._catalogue.by_oid(relation.oid)
+        named = TableId(self._database, relation.table, relation.schema)
+        if named != table:
+            self._rename(table, named, report)
+        self._recognise(relation.oid, named, report)
+        known = self.schemas[named]
+        now, certain = self._observe(relation, facts, known)
+        if alters := compare(known, now):
+            alters = tuple(self._with_default(alter, facts) for alter in alters)
+            change = StructureChange(DDLOperation.ALTER_TABLE, named, now, alters=alters)
+            change = replace(change, needs_snapshot=not certain or self._rewrote(change, facts))
+            self.schemas[named] = now
+            report(change)
+        if facts is not None:
+            self._storage[relation.oid] = facts.storage
+        return self._plan(relation, self.schemas[named])
+
+    def _rename(self, before: TableId, now: TableId, report: Callable[[StructureChange], None]) -> None:
+        schema = rename_table(self.schemas.pop(before), now)
+        self.schemas[now] = schema
+        self.replaced[now] = self.replaced.pop(before)
+        report(StructureChange(DDLOperation.RENAME_TABLE, now, schema, previous=before))
+
+    def _recognise(self, oid: int, table: TableId, report: Callable[[StructureChange], None]) -> None:
+        """Keep the identifier by the name; another table under a known name is a replaced table."""
+        same_name = [other for other, seen in self.seen.items() if seen.table == table and other != oid]
+        known = self.seen.get(oid) or next((self.seen[other] for other in same_name), SeenTable(table))
+        if same_name and oid not in self.seen:
+            report(StructureChange(DDLOperation.TRUNCATE_TABLE, table, self.schemas[table], needs_snapshot=True))
+        for other in same_name:
+            del self.seen[other]
+        self.seen[oid] = replace(known, table=table)
+
+    def _observe(self, relation: Relation, facts: TableFacts | None, known: TableSchema) -> tuple[TableSchema, bool]:
+        """The table's schema as the log shows it, narrowed to the columns asked for."""
+        catalogue = tuple(map(self._catalogue.column, facts.columns)) if facts else ()
+        generated = facts.generated if facts else ()
+        announced = [
+            Column(
+                c.name,
+                standard_type(c.type_oid, c.typmod, self._catalogue.type_of),
+                source_type=self._catalogue.written(c.type_oid, c.typmod),
+            )
+            for c in relation.columns
+            if c.name not in generated
+        ]
+        observed = identify(announced, catalogue, known)
+        columns = observed.columns
+        if self.seen[relation.oid].is_narrowed:
+            wanted = {column.source_id for column in known.columns}
+            columns = tuple(column for column in columns if column.source_id in wanted)
+        return TableSchema(known.table, columns, self._key(relation, facts, known, observed)), observed.is_certain
+
+    def _key(
+        self, relation: Relation, facts: TableFacts | None, known: TableSchema, observed: Observed
+    ) -> tuple[str, ...]:
+        """The key's names now, in the order known before where it is the same key."""
+        if relation.identity == "f":
+            names = facts.primary_key if facts else known.primary_key
+        else:
+            names = tuple(c.name for c in relation.columns if c.is_key)
+            if facts and set(names) == set(facts.key):
+                names = facts.key
+        there = {column.name for column in observed.columns}
+        return tuple(name for name in names if name in there)
+
+    def _with_default(self, alter: Alter, facts: TableFacts | None) -> Alter:
+        """An added column with the value that older rows have in it."""
+        column = alter.column
+        if alter.kind is not AlterKind.ADD_COLUMN or column is None:
+            return alter
+        live = _live(facts, column)
+        if live is None or live.missing is None:
+            return alter
+        policy = Policy(self._out_of_range, str(facts), column.name, Counter())
+        _, _, elements = split_arrays(pa.array([live.missing]), policy)
+        converter = Converter(TableId(self._database, facts.name if facts else ""), column, self._out_of_range)
+        return replace(alter, default=converter.convert(elements.cast(pa.binary()))[0].as_py())
+
+    def _rewrote(self, change: StructureChange, facts: TableFacts | None) -> bool:
+        """Whether rows may hold values now that the log did not carry."""
+        if facts is None:
+            return False
+        moved = self._storage.get(facts.oid, facts.storage) != facts.storage
+        for alter in change.alters:
+            if alter.kind is AlterKind.ADD_COLUMN and alter.column is not None:
+                live = _live(facts, alter.column)
+                filled = live is not None and live.missing is None and (live.has_default or live.not_null or moved)
+                if filled:
+                    return True
+            if (
+                alter.kind is AlterKind.RETYPE_COLUMN
+                and alter.previous is not None
+                and alter.column is not None
+                and not keeps_values(alter.previous, alter.column)
+            ):
+                return True
+        return False
+
+    def _plan(self, relation: Relation, schema: TableSchema) -> RelationPlan:
+        places = {column.name: rank for rank, column in enumerate(relation.columns)}
+        if missing := [name for name in schema.names if name not in places]:
+            raise SchemaDriftError(
+                f"the log does not carry the columns {missing}",
+                code="RPL-3401",
+                table=str(schema.table),
+                hint="take the column list off the publication, or leave these columns out of the pipeline",
+            )
+        replaced = self.replaced.setdefault(schema.table, Counter())
+        return RelationPlan(
+            schema,
+            tuple(places[name] for name in schema.names),
+            tuple(Converter(schema.table, column, self._out_of_range, replaced) for column in schema.columns),
+        )
+
+
+def _live(facts: TableFacts | None, column: Column) -> ColumnFacts | None:
+    if facts is None:
+        return None
+    return next((c for c in facts.columns if str(c.attnum) == column.source_id), None)
+
+
+def first_sight(schema: TableSchema, facts: TableFacts) -> SeenTable:
+    """A table captured for the first time: columns that are there but not asked for were left out on purpose."""
+    return SeenTable(schema.table, is_narrowed=any(c.name not in schema for c in facts.columns))
+
+
+def dump_seen(seen: dict[int, SeenTable]) -> bytes:
+    """The form kept in state."""
+    return json.dumps(
+        {str(oid): {**one.table.to_json(), "narrowed": one.is_narrowed} for oid, one in seen.items()}, sort_keys=True
+    ).encode()
+
+
+def load_seen(stored: bytes | None) -> dict[int, SeenTable]:
+    """The inverse of `dump_seen`; nothing stored is nothing known."""
+    entries = json.loads(stored or b"{}").items()
+    return {int(oid): SeenTable(TableId.from_json(one), bool(one.get("narrowed"))) for oid, one in entries}
