@@ -14,8 +14,8 @@ class Offset(ABC):
     """A place between two transactions of one source's log, from which the source can resume.
 
     Defined by its source, comparable only with offsets of the same source. An offset stands *after* a committed
-    transaction: everything up to it is done, nothing behind it has been seen. Immutable and hashable; a source must
-    re-emit the same changes in the same order after the same offset.
+    transaction: everything up to it is done, nothing behind it has been seen. A frozen dataclass, so that equal places
+    are equal and hash alike; a source must re-emit the same changes in the same order after the same offset.
     """
 
     __slots__ = ()
@@ -36,14 +36,6 @@ class Offset(ABC):
     @abstractmethod
     def __lt__(self, other: Any) -> bool:
         """Whether this offset comes before `other` in source order."""
-
-    @abstractmethod
-    def __eq__(self, other: object) -> bool:
-        """Whether both name the same place."""
-
-    @abstractmethod
-    def __hash__(self) -> int:
-        """Equal offsets hash alike."""
 
     @abstractmethod
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ class Place(Offset):
         return cls(int.from_bytes(fields["number"], "big"))
 
     def __lt__(self, other: Any) -> bool:
-        return self.number < other.number
+        return bool(self.number < other.number)
 
     def __str__(self) -> str:
         return str(self.number)
@@ -51,9 +51,7 @@ def batch(schema: TableSchema, ordinals: list[int], values: list[int], base: int
 
 def commits(ends: list[int], first: int) -> Commits:
     """Commits with these exclusive end ordinals, the first at place `first`."""
-    return Commits(
-        np.array(ends, np.int64), np.arange(len(ends), dtype=np.int64) + 1000, lambda i: Place(first + i)
-    )
+    return Commits(np.array(ends, np.int64), np.arange(len(ends), dtype=np.int64) + 1000, lambda i: Place(first + i))
 
 
 def values(changes: Any) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import given, settings
@@ -10,12 +11,20 @@ from hypothesis import strategies as st
 
 from replicator_runtime.engine.gather import Gathered, Gathering, TableFloor
 from replicator_runtime.engine.sequencer import CommitMark
-from replicator_sdk import DDLEvent, DDLOperation, Position
+from replicator_sdk import DDLEvent, DDLOperation, Position, TableId
 from replicator_sdk.errors import BugError
 from tests.runtime.engine.log_model import Place, batch, commits, table, values
 
 TABLES = {name: table(name) for name in "ab"}
 START = Place(0)
+Log = list[list[tuple[str, bool]]]
+Floors = dict[TableId, TableFloor]
+
+
+class Draws(Protocol):
+    """Whatever makes choices."""
+
+    def draw(self, strategy: Any) -> Any: ...
 
 
 @dataclass
@@ -35,12 +44,12 @@ class Target:
             self.positions[name] = position
             item.close()
 
-    def floors(self) -> dict[object, TableFloor]:
+    def floors(self) -> Floors:
         return {TABLES[n].table: TableFloor(p) for n, p in self.positions.items()}
 
 
 # A transaction is a list of events: ("a" | "b", is_ddl).
-events = st.tuples(st.sampled_from("ab"), st.booleans().map(lambda x: x))
+events = st.tuples(st.sampled_from("ab"), st.booleans())
 transactions = st.lists(st.lists(events, max_size=5), min_size=1, max_size=8)
 
 
@@ -48,7 +57,7 @@ def identity(number: int, rank: int) -> int:
     return number * 100 + rank
 
 
-def replay(log: list[list[tuple[str, bool]]], start: int, target: Target, data: st.DataObject, *, spill: bool) -> int:
+def replay(log: Log, start: int, target: Target, data: st.DataObject, *, spill: bool) -> int:
     """Read from `start`, with random window cuts, until a random end; returns the offset that was saved."""
     floors = target.floors()
     gathering = Gathering((Place(start), 0), floors, generation=1, epoch=1, spill_bytes=0 if spill else 1 << 30)
@@ -72,9 +81,10 @@ def replay(log: list[list[tuple[str, bool]]], start: int, target: Target, data: 
     return saved
 
 
-def _window(log, at, gathering, target, floors, data) -> int:  # type: ignore[no-untyped-def]
+def _window(log: Log, at: int, gathering: Gathering, target: Target, floors: Floors, data: Draws) -> int:
     """One window: a run of transactions; one that holds DDL starts a window (the contract's rule)."""
-    first, ordinal, ends = at, 0, []
+    first, ordinal = at, 0
+    ends: list[int] = []
     while at < len(log):
         if ends and any(ddl for _, ddl in log[at]):
             break
@@ -92,7 +102,7 @@ def _window(log, at, gathering, target, floors, data) -> int:  # type: ignore[no
     return at
 
 
-def _schema_change(name, ordinal, gathering, target, floors) -> None:  # type: ignore[no-untyped-def]
+def _schema_change(name: str, ordinal: int, gathering: Gathering, target: Target, floors: Floors) -> None:
     """What the stream does with a DDL event."""
     schema = TABLES[name]
     event = DDLEvent(gathering.offset, DDLOperation.ALTER_TABLE, schema.table, schema, ordinal=ordinal)
@@ -107,7 +117,9 @@ def _schema_change(name, ordinal, gathering, target, floors) -> None:  # type: i
 @pytest.mark.parametrize("spill", [False, True])
 @settings(max_examples=150, deadline=None)
 @given(log=transactions, data=st.data())
-def test_every_change_is_applied_exactly_once_over_crashes_and_other_cuts(spill, log, data) -> None:  # type: ignore[no-untyped-def]
+def test_every_change_is_applied_exactly_once_over_crashes_and_other_cuts(
+    spill: bool, log: Log, data: st.DataObject
+) -> None:
     target = Target()
     saved = 0
     for _ in range(20):
@@ -121,9 +133,9 @@ def test_every_change_is_applied_exactly_once_over_crashes_and_other_cuts(spill,
         assert target.applied[name] == wanted
 
 
-def replay_to_end(log: list[list[tuple[str, bool]]], start: int, target: Target) -> None:
+def replay_to_end(log: Log, start: int, target: Target) -> None:
     class Straight:
-        def draw(self, _: object) -> bool:
+        def draw(self, strategy: object) -> bool:
             return False
 
     gathering = Gathering((Place(start), 0), floors := target.floors(), generation=1, epoch=1, spill_bytes=1 << 30)
@@ -135,7 +147,7 @@ def replay_to_end(log: list[list[tuple[str, bool]]], start: int, target: Target)
 
 def test_a_batch_never_splits_a_transaction() -> None:
     """Changes of a transaction that has not ended are not handed out."""
-    gathering = Gathering((START, 0), Target().floors(), generation=1, epoch=1, spill_bytes=1 << 30)  # type: ignore[arg-type]
+    gathering = Gathering((START, 0), Target().floors(), generation=1, epoch=1, spill_bytes=1 << 30)
     gathering.add(batch(TABLES["a"], [0], [1]))
     assert gathering.empty
     assert gathering.take() == []
@@ -147,7 +159,7 @@ def test_a_batch_never_splits_a_transaction() -> None:
 
 def test_commit_times_are_those_of_each_transaction() -> None:
     """A row's timestamp is its own transaction's, also across an empty transaction in one window."""
-    gathering = Gathering((START, 0), Target().floors(), generation=1, epoch=1, spill_bytes=1 << 30)  # type: ignore[arg-type]
+    gathering = Gathering((START, 0), Target().floors(), generation=1, epoch=1, spill_bytes=1 << 30)
     gathering.add(batch(TABLES["a"], [0, 1, 2], [1, 2, 3]))
     gathering.commit(CommitMark(commits([1, 1, 3], 1), START, 3))
     [item] = gathering.take()
@@ -159,7 +171,7 @@ def test_commit_times_are_those_of_each_transaction() -> None:
 
 def test_a_schema_change_behind_another_commit_in_one_window_is_refused() -> None:
     """Its place would differ between replays, so the engine stops rather than guesses."""
-    gathering = Gathering((START, 0), Target().floors(), generation=1, epoch=1, spill_bytes=1 << 30)  # type: ignore[arg-type]
+    gathering = Gathering((START, 0), Target().floors(), generation=1, epoch=1, spill_bytes=1 << 30)
     event = DDLEvent(START, DDLOperation.ALTER_TABLE, TABLES["a"].table, TABLES["a"], ordinal=3)
     gathering.cut(event)
     with pytest.raises(BugError, match="RPL-9006"):
@@ -168,7 +180,7 @@ def test_a_schema_change_behind_another_commit_in_one_window_is_refused() -> Non
 
 def test_a_transaction_larger_than_memory_goes_to_disk_and_comes_back_whole() -> None:
     """With spilling at every batch the changes, their order and their times are the same."""
-    gathering = Gathering((START, 0), Target().floors(), generation=1, epoch=1, spill_bytes=0)  # type: ignore[arg-type]
+    gathering = Gathering((START, 0), Target().floors(), generation=1, epoch=1, spill_bytes=0)
     for i in range(0, 50, 5):
         gathering.add(batch(TABLES["a"], list(range(i, i + 5)), list(range(i, i + 5))))
     gathering.commit(CommitMark(commits([50], 1), START, 50))
