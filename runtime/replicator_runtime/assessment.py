@@ -1,0 +1,214 @@
+"""Assesses a whole pipeline: source, target, and every selected table at both (seed 001, "Validation")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from replicator_runtime.config.selection import entry_name, is_pattern
+from replicator_sdk.assessment import ColumnAssessment, Finding, Severity, Support
+from replicator_sdk.errors import NeedsUserError, ReplicatorError
+
+if TYPE_CHECKING:
+    from replicator_runtime.config import Pipeline, SelectedTable
+    from replicator_sdk.assessment import TableAssessor
+    from replicator_sdk.registry import TableRegistry
+    from replicator_sdk.schema import TableId, TableSchema
+
+ASSESSED_AS_ERROR = "RPL-1202"
+TABLE_MISSING = "RPL-1203"
+COLUMN_MISSING = "RPL-1204"
+NOTHING_SELECTED = "RPL-1205"
+_WORST_FIRST = (Support.NO, Support.PARTIAL, Support.YES)
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """One selected table: how its columns arrive at the target, and what both sides say of it."""
+
+    table: TableId
+    columns: tuple[ColumnAssessment, ...]
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, with the seed's keys."""
+        support = [c.support for c in self.columns]
+        return {
+            **self.table.to_json(),
+            "numColumns": len(support),
+            "numColumnsNotSupported": support.count(Support.NO),
+            "numColumnsPartiallySupported": support.count(Support.PARTIAL),
+            "columns": [c.to_json() for c in self.columns],
+            "findings": [f.to_json() for f in self.findings],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineAssessment:
+    """Everything found.
+
+    Attributes:
+        source: Findings about the source as a whole, and about the selection.
+        target: Findings about the target as a whole.
+        tables: The selected tables, sorted by name.
+    """
+
+    source: tuple[Finding, ...]
+    target: tuple[Finding, ...]
+    tables: tuple[TableReport, ...]
+
+    def all_findings(self) -> list[tuple[str, Finding]]:
+        """Every finding with the place it belongs to, the worst first."""
+        found = [("source", f) if f.table is None else (str(f.table), f) for f in self.source]
+        found += [("target", f) if f.table is None else (str(f.table), f) for f in self.target]
+        found += [(str(t.table), f) for t in self.tables for f in t.findings]
+        return sorted(found, key=lambda item: list(Severity).index(item[1].severity))
+
+    def count(self, severity: Severity) -> int:
+        """How many findings are of `severity`."""
+        return sum(f.severity is severity for _, f in self.all_findings())
+
+    def raise_for_errors(self) -> None:
+        """Do nothing unless something would stop a run.
+
+        Raises:
+            NeedsUserError: RPL-1202 when a finding is an ERROR.
+        """
+        if errors := self.count(Severity.ERROR):
+            raise NeedsUserError(
+                f"the assessment found {errors} error{'s' if errors > 1 else ''}",
+                code=ASSESSED_AS_ERROR,
+                hint="do what the findings say and assess again",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form printed by `replicator assess --json`."""
+        return {
+            "source": [f.to_json() for f in self.source],
+            "target": [f.to_json() for f in self.target],
+            "tables": [t.to_json() for t in self.tables],
+            "summary": {s.value.lower(): self.count(s) for s in Severity} | {"tables": len(self.tables)},
+        }
+
+
+def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
+    """Connect to both ends and assess them and every selected table; what fails on the way becomes a finding."""
+    source: list[Finding] = []
+    target: list[Finding] = []
+    tables: list[TableReport] = []
+    with pipeline.source.create_table_assessor() as at_source, pipeline.target.create_table_assessor() as at_target:
+        source += at_source.assess().findings
+        target += at_target.assess().findings
+        try:
+            with pipeline.source.create_table_registry() as registry:
+                tables += _assess_tables(pipeline, registry, at_source, at_target, source)
+        except ReplicatorError as error:
+            # A source that cannot be reached has said so itself already.
+            if not any(f.severity is Severity.ERROR for f in source):
+                source.append(_finding_of(error, None))
+    return PipelineAssessment(tuple(source), tuple(target), tuple(tables))
+
+
+def _assess_tables(
+    pipeline: Pipeline,
+    registry: TableRegistry,
+    at_source: TableAssessor,
+    at_target: TableAssessor,
+    findings: list[Finding],
+) -> list[TableReport]:
+    present = [summary.table for summary in registry.list_tables()]
+    findings += _missing_tables(pipeline, present)
+    chosen = [selected for table in present if (selected := pipeline.selection.matches(table))]
+    if not chosen:
+        findings.append(_nothing_selected())
+    return [_assess_table(selected, registry, at_source, at_target) for selected in chosen]
+
+
+def _assess_table(
+    selected: SelectedTable, registry: TableRegistry, at_source: TableAssessor, at_target: TableAssessor
+) -> TableReport:
+    try:
+        whole = registry.describe_table(selected.table)
+        missing = _missing_columns(selected, whole)
+        schema = whole if selected.columns is None else whole.select(selected.columns)
+        source, target = at_source.assess_table(schema), at_target.assess_table(schema)
+    except ReplicatorError as error:
+        return TableReport(selected.table, (), (_finding_of(error, selected.table),))
+    columns = _joined_columns(source.columns, target.columns)
+    quiet = selected.quiet_columns
+    findings = [
+        f
+        for f in (*missing, *source.findings, *target.findings)
+        if f.severity is Severity.ERROR or f.column not in quiet
+    ]
+    return TableReport(selected.table, tuple(columns), tuple(findings))
+
+
+def _joined_columns(source: Sequence[ColumnAssessment], target: Sequence[ColumnAssessment]) -> list[ColumnAssessment]:
+    """What a column is at the source and becomes at the target, with the worse word of both."""
+    at_target = {column.name: column for column in target}
+    joined = []
+    for column in source:
+        other = at_target.pop(column.name, column)
+        support = min(column.support, other.support, key=_WORST_FIRST.index)
+        note = "; ".join(dict.fromkeys(n for n in (column.note, other.note) if n))
+        joined.append(replace(column, target_type=other.target_type, support=support, note=note))
+    return joined + list(at_target.values())
+
+
+def _missing_tables(pipeline: Pipeline, present: Sequence[TableId]) -> list[Finding]:
+    findings = []
+    for entry in pipeline.selection.unmatched(present):
+        pattern = is_pattern(entry)
+        findings.append(
+            Finding(
+                name="missing_table",
+                severity=Severity.WARNING if pattern else Severity.ERROR,
+                description=f"no table is {'like' if pattern else 'named'} {entry_name(entry)}, or the user may not see it",
+                impact="nothing is replicated for it",
+                suggestion="correct the name in `tables`, or grant SELECT on it; `replicator tables` lists what is seen",
+                code=TABLE_MISSING,
+            )
+        )
+    return findings
+
+
+def _nothing_selected() -> Finding:
+    return Finding(
+        name="no_tables",
+        severity=Severity.ERROR,
+        description="no table is selected",
+        impact="there is nothing to replicate",
+        suggestion="name tables in `tables`, or grant SELECT on them; `replicator tables` lists what is seen",
+        code=NOTHING_SELECTED,
+    )
+
+
+def _missing_columns(selected: SelectedTable, schema: TableSchema) -> list[Finding]:
+    return [
+        Finding(
+            name="missing_column",
+            severity=Severity.ERROR,
+            description=f'the table has no column "{name}"',
+            impact="the selection cannot be met",
+            suggestion=f"correct `columns`; the table has {', '.join(schema.names)}",
+            table=selected.table,
+            column=name,
+            code=COLUMN_MISSING,
+        )
+        for name in selected.columns or ()
+        if name not in schema
+    ]
+
+
+def _finding_of(error: ReplicatorError, table: TableId | None) -> Finding:
+    return Finding(
+        name="refused" if isinstance(error, NeedsUserError) else "unavailable",
+        severity=Severity.ERROR,
+        description=error.message,
+        impact="the table cannot be replicated" if table else "nothing can be replicated",
+        suggestion=error.hint or "mend it and assess again",
+        table=table,
+        code=error.code,
+    )

@@ -1,0 +1,43 @@
+"""The command `replicator` and its sub-commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from replicator_runtime.cli import assess, demo, offsets, plugins, run, status, tables, validate
+
+app = typer.Typer(
+    name="replicator",
+    help="Keeps a continuously updated copy of a database's tables in a lakehouse.",
+    epilog="Start here: replicator demo. Exit codes: 0 done, 2 usage, 3 settings or assessment, 4 unavailable, "
+    "5 data differs or does not fit, 6 needs a decision, 7 source history lost, 8 another run took over, 1 a bug.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich help costs a third of a second
+    pretty_exceptions_enable=False,  # a traceback with local values would print secrets
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for command in (run.run, validate.validate, assess.assess, tables.tables, status.status, plugins.plugins, demo.demo):
+    app.command()(command)
+app.add_typer(offsets.app, name="offsets")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("replicator"))
+        raise typer.Exit
+
+
+@app.callback()
+def replicator(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Keeps a continuously updated copy of a database's tables in a lakehouse."""
+    del version

@@ -1,0 +1,101 @@
+"""Describes a settings model key by key, for the command line and the generated tables in `docs/configuration.md`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key.
+
+    Attributes:
+        key: Its name in JSON, with the keys it lies in (`batch.maxRows`, `tables[].columns`).
+        type: What may stand there, in words.
+        default: The value when left out, as JSON; `required` when it may not be.
+        description: What it does.
+    """
+
+    key: str
+    type: str
+    default: str
+    description: str
+
+    def to_json(self) -> dict[str, str]:
+        """The JSON form printed by `replicator plugins NAME --json`."""
+        return {"key": self.key, "type": self.type, "default": self.default, "description": self.description}
+
+
+def describe_settings(model: type[BaseModel]) -> list[Setting]:
+    """Every key of `model` and of the objects inside it, in the order they are declared."""
+    schema = model.model_json_schema(by_alias=True, mode="validation")
+    return _describe(schema, schema.get("$defs", {}), "")
+
+
+def _describe(schema: dict[str, Any], definitions: dict[str, Any], prefix: str) -> list[Setting]:
+    settings: list[Setting] = []
+    required = set(schema.get("required", ()))
+    for key, place in schema.get("properties", {}).items():
+        options = _options(place, definitions)
+        inner, mark = _inner_object(options, definitions)
+        settings.append(
+            Setting(
+                prefix + key,
+                " or ".join(dict.fromkeys(_type(option, definitions) for option in options)),
+                "required" if key in required else _default(place),
+                place.get("description", ""),
+            )
+        )
+        if inner is not None:
+            settings += _describe(inner, definitions, f"{prefix}{key}{mark}.")
+    return settings
+
+
+def _options(place: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """What may stand at a place, null left out and references followed."""
+    options = place.get("anyOf") or place.get("allOf") or [place]
+    return [_follow(option, definitions) for option in options if option.get("type") != "null"]
+
+
+def _follow(place: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    reference = place.get("$ref")
+    return definitions[reference.rpartition("/")[2]] if reference else place
+
+
+def _inner_object(options: list[dict[str, Any]], definitions: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    for option in options:
+        if "properties" in option:
+            return option, ""
+        if option.get("type") == "array" and "properties" in (item := _follow(option.get("items", {}), definitions)):
+            return item, "[]"
+    return None, ""
+
+
+def _type(place: dict[str, Any], definitions: dict[str, Any]) -> str:
+    if "enum" in place:
+        return ", ".join(f"`{value}`" for value in place["enum"])
+    if "const" in place:
+        return f"`{place['const']}`"
+    if place.get("type") == "array":
+        inner = _options(place.get("items", {}), definitions)
+        return "list of " + (" or ".join(_type(option, definitions) for option in inner) or "values")
+    if place.get("format") == "password":
+        return "secret text"
+    words = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false", "object": "object"}
+    return words.get(place.get("type", ""), "any") + _bounds(place)
+
+
+def _bounds(place: dict[str, Any]) -> str:
+    marks = (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
+    found = [f"{sign} {place[key]:g}" for key, sign in marks if key in place]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _default(place: dict[str, Any]) -> str:
+    """The default as JSON; empty for none, and for an object whose own keys have theirs."""
+    value = place.get("default")
+    return "" if value is None or isinstance(value, dict) else json.dumps(value, ensure_ascii=False)

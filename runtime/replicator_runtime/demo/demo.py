@@ -1,0 +1,240 @@
+"""The demonstration from beginning to end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replicator_runtime.config import load_pipeline
+from replicator_runtime.demo.business import Business
+from replicator_runtime.demo.comparison import TableComparison, compare, require_reader
+from replicator_runtime.demo.shop import make_shop
+from replicator_runtime.execution import Execution
+from replicator_sdk.errors import DataError, NeedsUserError, RetryableError
+from replicator_state import ReplicatorDirectory
+
+if TYPE_CHECKING:
+    from replicator_runtime.config import Pipeline
+    from replicator_runtime.engine import RunView
+    from replicator_sdk.offset import Offset
+
+STRANGE_FOLDER = "RPL-1301"
+NOT_IN_TIME = "RPL-1303"
+TABLES_DIFFER = "RPL-1304"
+MARKER = ".replicator-demo"
+LIVE_SECONDS = 12.0
+PATIENCE_SECONDS = 240.0
+TICK_SECONDS = 0.1
+
+Say = Callable[[str], None]
+Watch = Callable[["RunView"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What the demonstration showed.
+
+    Attributes:
+        pipeline: The pipeline JSON it wrote.
+        tables: Shop and lake compared.
+        snapshot_rows: Rows copied by the snapshot.
+        snapshot_seconds: From the first table's begin to the last table's end.
+        changes: Rows the shop changed while it was replicated.
+        change_seconds: How long it did.
+        longest_lag_seconds: The longest lag seen meanwhile.
+        last_change_seconds: From the shop's last commit until that was durable in the lake.
+    """
+
+    pipeline: Path
+    tables: tuple[TableComparison, ...]
+    snapshot_rows: int
+    snapshot_seconds: float
+    changes: int
+    change_seconds: float
+    longest_lag_seconds: float
+    last_change_seconds: float
+
+    @property
+    def snapshot_rows_per_second(self) -> float:
+        """Speed of the snapshot, Spark's warming up included."""
+        return self.snapshot_rows / max(0.001, self.snapshot_seconds)
+
+    def raise_for_difference(self) -> None:
+        """Do nothing when every table is equal.
+
+        Raises:
+            DataError: RPL-1304 when a table differs.
+        """
+        if wrong := [t.table for t in self.tables if not t.equal]:
+            raise DataError(
+                f"source and target differ in {', '.join(wrong)}",
+                code=TABLES_DIFFER,
+                hint="this is a bug: report it with the folder of the demo",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form printed by `replicator demo --json`."""
+        return {
+            "pipeline": str(self.pipeline),
+            "tables": [t.to_json() for t in self.tables],
+            "equal": all(t.equal for t in self.tables),
+            "snapshotRows": self.snapshot_rows,
+            "snapshotSeconds": round(self.snapshot_seconds, 2),
+            "snapshotRowsPerSecond": round(self.snapshot_rows_per_second),
+            "changes": self.changes,
+            "changesPerSecond": round(self.changes / max(0.001, self.change_seconds)),
+            "longestLagSeconds": round(self.longest_lag_seconds, 2),
+            "lastChangeSeconds": round(self.last_change_seconds, 2),
+        }
+
+
+def run_demo(
+    folder: Path, *, say: Say = lambda _: None, watch: Watch = lambda _: None, live_seconds: float = LIVE_SECONDS
+) -> DemoResult:
+    """Make the shop in `folder`, replicate it while it changes, and compare.
+
+    Args:
+        folder: Made when it is not there; what an earlier demo left in it is replaced.
+        say: Takes a sentence for the user at each step.
+        watch: Takes the progress, several times a second.
+        live_seconds: How long the shop changes.
+
+    Raises:
+        NeedsUserError: When the folder holds other things, or the independent reader is not installed.
+        ReplicatorError: What ended the run.
+    """
+    require_reader()
+    folder = folder.absolute()
+    _make_room(folder)
+    say(f"making a shop: {folder / 'shop.db'}")
+    make_shop(folder / "shop.db")
+    file = _write_pipeline(folder)
+    say(f"replicating it by {file}:\n{file.read_text('utf-8').rstrip()}")
+    show = _Show(load_pipeline(file), folder / "shop.db", watch, live_seconds)
+    try:
+        show.play(say)
+    finally:
+        show.close()
+    say("comparing source and target, read by sqlite3 and by deltalake")
+    return show.result(file, compare(folder / "shop.db", folder / "lake"))
+
+
+class _Show:
+    """The run, the shop at work beside it, and what was measured."""
+
+    def __init__(self, pipeline: Pipeline, shop: Path, watch: Watch, live_seconds: float) -> None:
+        self._pipeline = pipeline
+        self._watch = watch
+        self._execution = Execution(pipeline)
+        self._business = Business(shop, live_seconds)
+        self._copied: dict[object, int] = {}
+        self._began = self._copied_at = 0.0
+        self._opened_at = self._caught_up_at = 0.0
+        self._longest_lag = 0.0
+
+    def play(self, say: Say) -> None:
+        self._execution.start()
+        self._wait(self._snapshot_done, "the snapshot")
+        say(f"every table is copied; the shop now works for {self._business.seconds:.0f} seconds")
+        self._opened_at = time.monotonic()
+        self._business.start()
+        self._wait(lambda _: not self._business.open, "the shop")
+        self._business.close()
+        goal = self._pipeline.source.latest_offset()
+        self._wait(lambda _: self._durable(goal), "the last change")
+        self._caught_up_at = time.monotonic()
+
+    def close(self) -> None:
+        """End the shop's work and the run, and show what ended it, if anything did."""
+        self._execution.stop()
+        if self._business.open:
+            self._business.close()
+        self._execution.result()
+
+    def result(self, file: Path, tables: list[TableComparison]) -> DemoResult:
+        return DemoResult(
+            pipeline=file,
+            tables=tuple(tables),
+            snapshot_rows=sum(self._copied.values()),
+            snapshot_seconds=self._copied_at - self._began,
+            changes=self._business.changes,
+            change_seconds=self._business.ended_at - self._opened_at,
+            longest_lag_seconds=self._longest_lag,
+            last_change_seconds=max(0.0, self._caught_up_at - self._business.ended_at),
+        )
+
+    def _wait(self, done: Callable[[RunView], bool], what: str) -> None:
+        """Watch until `done`, the run's end, or the end of patience."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not self._execution.wait(TICK_SECONDS):
+            view = self._execution.progress.snapshot()
+            self._watch(view)
+            if self._opened_at and view.lag_seconds is not None:
+                self._longest_lag = max(self._longest_lag, view.lag_seconds)
+            if done(view):
+                return
+            if time.monotonic() > until:
+                raise RetryableError(
+                    f"{what} took longer than {PATIENCE_SECONDS:.0f} seconds",
+                    code=NOT_IN_TIME,
+                    hint="run the demo on a machine with less to do",
+                )
+        self._execution.result()
+        raise AssertionError("an endless run ended by itself")
+
+    def _snapshot_done(self, view: RunView) -> bool:
+        for table in view.tables:
+            if table.state.value == "FAILING":
+                return True  # `result` tells why
+            if table.state.value == "SNAPSHOTTING":
+                self._began = self._began or time.monotonic()
+                self._copied[table.table] = max(table.rows, self._copied.get(table.table, 0))
+        self._copied_at = time.monotonic()
+        return bool(view.tables) and all(t.state.value == "REPLICATING" for t in view.tables)
+
+    def _durable(self, goal: Offset) -> bool:
+        config = self._pipeline.config
+        directory = ReplicatorDirectory(config.offset_base_path, config.namespace, config.name)
+        saved = directory.offsets().latest()
+        return saved is not None and not self._pipeline.source.offset_type.from_fields(saved.fields) < goal
+
+
+def _make_room(folder: Path) -> None:
+    """Remove what an earlier demo left; refuse a folder with anything else in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()) and not (folder / MARKER).exists():
+        raise NeedsUserError(
+            f"{folder} holds files that no demo made", code=STRANGE_FOLDER, hint="give another --directory"
+        )
+    (folder / MARKER).touch()
+    for name in ("shop.db", "shop.db-wal", "shop.db-shm", "pipeline.json"):
+        (folder / name).unlink(missing_ok=True)
+    for name in ("lake", "state"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _write_pipeline(folder: Path) -> Path:
+    pipeline = {
+        "name": "shop",
+        "offsetBasePath": str(folder / "state"),
+        "stages": [
+            {
+                "name": "shop",
+                "plugin": {"name": "sqlite", "type": "cdcSource", "properties": {"path": str(folder / "shop.db")}},
+            },
+            {
+                "name": "lake",
+                "plugin": {"name": "delta", "type": "cdcTarget", "properties": {"path": str(folder / "lake")}},
+            },
+        ],
+        "connections": [{"from": "shop", "to": "lake"}],
+        "tables": [{"table": "*"}],
+    }
+    file = folder / "pipeline.json"
+    file.write_text(json.dumps(pipeline, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    return file
