@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.services.postgres_fixtures", "tests.services.spark_fixtures"]
+pytest_plugins = ["tests.services.postgres_fixtures", "tests.services.spark_fixtures", "tests.services.network"]
