@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -238,7 +239,7 @@ class CollectingEmitter(EventEmitter):
     def emit_batch(self, batch: ChangeBatch) -> None:
         """Keep a batch."""
         ordinals = [int(o) for o in batch.ordinals]
-        if any(b <= a for a, b in zip(ordinals, ordinals[1:], strict=False)):
+        if any(b <= a for a, b in pairwise(ordinals)):
             raise BugError("ordinals of a batch must ascend", code="RPL-9102", table=str(batch.table))
         numbered = replace(batch, sequence_numbers=self.sequence + 1 + np.asarray(batch.ordinals, np.int64))
         self._take(numbered, ordinals)

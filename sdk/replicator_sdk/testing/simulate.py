@@ -1,0 +1,128 @@
+"""Carries out the steps of a history on plain rows and says, change by change, what a log would tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLOperation
+from replicator_sdk.offset import Offset
+from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_sdk.testing.history import Step, column
+from replicator_sdk.testing.reference import Change, Reference, ReferenceTable, RowChange
+from replicator_sdk.testing.values import Row, comparable, from_json
+
+
+class Simulator:
+    """A database in memory that logs.
+
+    Attributes:
+        reference: Its tables now.
+        full_before: Whether the log tells whole rows before a change, not only keys.
+    """
+
+    def __init__(self, schemas: Mapping[str, TableSchema], *, full_before: bool = False) -> None:
+        self.reference = Reference()
+        self.full_before = full_before
+        self.names: dict[str, TableId] = {}
+        for name, schema in schemas.items():
+            self.create(name, schema)
+
+    def create(self, name: str, schema: TableSchema) -> None:
+        """Make a table; steps call it `name`."""
+        self.names[name] = schema.table
+        self.reference.create(schema)
+
+    def table(self, name: str) -> ReferenceTable:
+        """The table that steps call `name`."""
+        return self.reference.tables[self.names[name]]
+
+    def execute(self, step: Step, offset: Offset) -> list[Change]:
+        """Carry out one step.
+
+        Args:
+            step: What to do.
+            offset: The last commit, for DDL events.
+
+        Returns:
+            The changes it made, in order.
+        """
+        changes: list[Change] = []
+        for change in self._changes(step, offset):
+            self.reference.apply(change)
+            changes.append(change)
+        return changes
+
+    def _changes(self, step: Step, offset: Offset) -> Iterator[Change]:
+        table = self.table(step.table)
+        match step.kind:
+            case "insert":
+                for row in step.facts["rows"]:
+                    yield RowChange(table.schema, DMLOperation.INSERT, complete_row(table.schema, row))
+            case "update":
+                for row in matching(table, step):
+                    yield self._update(table.schema, row, step)
+            case "delete":
+                for row in matching(table, step):
+                    yield self._delete(table.schema, row)
+            case "truncate":
+                yield DDLEvent(offset, DDLOperation.TRUNCATE_TABLE, table.schema.table, table.schema)
+            case _:
+                yield _alter(table.schema, step, offset)
+
+    def _update(self, schema: TableSchema, old: Row, step: Step) -> RowChange:
+        values = {name: from_json(schema[name].type, value) for name, value in step.facts["set"].items()}
+        unchanged = frozenset(step.facts.get("unchanged", ()))
+        row = {name: value for name, value in {**old, **values}.items() if name not in unchanged}
+        moved = any(
+            comparable(c.type, old[c.name]) != comparable(c.type, {**old, **values}[c.name])
+            for c in schema.key_columns()
+        )
+        told = self._before(schema, old) if moved or self.full_before or not schema.primary_key else None
+        return RowChange(schema, DMLOperation.UPDATE, row, told, unchanged, self._is_full(schema))
+
+    def _delete(self, schema: TableSchema, old: Row) -> RowChange:
+        return RowChange(
+            schema, DMLOperation.DELETE, {}, self._before(schema, old), before_is_full=self._is_full(schema)
+        )
+
+    def _before(self, schema: TableSchema, old: Row) -> Row:
+        return dict(old) if self._is_full(schema) else {name: old[name] for name in schema.primary_key}
+
+    def _is_full(self, schema: TableSchema) -> bool:
+        return self.full_before or not schema.primary_key
+
+
+def complete_row(schema: TableSchema, row: Mapping[str, Any]) -> Row:
+    """A row with every column, from JSON; columns left out are NULL."""
+    if unknown := row.keys() - set(schema.names):
+        raise ValueError(f"{schema.table} has no columns {sorted(unknown)}")
+    return {c.name: from_json(c.type, row.get(c.name)) for c in schema.columns}
+
+
+def matching(table: ReferenceTable, step: Step) -> list[Row]:
+    """The rows an UPDATE or DELETE step means, in order of insertion; copies."""
+    schema = table.schema
+    where = {n: comparable(schema[n].type, from_json(schema[n].type, v)) for n, v in step.facts["where"].items()}
+    found = [dict(row) for row in table.rows if all(comparable(schema[n].type, row[n]) == v for n, v in where.items())]
+    return found[: step.facts.get("limit", len(found))]
+
+
+def _alter(schema: TableSchema, step: Step, offset: Offset) -> DDLEvent:
+    name = step.facts["name"]
+    columns: list[Column] = list(schema.columns)
+    if step.kind == "add_column":
+        new = column(name, step.facts["type"])
+        columns.append(new)
+        alter = Alter(AlterKind.ADD_COLUMN, new, None, from_json(new.type, step.facts.get("default")))
+    elif step.kind == "drop_column":
+        columns.remove(schema[name])
+        alter = Alter(AlterKind.DROP_COLUMN, None, schema[name])
+    else:
+        old = schema[name]
+        new = Column(step.facts["to"], old.type, old.nullable, old.source_type, old.source_id)
+        columns[columns.index(old)] = new
+        alter = Alter(AlterKind.RENAME_COLUMN, new, old)
+    key = tuple(step.facts["to"] if k == name and step.kind == "rename_column" else k for k in schema.primary_key)
+    after = TableSchema(schema.table, tuple(columns), key)
+    return DDLEvent(offset, DDLOperation.ALTER_TABLE, schema.table, after, alters=(alter,))
