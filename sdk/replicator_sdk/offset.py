@@ -15,7 +15,8 @@ class Offset(ABC):
 
     Defined by its source, comparable only with offsets of the same source. An offset stands *after* a committed
     transaction: everything up to it is done, nothing behind it has been seen. A frozen dataclass, so that equal places
-    are equal and hash alike; a source must re-emit the same changes in the same order after the same offset.
+    are equal and hash alike. After the same offset a source must re-emit the same changes in the same order with the same
+    commits between them; how it cuts windows may differ.
     """
 
     __slots__ = ()

@@ -32,10 +32,13 @@ class EventReaderDefinition:
         tables: The captured tables and their schemas as of the offset the reader will start from (selected columns
             only). The reader decodes with these and emits an ALTER_TABLE when the log shows another schema.
         out_of_range: What becomes of values the standard types cannot hold.
+        narrowed: Tables of which the pipeline selects columns by name: a column added to one later is not wanted. Of
+            all other tables every column is.
     """
 
     tables: Mapping[TableId, TableSchema]
     out_of_range: OutOfRange = OutOfRange.FAIL
+    narrowed: frozenset[TableId] = frozenset()
 
 
 class EventEmitter(ABC):

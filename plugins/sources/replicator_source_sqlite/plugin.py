@@ -41,13 +41,14 @@ class SqliteSource(DeltaSource):
             return install(database)
 
     def latest_offset(self) -> Offset:
-        """After the last committed change."""
-        from replicator_source_sqlite.changelog import install, last_change
+        """After the last committed change, schema changes included."""
+        from replicator_source_sqlite.changelog import install
         from replicator_source_sqlite.connection import connect
+        from replicator_source_sqlite.schema_change import synchronise
 
         with connect(self._settings.path) as database:
             install(database)
-            return SqliteOffset(last_change(database))
+            return SqliteOffset(synchronise(database, 0)[1])
 
     def create_table_registry(self) -> TableRegistry:
         """The catalogue."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from replicator_sdk import (
     ChangeBatch,
+    Commits,
     DeltaSourceContext,
     DMLOperation,
     EventEmitter,
@@ -23,7 +24,6 @@ from replicator_sdk import (
     EventReaderDefinition,
     Offset,
     TableSchema,
-    single_commit,
 )
 from replicator_sdk.errors import BugError
 from replicator_source_sqlite.catalogue import describe
@@ -53,7 +53,11 @@ Head = tuple[int, int, int, int]
 
 
 class SqliteReader(EventReader):
-    """Polls the changelog. Transactions found together are handed over as one, since SQLite does not number them."""
+    """Polls the changelog.
+
+    SQLite does not number its transactions, so every change counts as one of its own, and a replay finds every place
+    again; changes found together are handed over in one window, which the runtime never splits.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class SqliteReader(EventReader):
         self._name = f"{context.namespace}/{context.replicator_name}/{context.generation}"
         self._position = 0
         self._ordinal = 0
+        self._emitted: list[tuple[int, int]] = []
         self._known_schema = -1
         self._versions: dict[int, Version] = {}
         self._selection = Selection({})
@@ -106,7 +111,7 @@ class SqliteReader(EventReader):
         """Emit what is committed, then rest, until closed."""
         with connect(self._config.path) as database:
             self._versions = versions(database)
-            self._selection = Selection.of(self._definition.tables, self._versions, self._position)
+            self._selection = Selection.of(self._definition)
             self._schema_log = SchemaLog(self._versions, self._selection, self._policy)
             while not self._closed.is_set():
                 upper = self._observe(database)
@@ -132,7 +137,7 @@ class SqliteReader(EventReader):
 
     def _emit_until(self, database: sqlite3.Connection, upper: int) -> None:
         """Emit all changes up to `upper`, which ends a transaction; a schema change begins one (`schema_change`)."""
-        at, last = -1, self._position
+        last = self._position
         while last < upper and not self._closed.is_set():
             heads = database.execute(
                 "SELECT id, version, op, at FROM _replicator_changes WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
@@ -144,19 +149,31 @@ class SqliteReader(EventReader):
                 part = list(run)
                 if is_ddl:
                     for head in part:
-                        self._commit(last, at)
+                        self._commit(last)
                         self._emit_ddl(database, head)
-                        last, at = head[0], head[3]
+                        last = self._passed([head])
                 else:
                     self._emit_changes(database, part)
-                    last, at = part[-1][0], max(at, part[-1][3])
+                    last = self._passed(part)
         if last == upper or not self._closed.is_set():
-            self._commit(upper, at)
+            self._commit(upper)
 
-    def _commit(self, last: int, at: int) -> None:
-        if last > self._position:
-            self._emitter.emit_commits(single_commit(self._ordinal, SqliteOffset(last), at))
-            self._position, self._ordinal = last, 0
+    def _passed(self, heads: Sequence[Head]) -> int:
+        """Remember number and time of what was emitted; returns the last number."""
+        self._emitted += [(head[0], head[3]) for head in heads]
+        return heads[-1][0]
+
+    def _commit(self, last: int) -> None:
+        """End the window at `last`, which may lie behind the last change that is still there."""
+        if last <= self._position:
+            return
+        if not self._emitted or self._emitted[-1][0] < last:
+            self._emitted.append((last, -1))
+        ends = np.array(self._emitted, np.int64)
+        ordinals = np.minimum(np.arange(1, len(ends) + 1), self._ordinal)
+        commits = Commits(ordinals, ends[:, 1], lambda i: SqliteOffset(int(ends[i, 0])))
+        self._emitter.emit_commits(commits)
+        self._position, self._ordinal, self._emitted = last, 0, []
 
     def _emit_changes(self, database: sqlite3.Connection, heads: Sequence[Head]) -> None:
         numbers = np.array([head[0] for head in heads], np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
-from replicator_sdk import TableId, TableSchema
+from replicator_sdk import EventReaderDefinition, TableId, TableSchema
 from replicator_source_sqlite.changelog import Version
 
 
@@ -16,16 +16,12 @@ class Selection:
         self._columns = dict(columns)
 
     @classmethod
-    def of(cls, tables: Mapping[TableId, TableSchema], versions: Mapping[int, Version], change: int) -> Self:
-        """What `tables` selects: all columns, unless it has fewer than the table had after `change`."""
-        then: dict[TableId, TableSchema] = {}
-        for version in versions.values():
-            if version.since <= change or version.schema.table not in then:
-                then[version.schema.table] = version.schema
+    def of(cls, definition: EventReaderDefinition) -> Self:
+        """What the definition selects."""
         return cls(
             {
-                table: frozenset(schema.names) if set(schema.names) < set(then.get(table, schema).names) else None
-                for table, schema in tables.items()
+                table: frozenset(schema.names) if table in definition.narrowed else None
+                for table, schema in definition.tables.items()
             }
         )
 

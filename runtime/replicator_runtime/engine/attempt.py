@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         EventConsumer,
         EventReader,
         Offset,
-        OutOfRange,
         SnapshotReader,
         TableId,
     )
@@ -73,9 +72,7 @@ class Attempt:
             self._consumer.start()
             self._applier = self._make_applier(self._consumer)
             self._exit.callback(self._applier.close)
-            reader = self._source.create_snapshot_reader(
-                EventReaderDefinition({}, self._range), self._run.source_context()
-            )
+            reader = self._source.create_snapshot_reader(self._definition({}), self._run.source_context())
             if reader is None:
                 self._without_snapshots(records)
             else:
@@ -86,9 +83,11 @@ class Attempt:
             return BatchApplier(consumer, self._run.limits.parallel_tables)
         return RowApplier(consumer)
 
-    @property
-    def _range(self) -> OutOfRange:
-        return self._run.pipeline.out_of_range
+    def _definition(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:
+        pipeline = self._run.pipeline
+        selected = map(pipeline.selection.matches, self._run.book.records)
+        narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
+        return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed)
 
     def _show(self, records: list[TableRecord]) -> None:
         for record in records:
@@ -116,9 +115,7 @@ class Attempt:
 
     def _prepare(self, records: list[TableRecord]) -> None:
         """Make the log available and let it hold all tables' changes, before any snapshot is opened."""
-        reader = self._source.create_reader(
-            EventReaderDefinition({}, self._range), self._run.source_context(), _NoEmitter()
-        )
+        reader = self._source.create_reader(self._definition({}), self._run.source_context(), _NoEmitter())
         try:
             start = reader.initialize(self._run.saved_offset)
             if self._run.saved_offset is None:
@@ -211,9 +208,7 @@ class Attempt:
         own = snapshots is None
         schemas = self._schemas(records, None if own else floors)
         stream = Stream(self._run, self._applier, schemas, floors, snapshots)
-        reader = self._source.create_reader(
-            EventReaderDefinition(schemas, self._range), self._run.source_context(), stream.emitter
-        )
+        reader = self._source.create_reader(self._definition(schemas), self._run.source_context(), stream.emitter)
         self._exit.callback(reader.close)
         start = reader.initialize(self._run.saved_offset)
         if own:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from replicator_runtime.redaction import redact
+
 if TYPE_CHECKING:
     from replicator_runtime.engine.run import Run
 
@@ -82,12 +84,12 @@ def _table_error(run: Run, table: object, text: str) -> dict[str, Any] | None:
     record = next((r for r in run.book.records.values() if r.table == table), None)
     if not text:
         return None
-    return record.error if record is not None and record.error is not None else {"message": text}
+    return record.error if record is not None and record.error is not None else {"message": redact(text)}
 
 
 def _error(error: BaseException) -> dict[str, Any]:
     return {
         "code": getattr(error, "code", ""),
-        "message": getattr(error, "message", str(error)),
-        "hint": getattr(error, "hint", ""),
+        "message": redact(getattr(error, "message", str(error))),
+        "hint": redact(getattr(error, "hint", "")),
     }

@@ -1,0 +1,364 @@
+"""Whole runs of the engine: a real SQLite source, a target in this process, faults at every step."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine import Progress, RunResult, TableState, run
+from replicator_sdk import failpoint
+from replicator_sdk.errors import (
+    DataError,
+    HistoryLostError,
+    NeedsUserError,
+    ReplicatorError,
+    RetryableError,
+    SchemaDriftError,
+)
+from replicator_source_sqlite.plugin import SqliteSource
+from tests.runtime.engine import kept_target
+from tests.runtime.engine.kept_target import House, KeptTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from replicator_sdk import TableId
+
+
+class Host:
+    """The two plugins of these tests."""
+
+    def source(self, name: str) -> type[SqliteSource]:
+        return SqliteSource
+
+    def target(self, name: str) -> type[KeptTarget]:
+        return KeptTarget
+
+
+class Shop:
+    """A SQLite database, its pipeline, and the target's rows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "shop.db"
+        self.document: dict[str, Any] = {
+            "name": "shop",
+            "offsetBasePath": str(folder / "state"),
+            "stages": [
+                {
+                    "name": "db",
+                    "plugin": {"name": "sqlite", "type": "cdcSource", "properties": {"path": str(self.path)}},
+                },
+                {"name": "lake", "plugin": {"name": "kept", "type": "cdcTarget"}},
+            ],
+            "connections": [{"from": "db", "to": "lake"}],
+            "retries": {"maxDurationSeconds": 20, "delaySeconds": 0.1},
+            "batch": {"maxIntervalSeconds": 0.05},
+        }
+        self.sql("PRAGMA journal_mode=WAL")
+        self.sql("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)", "CREATE TABLE notes (text TEXT)")
+
+    def sql(self, *statements: str) -> None:
+        with sqlite3.connect(self.path, timeout=30) as database:
+            for statement in statements:
+                database.execute(statement)
+        database.close()
+
+    def run(self, **more: Any) -> RunResult:
+        pipeline = build_pipeline(self.document, host=Host())  # type: ignore[arg-type]
+        return run(pipeline, **{"until_current": True, **more})
+
+    def source_rows(self, table: str) -> list[dict[str, Any]]:
+        database = sqlite3.connect(self.path)
+        database.row_factory = sqlite3.Row
+        rows = [dict(r) for r in database.execute(f'SELECT * FROM "{table}"')]
+        database.close()
+        return rows
+
+    def status(self) -> dict[str, Any]:
+        [file] = self.path.parent.glob("state/default/shop/*/state.json")
+        content: dict[str, Any] = json.loads(file.read_text())
+        return content
+
+    def assert_equal(self, *tables: str) -> None:
+        for table in tables or ("customers", "notes"):
+            wanted = Counter(tuple(sorted(r.items())) for r in self.source_rows(table))
+            found = Counter(tuple(sorted(r.items())) for r in kept_target.HOUSE.rows(table))
+            assert found == wanted, table
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    kept_target.HOUSE = House()
+    yield Shop(tmp_path)
+    failpoint.arm("")
+
+
+def fill(shop: Shop, start: int = 0) -> None:
+    for i in range(start, start + 20):
+        shop.sql(f"INSERT INTO customers VALUES ({i}, 'n{i}')", f"INSERT INTO notes VALUES ('t{i % 3}')")
+
+
+def change(shop: Shop) -> None:
+    shop.sql(
+        "UPDATE customers SET name = 'changed' WHERE id < 5",
+        "DELETE FROM customers WHERE id = 7",
+        "UPDATE customers SET id = 1007 WHERE id = 8",
+        "INSERT INTO customers VALUES (7, 'again')",
+        "UPDATE notes SET text = 'u' WHERE text = 't1'",
+        "DELETE FROM notes WHERE rowid IN (SELECT rowid FROM notes WHERE text = 't2' LIMIT 2)",
+        "INSERT INTO notes VALUES (NULL), (NULL)",
+    )
+
+
+def test_a_snapshot_then_the_log_make_the_target_equal(shop: Shop) -> None:
+    fill(shop)
+    assert shop.run().reached_goal
+    shop.assert_equal()
+    change(shop)
+    result = shop.run()
+    assert result.sequence_number > 0
+    shop.assert_equal()
+
+
+def test_a_run_without_changes_writes_nothing_at_the_target(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    change(shop)
+    shop.run()
+    commits = [t.commits for t in kept_target.HOUSE.tables.values()]
+    shop.run()
+    assert [t.commits for t in kept_target.HOUSE.tables.values()] == commits
+
+
+STEPS = ["before", "after", "load", "loaded", "finished"]
+
+
+@pytest.mark.parametrize(("step", "table"), list(itertools.product(STEPS, ["customers", "notes"])))
+def test_a_failure_at_any_step_is_replayed_and_changes_nothing_twice(shop: Shop, step: str, table: str) -> None:
+    fill(shop)
+    failures = _fail_once(step, table)
+    shop.run()
+    change(shop)
+    shop.run()
+    assert failures, "the fault was reached"
+    shop.assert_equal()
+
+
+def _fail_once(step: str, table: str) -> list[str]:
+    failures: list[str] = []
+
+    def fault(at: str, where: TableId) -> None:
+        if (at, where.table) == (step, table) and not failures:
+            failures.append(at)
+            raise OSError("the target went away")
+
+    kept_target.HOUSE.fault = fault
+    return failures
+
+
+def test_a_zombies_batch_is_not_replayed_over_a_newer_runs(shop: Shop) -> None:
+    """A table written by a higher epoch stops this run, and the table keeps what it has."""
+    fill(shop)
+    shop.run()
+    before = kept_target.HOUSE.rows("customers")
+    [kept] = [t for t in kept_target.HOUSE.tables.values() if t.schema.table.table == "customers"]
+    assert kept.progress is not None
+    import dataclasses
+
+    kept.progress = dataclasses.replace(kept.progress, epoch=99)
+    change(shop)
+    with pytest.raises(ReplicatorError) as caught:
+        shop.run()
+    assert caught.value.exit_code == 8
+    assert kept_target.HOUSE.rows("customers") == before
+
+
+def test_one_bad_table_stands_still_and_the_others_go_on(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    change(shop)
+
+    def fault(at: str, where: TableId) -> None:
+        if at == "before" and where.table == "notes":
+            raise DataError("a value does not fit", code="RPL-5001", hint="widen it")
+
+    kept_target.HOUSE.fault = fault
+    with pytest.raises(DataError, match=r"RPL-5001.*main\.notes"):
+        shop.run()
+    shop.assert_equal("customers")
+    states = {t["table"]: t["state"] for t in shop.status()["tables"]}
+    assert states == {"customers": "REPLICATING", "notes": "FAILING"}
+    shop.sql("INSERT INTO customers VALUES (5000, 'later')")
+
+    kept_target.HOUSE.fault = lambda at, where: None
+    shop.run()
+    shop.assert_equal()
+
+
+def test_the_place_in_the_log_is_kept_while_a_table_stands_still(shop: Shop) -> None:
+    fill(shop)
+    offset = shop.run().offset
+    change(shop)
+
+    def fault(at: str, where: TableId) -> None:
+        if at == "before" and where.table == "notes":
+            raise DataError("a value does not fit", code="RPL-5001")
+
+    kept_target.HOUSE.fault = fault
+    with pytest.raises(DataError):
+        shop.run()
+    assert shop.status()["offset"] == offset
+
+
+def test_with_stop_a_bad_table_stops_the_run(shop: Shop) -> None:
+    shop.document["onTableError"] = "stop"
+    fill(shop)
+    shop.run()
+    change(shop)
+
+    def fault(at: str, where: TableId) -> None:
+        if at == "before" and where.table == "notes":
+            raise DataError("a value does not fit", code="RPL-5001")
+
+    kept_target.HOUSE.fault = fault
+    with pytest.raises(DataError):
+        shop.run(until_current=False)
+
+
+def test_a_fault_that_stays_ends_the_run_after_the_budget(shop: Shop) -> None:
+    fill(shop)
+    shop.document["retries"] = {"maxDurationSeconds": 0.5, "delaySeconds": 0.1}
+
+    def fault(at: str, where: TableId) -> None:
+        raise RetryableError("the target is away", code="RPL-4999", hint="wait")
+
+    kept_target.HOUSE.fault = fault
+    with pytest.raises(RetryableError) as caught:
+        shop.run()
+    assert caught.value.exit_code == 4
+    assert shop.status()["sourceState"] == "FAILING"
+
+
+def test_a_missing_table_is_named_with_the_nearest_one(shop: Shop) -> None:
+    shop.document["tables"] = [{"database": "main", "table": "custmers"}]
+    with pytest.raises(NeedsUserError, match=r"custmers.*did you mean main\.customers"):
+        shop.run()
+
+
+def test_another_database_under_the_same_state_is_refused(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    shop.path.unlink()
+    for extra in shop.path.parent.glob("shop.db-*"):
+        extra.unlink()
+    shop.sql("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)", "CREATE TABLE notes (text TEXT)")
+    with pytest.raises(HistoryLostError, match="foreign source"):
+        shop.run()
+
+
+def test_schema_changes_reach_the_target_in_order(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    shop.sql(
+        "UPDATE customers SET name = 'x' WHERE id = 1",
+        "ALTER TABLE customers ADD COLUMN city TEXT DEFAULT 'Ulm'",
+        "UPDATE customers SET city = 'Bonn' WHERE id = 2",
+        "INSERT INTO customers VALUES (2000, 'new', 'Kiel')",
+    )
+    shop.run()
+    shop.assert_equal()
+
+
+def test_a_blacklisted_alter_stands_still_and_says_so(shop: Shop) -> None:
+    fill(shop)
+    shop.document["ddlBlacklist"] = ["ALTER_TABLE"]
+    shop.run()
+    shop.sql("ALTER TABLE customers ADD COLUMN city TEXT", "INSERT INTO customers VALUES (2000, 'new', 'Kiel')")
+    with pytest.raises(SchemaDriftError, match="ddlBlacklist"):
+        shop.run()
+    shop.document["ddlBlacklist"] = []
+    shop.run()
+    shop.assert_equal()
+
+
+def test_blacklisted_changes_are_left_out(shop: Shop) -> None:
+    fill(shop)
+    shop.document["dmlBlacklist"] = ["DELETE"]
+    shop.run()
+    shop.sql("DELETE FROM customers WHERE id = 3", "UPDATE customers SET name = 'y' WHERE id = 4")
+    shop.run()
+    names = {r["id"]: r["name"] for r in kept_target.HOUSE.rows("customers")}
+    assert (names[3], names[4]) == ("n3", "y")
+
+
+def test_an_endless_run_takes_in_a_new_table_and_drains_when_stopped(shop: Shop) -> None:
+    """A table that appears later joins while the others go on; a stop leaves everything applied and saved."""
+    fill(shop)
+    shop.document["newTablesIntervalSeconds"] = 0.2
+    stop, progress = threading.Event(), Progress()
+    results: list[RunResult] = []
+    thread = threading.Thread(
+        target=lambda: results.append(shop.run(until_current=False, stop=stop, progress=progress))
+    )
+    thread.start()
+    try:
+        _wait(lambda: [t.state for t in progress.snapshot().tables] == [TableState.REPLICATING] * 2)
+        shop.sql("CREATE TABLE late (id INTEGER PRIMARY KEY, v TEXT)", "INSERT INTO late VALUES (1, 'a')")
+        fill(shop, 100)
+        _wait(lambda: len(progress.snapshot().tables) == 3)
+        shop.sql("INSERT INTO late VALUES (2, 'b')", "UPDATE customers SET name = 'z' WHERE id = 101")
+        _wait(
+            lambda: any(
+                t.schema.table.table == "late" and t.rows.total() == 2 for t in kept_target.HOUSE.tables.values()
+            )
+        )
+    finally:
+        time.sleep(0.5)
+        stop.set()
+        thread.join(30)
+    assert results
+    shop.assert_equal("customers", "notes", "late")
+
+
+def _wait(condition: Any, seconds: float = 20) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def test_a_second_run_at_once_is_refused(shop: Shop) -> None:
+    fill(shop)
+    stop, progress = threading.Event(), Progress()
+    thread = threading.Thread(target=lambda: shop.run(until_current=False, stop=stop, progress=progress))
+    thread.start()
+    try:
+        _wait(lambda: progress.snapshot().phase == "streaming")
+        with pytest.raises(ReplicatorError, match="RPL-"):
+            shop.run()
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["engine.offset.after_save", "engine.batch.applied", "engine.table.after_apply", "engine.snapshot.chunks_loaded"],
+)
+def test_a_fault_between_two_durable_steps_is_mended_by_the_replay(shop: Shop, point: str) -> None:
+    fill(shop)
+    failpoint.arm(f"{point}=raise@1")
+    shop.run()
+    change(shop)
+    failpoint.arm(f"{point}=raise@1")
+    shop.run()
+    shop.assert_equal()
