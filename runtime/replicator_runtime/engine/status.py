@@ -84,7 +84,8 @@ def _table_error(run: Run, table: object, text: str) -> dict[str, Any] | None:
     record = next((r for r in run.book.records.values() if r.table == table), None)
     if not text:
         return None
-    return record.error if record is not None and record.error is not None else {"message": redact(text)}
+    known = record.error if record is not None and record.error is not None else {"message": text}
+    return {key: redact(str(value)) for key, value in known.items()}
 
 
 def _error(error: BaseException) -> dict[str, Any]:
