@@ -155,7 +155,7 @@ def quote_identifier(name: str) -> LiteralString:
 
 
 def quote_literal(value: str) -> LiteralString:
-    """`value` as a string constant; for replication commands, which take no parameters."""
+    """`value` as a string constant of SQL, for commands that take no parameters."""
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return cast("LiteralString", f"{'E' if chr(92) in value else ''}'{escaped}'")  # type: ignore[redundant-cast]
 

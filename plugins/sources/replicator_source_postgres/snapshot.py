@@ -67,7 +67,7 @@ class PostgresSnapshotReader(SnapshotReader):
             exported.close()
             raise
         if chunks:
-            plan = cutting.Plan(tuple(chunks), plan.resumable)
+            plan = _resumed(plan, chunks, parts)
         read = CopyReader(self._endpoint, now, exported.name, self._out_of_range, {part.oid: part for part in parts})
         return PostgresTableSnapshot(exported, now, plan, read)
 
@@ -79,6 +79,13 @@ class PostgresSnapshotReader(SnapshotReader):
             return now
         wanted = {column.source_id for column in schema.columns} | {now[name].source_id for name in now.primary_key}
         return replace_columns(now, (column for column in now.columns if column.source_id in wanted))
+
+
+def _resumed(plan: cutting.Plan, chunks: Sequence[SnapshotChunk], parts: Sequence[cutting.Storage]) -> cutting.Plan:
+    """The kept chunks, unless a part of the table is gone or came since: then all is read anew."""
+    if {int(chunk.bounds["relation"]) for chunk in chunks} == {part.oid for part in parts}:
+        return cutting.Plan(tuple(chunks), plan.resumable)
+    return cutting.Plan(plan.chunks, resumable=False)
 
 
 class ExportedSnapshot:

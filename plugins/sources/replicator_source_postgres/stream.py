@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from replicator_sdk.errors import RetryableError
-from replicator_source_postgres.connection import Endpoint, quote_identifier, quote_literal, replication_command
+from replicator_source_postgres.connection import Endpoint, quote_identifier, replication_command
 from replicator_source_postgres.diagnosis import diagnose, diagnosed
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.pgoutput.window import PG_EPOCH_MICROSECONDS
@@ -50,11 +50,12 @@ class ReplicationStream:
         """
         connection = endpoint.replication()
         try:
-            names = quote_literal(quote_identifier(publication))
+            # The replication grammar knows doubled quotes, and no backslashes.
+            names = quote_identifier(publication).replace("'", "''")
             replication_command(
                 connection,
                 f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {start}"
-                f" (proto_version '1', publication_names {names})",
+                f" (proto_version '1', publication_names '{names}')",
             )
         except BaseException:
             connection.finish()

@@ -15,24 +15,26 @@ def unhex(text: pa.StringArray) -> pa.BinaryArray:
     Raises:
         ArrowInvalid: When a value is not in hex form (`bytea_output` is part of the session settings).
     """
-    if pc.all(pc.starts_with(text, "\\x")).as_py() is False:
+    present = pa.concat_arrays([text.drop_null()])
+    if pc.all(pc.starts_with(present, "\\x")).as_py() is False:
         raise pa.ArrowInvalid("not in hex form")
-    digits = pc.binary_slice(text.cast(pa.binary()), 2)
-    digits = pa.concat_arrays([digits])
-    _, offsets, data = digits.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[digits.offset : digits.offset + len(digits) + 1]
-    if (np.diff(bounds) & 1).any():
+    _, offsets, data = present.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[present.offset : present.offset + len(present) + 1]
+    lengths = np.diff(bounds) - 2
+    if (lengths & 1).any():
         raise pa.ArrowInvalid("half a byte")
-    first, last = int(bounds[0]), int(bounds[-1])
+    digits = np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]]
+    keep = np.ones(len(digits), np.bool_)
+    first = bounds[:-1] - bounds[0]
+    keep[first] = keep[first + 1] = False
     try:
-        octets = binascii.unhexlify(memoryview(data)[first:last]) if last > first else b""
+        octets = binascii.unhexlify(digits[keep].tobytes())
     except binascii.Error:
         raise pa.ArrowInvalid("not a hex digit") from None
-    halves = ((bounds - first) // 2).astype(np.int32)
-    valid = pc.is_valid(text)
-    return pa.Array.from_buffers(pa.binary(), len(digits), [_bitmap(valid), pa.py_buffer(halves), pa.py_buffer(octets)])
-
-
-def _bitmap(valid: pa.BooleanArray) -> pa.Buffer:
-    """A boolean array's bits from bit 0 on."""
-    return pa.py_buffer(np.packbits(valid.to_numpy(zero_copy_only=False), bitorder="little"))
+    valid = pc.is_valid(text).to_numpy(zero_copy_only=False)
+    sizes = np.zeros(len(text) + 1, np.int32)
+    sizes[1:][valid] = lengths // 2
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(
+        pa.binary(), len(text), [bitmap, pa.py_buffer(np.cumsum(sizes, dtype=np.int32)), pa.py_buffer(octets)]
+    )
