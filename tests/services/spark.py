@@ -113,7 +113,7 @@ class StandaloneCluster:
         try:
             with urllib.request.urlopen(f"http://{LOOPBACK}:{self._page}/json/", timeout=5) as answer:
                 return int(json.load(answer)["aliveworkers"])
-        except OSError:
+        except (OSError, ValueError):  # the page answers before its content is attached
             return 0
 
     def settings(self) -> dict[str, str]:
