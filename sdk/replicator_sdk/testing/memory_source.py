@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,7 @@ class MemoryDatabase:
     Attributes:
         simulator: Tables and how steps change them.
         log: Changes of each committed transaction.
+        times: When each was committed, microseconds since 1970 UTC.
         oldest: How many transactions the log has forgotten (`forget_until`).
         identity: Its lasting identity; change it to play a replaced database.
         lock: Held while a transaction is committed.
@@ -48,6 +50,7 @@ class MemoryDatabase:
 
     simulator: Simulator = field(default_factory=lambda: Simulator({}))
     log: list[tuple[Change, ...]] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
     oldest: int = 0
     identity: str = "memory-1"
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -79,6 +82,7 @@ class MemoryDatabase:
         with self.lock:
             before = MemoryOffset(len(self.log))
             self.log.append(tuple(change for step in steps for change in self.simulator.execute(step, before)))
+            self.times.append(time.time_ns() // 1000)
             self.committed.notify_all()
             return MemoryOffset(len(self.log))
 
@@ -234,7 +238,7 @@ class MemoryReader(EventReader):
         for table in held:
             self._flush(held, table)
         first = self._position + 1
-        stamps = np.arange(first, first + len(ends), dtype=np.int64)
+        stamps = np.array(self._database.times[self._position : self._position + len(ends)], np.int64)
         self._emitter.emit_commits(Commits(np.array(ends, np.int64), stamps, lambda i: MemoryOffset(first + i)))
         self._position += len(transactions)
 
