@@ -83,7 +83,7 @@ class JournalReader(EventReader):
         self._offset = JournalOffset(0)
 
     def initialize(self, offset: Offset | None) -> Offset:
-        self._offset = cast("JournalOffset", offset) or JournalOffset(0)
+        self._offset = JournalOffset(0) if offset is None else cast("JournalOffset", offset)
         return self._offset
 
     def capture(self, tables: object) -> None:
