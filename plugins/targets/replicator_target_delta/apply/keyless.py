@@ -1,0 +1,115 @@
+"""Applies the changes of a table without a key by bag semantics: as many copies come or go as the source says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from replicator_sdk.batch import ChangeBatch, TableChanges
+from replicator_sdk.failpoint import failpoint
+from replicator_sdk.net_change import NetBag, net_bag
+from replicator_target_delta.apply.finding import Place, find
+from replicator_target_delta.apply.keyed import Found
+from replicator_target_delta.apply.matching import Sought
+from replicator_target_delta.apply.rewriting import FileChanges, mark_removed
+from replicator_target_delta.config import IS_DELETED
+from replicator_target_delta.encoding import encode_rows
+from replicator_target_delta.stamps import Stamper
+from replicator_target_delta.writing import FileWriter
+
+
+class KeylessApply:
+    """One run of changes of a table without a key; made for it, used once.
+
+    Args:
+        place: Where it works.
+        changes: What came.
+        stamper: Makes metadata columns.
+        metadata_names: Metadata column → its name in the table.
+
+    Attributes:
+        missing: Copies that should have gone and were not there.
+    """
+
+    def __init__(self, place: Place, changes: TableChanges, stamper: Stamper, metadata_names: dict[str, str]) -> None:
+        self._place = place
+        self._changes = changes
+        self._stamper = stamper
+        self._names = metadata_names
+        self._layout = place.state.layout
+        self.missing = 0
+
+    def append(self) -> FileChanges:
+        """Write a run of INSERTs only, batch by batch."""
+        changes = FileChanges()
+        with FileWriter(self._place.storage, self._place.target_bytes) as writer:
+            for batch in self._changes.batches():
+                writer.add(self._encode_inserts(batch))
+            changes.add = writer.finish()
+        failpoint("delta.files.written")
+        return changes
+
+    def _encode_inserts(self, batch: ChangeBatch) -> pa.Table:
+        assert batch.sequence_numbers is not None
+        size = len(batch)
+        times = np.full(size, -1, np.int64) if batch.timestamps is None else batch.timestamps
+        stamps = self._stamper.upserted(batch.sequence_numbers, times, np.ones(size, np.bool_))
+        rows = pa.Table.from_arrays(batch.row.flatten(), schema=batch.schema.arrow)
+        return encode_rows(rows, self._layout, stamps)
+
+    def run(self) -> FileChanges:
+        """Write all files; in effect once the returned changes are committed. Holds the run in memory."""
+        bag = net_bag(self._changes.batches(), self._changes.schema)
+        changes = FileChanges()
+        with FileWriter(self._place.storage, self._place.target_bytes) as writer:
+            comes = np.flatnonzero(bag.counts > 0)
+            writer.add(self._copies(bag, comes, deleted=False))
+            removed = self._remove(bag, writer)
+            changes.add = writer.finish()
+        failpoint("delta.files.written")
+        mark_removed(self._place.storage, removed, changes)
+        failpoint("delta.vectors.written")
+        return changes
+
+    def _copies(self, bag: NetBag, chosen: np.ndarray, *, deleted: bool, counts: np.ndarray | None = None) -> pa.Table:
+        """Rows of the bag, each as often as it comes, or as `counts` says."""
+        often = np.repeat(chosen, np.abs(bag.counts[chosen]) if counts is None else counts)
+        sequence, timestamp = bag.sequence[often], bag.timestamp[often]
+        if deleted:
+            stamps = self._stamper.removed(sequence, timestamp)
+        else:
+            stamps = self._stamper.upserted(sequence, timestamp, np.ones(len(often), np.bool_))
+        return encode_rows(bag.rows.take(pa.array(often)), self._layout, stamps)
+
+    def _remove(self, bag: NetBag, writer: FileWriter) -> Found:
+        """Of each row that goes, exactly as many copies as it says; with soft deletes those that are there live."""
+        goes = np.flatnonzero(bag.counts < 0)
+        if len(goes) == 0:
+            return []
+        left = -bag.counts[goes]
+        live = {self._names[IS_DELETED]: pa.repeat(pa.scalar(False), len(goes))} if self._place.soft_deletes else {}
+        rows = encode_rows(bag.rows.take(pa.array(goes)), self._layout, live)
+        compared = {*bag.rows.column_names, *live}
+        keys = rows.select([c.physical for c in self._layout.columns if c.name in compared])
+        removed: Found = []
+        taken = np.zeros(len(goes), np.int64)
+        matches = sorted(find(self._place, Sought(keys.combine_chunks())), key=lambda found: found[0].path)
+        for file, match in matches:
+            chosen = _take_copies(match.keys, left)
+            np.add.at(taken, match.keys[chosen], 1)
+            removed.append((file, match.rows, match.positions[chosen]))
+        if self._place.soft_deletes:
+            writer.add(self._copies(bag, goes, deleted=True, counts=taken))
+        self.missing += int(left.sum())
+        return removed
+
+
+def _take_copies(keys: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """Indexes into `keys` of the first `left` copies of each; counts `left` down."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.searchsorted(ordered, ordered, "left")
+    rank = np.arange(len(ordered)) - starts
+    chosen = order[rank < left[ordered]]
+    np.subtract.at(left, keys[chosen], 1)
+    return np.sort(chosen)

@@ -1,0 +1,118 @@
+"""Says before a start what the target can hold and what it cannot."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+from replicator_sdk.assessment import (
+    Assessment,
+    ColumnAssessment,
+    Finding,
+    Severity,
+    Support,
+    TableAssessment,
+    TableAssessor,
+)
+from replicator_sdk.datatype import JSON, TIME, UUID, Array, DataType, Record
+from replicator_sdk.schema import Column, TableSchema
+from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.location import absolute
+from replicator_target_delta.schema import spark_type
+
+_NOTES: dict[DataType, str] = {
+    TIME: "text HH:MM:SS.ffffff: Delta has no time of day",
+    JSON: "text as the source writes it",
+    UUID: "text in its 36-character form",
+}
+
+
+class DeltaAssessor(TableAssessor):
+    """Judges by settings and schemas alone; starts neither Spark nor a connection."""
+
+    def __init__(self, config: DeltaConfig) -> None:
+        self._config = config
+
+    def assess(self) -> Assessment:
+        """Whether the folder can be written, as far as that can be seen without writing."""
+        root = absolute(self._config.path)
+        if "://" in root:
+            return Assessment()
+        nearest = Path(root)
+        while not nearest.exists():
+            nearest = nearest.parent
+        if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+            return Assessment()
+        return Assessment(
+            (
+                Finding(
+                    "path_not_writable",
+                    Severity.ERROR,
+                    f"{nearest} cannot be written by this user",
+                    "no table can be created",
+                    "grant write rights on it, or choose another `path`",
+                    code="RPL-3403",
+                ),
+            )
+        )
+
+    def assess_table(self, schema: TableSchema) -> TableAssessment:
+        """How each column arrives, and which names Delta cannot hold beside each other."""
+        columns = tuple(self._column(column) for column in schema.columns)
+        return TableAssessment(schema.table, columns, (*self._twins(schema), *self._keyless(schema)))
+
+    def _column(self, column: Column) -> ColumnAssessment:
+        note = _note(column.type)
+        support = Support.PARTIAL if note else Support.YES
+        return ColumnAssessment(column.name, column.source_type, _text(spark_type(column.type)), support, note)
+
+    def _twins(self, schema: TableSchema) -> list[Finding]:
+        """Delta's names differ by more than case only; the metadata columns count too."""
+        names = [*schema.names, *self._config.metadata_names().values()]
+        counted = Counter(name.lower() for name in names)
+        return [
+            Finding(
+                "column_names_meet",
+                Severity.ERROR,
+                f"the columns {', '.join(repr(n) for n in names if n.lower() == low)} are one name to Delta",
+                "the table cannot be created",
+                "leave one out by `columns`, or choose another `metadataPrefix` if one is the replicator's own",
+                table=schema.table,
+                code="RPL-6401",
+            )
+            for low, count in counted.items()
+            if count > 1
+        ]
+
+    def _keyless(self, schema: TableSchema) -> list[Finding]:
+        if schema.primary_key:
+            return []
+        return [
+            Finding(
+                "no_key",
+                Severity.INFO,
+                "the table has no key",
+                "changes are applied to whole rows; each update or delete compares all columns",
+                "give the table a primary key if it is large and often changed",
+                table=schema.table,
+            )
+        ]
+
+
+def _note(kind: DataType) -> str:
+    """What is changed on the way, also deep inside."""
+    if isinstance(kind, Array):
+        return _note(kind.element)
+    if isinstance(kind, Record):
+        return "; ".join(dict.fromkeys(filter(None, (_note(inner) for _, inner in kind.fields))))
+    return _NOTES.get(kind, "")
+
+
+def _text(kind: object) -> str:
+    """Spark's JSON type as SQL writes it."""
+    if isinstance(kind, dict) and kind["type"] == "array":
+        return f"array<{_text(kind['elementType'])}>"
+    if isinstance(kind, dict):
+        return f"struct<{','.join(f['name'] + ':' + _text(f['type']) for f in kind['fields'])}>"
+    return str(kind)

@@ -1,0 +1,131 @@
+"""The running target: takes batches, DDL and snapshot chunks, one table at a time each, several tables at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.errors import BugError, NeedsUserError
+from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
+from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
+from replicator_target_delta.apply.apply import TableApply
+from replicator_target_delta.config import DeltaConfig, DropTables
+from replicator_target_delta.ddl import TableDDL
+from replicator_target_delta.relocation import delete_folder, move_folder
+from replicator_target_delta.snapshot import TableSnapshotLoad
+from replicator_target_delta.table import TargetTable
+from replicator_target_delta.warmup import warm_up
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class DeltaConsumer(BatchConsumer, SnapshotLoader):
+    """Applies events at Delta tables. Safe from several threads; calls for one table take turns."""
+
+    def __init__(self, config: DeltaConfig, context: DeltaTargetContext) -> None:
+        self._config = config
+        self._context = context
+        self._spark: SparkSession = context.spark()
+        self._tables: dict[TableId, TargetTable] = {}
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Load what a first commit needs beside the source's own start."""
+        warm_up(self._spark)
+
+    def progress(self, table: TableId) -> TableProgress | None:
+        """What the table's last commit says; from then on no older run can write it."""
+        return self._table(table).progress()
+
+    def apply_batch(self, changes: TableChanges) -> None:
+        """Apply a table's changes and its progress in one commit."""
+        table = self._table(changes.table)
+        with table.lock:
+            TableApply(table, self._config, self._context, self._spark).apply(changes)
+
+    def apply_ddl(self, event: DDLEvent) -> None:
+        """Apply a change of structure, with its position in the same commit."""
+        if event.operation in {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}:
+            return  # databases are folders here: they come with their first table, and their tables are dropped one by one
+        if event.operation is DDLOperation.RENAME_TABLE:
+            self._rename(event)
+        else:
+            self._change(event)
+
+    def _change(self, event: DDLEvent) -> None:
+        table = self._table(event.table)
+        with table.lock:
+            TableDDL(table, self._config, self._spark).apply(event)
+            if event.operation is DDLOperation.DROP_TABLE and self._config.drop_tables is DropTables.DROP:
+                delete_folder(self._spark, table.log.path)
+                self._forget(event.table)
+
+    def _rename(self, event: DDLEvent) -> None:
+        """Move the table's folder; a crash in between is mended by the replay."""
+        if event.prev_table is None or event.position is None:
+            raise BugError("a RENAME_TABLE without its former name", code="RPL-9406", table=str(event.table))
+        new = self._table(event.table)
+        with new.lock:
+            attempt = new.begin()
+            if attempt.state.version < 0:
+                old = self._table(event.prev_table)
+                with old.lock:
+                    if old.begin().progress is None:
+                        raise NeedsUserError(
+                            "the table to rename is not at the target",
+                            code="RPL-3406",
+                            table=str(event.prev_table),
+                            hint="take a snapshot of the table under its new name",
+                        )
+                    move_folder(self._spark, old.log.path, new.log.path, event.table)
+                    self._forget(event.prev_table)
+            self._forget(event.table)
+            moved = self._table(event.table)
+            attempt = moved.begin()
+            if not attempt.stands_at(event.position):
+                moved.commit(attempt, moved.at(attempt, event.position, event.sequence_number))
+
+    def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        """Make the table ready to take the chunks of a plan."""
+        table = self._table(schema.table)
+        with table.lock:
+            return self._load(table).begin(schema, snapshot_id, position)
+
+    def load_chunks(
+        self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
+    ) -> int:
+        """Load chunks on the executors and commit them together."""
+        table = self._table(schema.table)
+        with table.lock:
+            return self._load(table).load(schema, snapshot_id, chunks, read)
+
+    def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
+        """The table is whole and takes changes from now on."""
+        table = self._table(schema.table)
+        with table.lock:
+            self._load(table).finish(schema, snapshot_id, position)
+
+    def stop(self) -> None:
+        """Nothing is held back between calls, so there is nothing to drop."""
+        with self._lock:
+            self._tables.clear()
+
+    def _load(self, table: TargetTable) -> TableSnapshotLoad:
+        return TableSnapshotLoad(table, self._config, self._context, self._spark)
+
+    def _table(self, table: TableId) -> TargetTable:
+        with self._lock:
+            if table not in self._tables:
+                self._tables[table] = TargetTable(table, self._config, self._context, self._spark)
+            return self._tables[table]
+
+    def _forget(self, table: TableId) -> None:
+        with self._lock:
+            self._tables.pop(table, None)

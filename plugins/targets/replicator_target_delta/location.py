@@ -1,0 +1,46 @@
+"""Where a table lies: `<path>/<schema or database>/<table>`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from replicator_sdk.schema import TableId
+
+# What a path segment cannot hold: separators, what Hadoop's paths and globs give a meaning to, and control characters.
+# `%` itself is encoded so that no two names meet.
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\%:*?"<>|{}\[\]#]')
+
+
+def path_segment(name: str) -> str:
+    """`name` as one folder name; equal only for equal names.
+
+    Spaces, quotes, accents and emoji stay as they are. Names that Delta or a file system treats as its own (a leading
+    dot or underscore) get their first character encoded.
+    """
+    text = _UNSAFE.sub(_encode, name)
+    if text[:1] in {".", "_"}:
+        text = _encode_text(text[0]) + text[1:]
+    return text or "%00empty"
+
+
+def _encode(match: re.Match[str]) -> str:
+    return _encode_text(match.group())
+
+
+def _encode_text(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+def table_path(base: str, table: TableId) -> str:
+    """The table's folder as an absolute path or URI."""
+    return f"{absolute(base)}/{path_segment(table.folder)}/{path_segment(table.table)}"
+
+
+def absolute(base: str) -> str:
+    """`base` without a trailing slash; local paths made absolute, `file:` URIs turned into paths."""
+    if base.startswith("file:"):
+        base = "/" + base.removeprefix("file:").lstrip("/")
+    if "://" in base:
+        return base.rstrip("/")
+    return str(Path(base).expanduser().absolute())

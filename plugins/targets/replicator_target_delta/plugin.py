@@ -1,0 +1,77 @@
+"""The target `delta`: describes itself, asks for Spark with Delta, makes consumers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from replicator_sdk.assessment import TableAssessor
+from replicator_sdk.config import PluginConfig
+from replicator_sdk.context import Configurer, DeltaTargetContext
+from replicator_sdk.schema import TableId
+from replicator_sdk.target import DeltaTarget, EventConsumer
+from replicator_target_delta.assessment import DeltaAssessor
+from replicator_target_delta.config import DeltaConfig
+
+if TYPE_CHECKING:
+    from replicator_target_delta.maintenance import Maintenance
+
+DELTA_PACKAGE: Final = "io.delta:delta-spark_4.1_2.13:4.4.0"
+_DELTA: Final = "spark.databricks.delta"
+
+
+def session_settings(cores: int) -> dict[str, str]:
+    """Spark settings the target needs, and sizes for `cores`; the pipeline's own settings win over them."""
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Defaults are for clusters: 50 partitions to read a log of a few kilobytes.
+        f"{_DELTA}.snapshotPartitions": str(max(2, min(cores, 8))),
+        # A commit's checksum is derived from the one before; recomputing it to compare costs a second each time.
+        f"{_DELTA}.incremental.commit.verify": "false",
+        f"{_DELTA}.versionChecksum.forcedValidationInterval": "-1",
+        # Compaction writes what other readers, too, take for microseconds.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+
+
+class DeltaLakeTarget(DeltaTarget):
+    """Keeps one Delta table for each source table, merged to its latest state."""
+
+    name: ClassVar[str] = "delta"
+    title: ClassVar[str] = "Delta Lake tables, written by Spark"
+    config_type: ClassVar[type[PluginConfig]] = DeltaConfig
+    config: DeltaConfig
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        self._maintenance: Maintenance | None = None
+
+    def configure(self, configurer: Configurer) -> None:
+        """Ask for Spark with Delta's jars and settings."""
+        configurer.require_spark(packages=[DELTA_PACKAGE], conf=session_settings(os.cpu_count() or 2))
+
+    def create_table_assessor(self) -> TableAssessor:
+        """A judge of settings and schemas; needs no Spark."""
+        return DeltaAssessor(self.config)
+
+    def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
+        """A consumer on the run's Spark session."""
+        from replicator_target_delta.consumer import DeltaConsumer
+
+        return DeltaConsumer(self.config, context)
+
+    def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
+        """Compact and vacuum what is due."""
+        if self._maintenance is None:
+            from replicator_target_delta.maintenance import Maintenance
+
+            self._maintenance = Maintenance(self.config)
+        self._maintenance.run(context, tables)
+
+    @property
+    def maintenance_interval_seconds(self) -> float:
+        """The shorter of the two intervals; 0 when both are off."""
+        wanted = [self.config.optimize_interval_seconds, self.config.vacuum_interval_seconds]
+        return min((seconds for seconds in wanted if seconds > 0), default=0.0)

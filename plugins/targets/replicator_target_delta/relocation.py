@@ -1,0 +1,55 @@
+"""Moves and deletes a table's folder, through Hadoop's file systems as Delta itself does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from replicator_sdk.errors import RetryableError, SchemaDriftError
+from replicator_sdk.schema import TableId
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ATOMIC: Final = {"", "file", "hdfs", "viewfs", "abfs", "abfss"}
+
+
+def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None:
+    """Rename the folder `old` to `new` at once.
+
+    Raises:
+        SchemaDriftError: Where a store cannot rename a folder atomically.
+    """
+    scheme = old.split("://", 1)[0] if "://" in old else ""
+    if scheme not in _ATOMIC:
+        raise SchemaDriftError(
+            f"a table was renamed, and {scheme}:// cannot rename a folder atomically",
+            code="RPL-6406",
+            table=str(table),
+            hint="move the folder by hand while the replicator is stopped, or take a snapshot under the new name",
+        )
+    jvm, system = _file_system(spark, old)
+    target = jvm.org.apache.hadoop.fs.Path(new)
+    system.mkdirs(target.getParent())
+    if not system.rename(jvm.org.apache.hadoop.fs.Path(old), target):
+        raise RetryableError(f"could not move {old} to {new}", code="RPL-4404", table=str(table))
+    _forget(spark, jvm, old)
+
+
+def delete_folder(spark: SparkSession, path: str) -> None:
+    """Delete the folder and all in it; nothing when it is gone already."""
+    jvm, system = _file_system(spark, path)
+    system.delete(jvm.org.apache.hadoop.fs.Path(path), True)
+    _forget(spark, jvm, path)
+
+
+def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    jvm: Any = spark._jvm  # noqa: SLF001 - Hadoop's file systems have no door in Python
+    hadoop = jvm.org.apache.hadoop.fs.Path(path)
+    return jvm, hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+
+
+def _forget(spark: SparkSession, jvm: Any, path: str) -> None:
+    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(
+        spark._jsparkSession,  # noqa: SLF001
+        jvm.org.apache.hadoop.fs.Path(path),
+    )

@@ -1,0 +1,151 @@
+"""Loads snapshot chunks: executors read the source and write data files; the driver commits what they made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableSchema
+from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
+from replicator_sdk.target import TableProgress
+from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.datafile import write_data_file
+from replicator_target_delta.definition import TableDefinition
+from replicator_target_delta.encoding import encode_rows
+from replicator_target_delta.files import DataFile
+from replicator_target_delta.schema import Layout
+from replicator_target_delta.stamps import Stamper
+from replicator_target_delta.storage import Storage
+from replicator_target_delta.table import Attempt, TargetTable
+from replicator_target_delta.workers import run_executors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+register("delta.snapshot.begun", "delta.snapshot.files_written", "delta.snapshot.committed", "delta.snapshot.finished")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLoad:
+    """Reads chunks and writes them to data files; picklable, run by an executor."""
+
+    root: str
+    layout: Layout
+    metadata_names: dict[str, str]
+    batch: str
+    read: ChunkReader
+    target_bytes: int
+
+    def __call__(self, chunk: SnapshotChunk) -> list[dict[str, Any]]:
+        """The contents of the `add` actions of the chunk's files; nothing is seen of them before they are committed."""
+        storage = Storage(self.root)
+        stamper = Stamper(self.metadata_names, self.batch)
+        made: list[dict[str, Any]] = []
+        buffer: list[pa.Table] = []
+        size = 0
+        for batch in self.read(chunk):
+            buffer.append(encode_rows(batch, self.layout, stamper.snapshot(batch.num_rows)))
+            size += buffer[-1].nbytes
+            if size >= self.target_bytes:
+                made.append(write_data_file(storage, pa.concat_tables(buffer)))
+                buffer, size = [], 0
+        if size or any(part.num_rows for part in buffer):
+            made.append(write_data_file(storage, pa.concat_tables(buffer)))
+        return made
+
+
+class TableSnapshotLoad:
+    """The snapshot of one table. Called under the table's lock."""
+
+    def __init__(
+        self, table: TargetTable, config: DeltaConfig, context: DeltaTargetContext, spark: SparkSession
+    ) -> None:
+        self._table = table
+        self._config = config
+        self._context = context
+        self._spark = spark
+
+    def begin(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        """Make the table ready for the plan's chunks; returns the indexes of those it has."""
+        attempt = self._table.begin()
+        names = self._config.metadata_names()
+        progress = attempt.progress
+        if progress is not None and progress.snapshot_id == snapshot_id and self._fits(attempt, schema):
+            return self._table.loaded_chunks(attempt)
+        begun = TableProgress(self._context.generation, self._context.epoch, position, 0, "", frozenset(), snapshot_id)
+        if attempt.progress is None:
+            definition = TableDefinition.create(schema, names)
+        else:
+            definition = TableDefinition(attempt.state.metadata)
+            if not definition.matches(schema, names):
+                definition = definition.replaced(schema, names)
+        metadata = definition.to_metadata()
+        changed = attempt.progress is None or metadata != attempt.state.metadata
+        self._table.commit(
+            attempt,
+            begun,
+            remove=list(attempt.state.files.values()),
+            metadata=metadata if changed else None,
+        )
+        failpoint("delta.snapshot.begun")
+        return frozenset()
+
+    def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:
+        """Load those of `chunks` that are not in yet, in one commit; returns the number of rows loaded."""
+        attempt = self._table.begin()
+        progress = self._running(attempt, schema, snapshot_id)
+        assert progress.snapshot_chunks is not None
+        wanted = [c for c in chunks if c.index not in progress.snapshot_chunks]
+        if not wanted:
+            return 0
+        work = ChunkLoad(
+            self._table.log.storage.root,
+            attempt.state.layout,
+            self._config.metadata_names(),
+            f"snapshot-{snapshot_id}",
+            read,
+            self._config.target_file_bytes,
+        )
+        made = run_executors(self._spark, work, wanted)
+        files = [DataFile.of(add) for adds in made for add in adds]
+        failpoint("delta.snapshot.files_written")
+        loaded = replace(
+            progress,
+            epoch=self._context.epoch,
+            snapshot_chunks=progress.snapshot_chunks | {c.index for c in wanted},
+        )
+        self._table.commit(attempt, loaded, add=files)
+        failpoint("delta.snapshot.committed")
+        return sum(f.rows for f in files)
+
+    def finish(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
+        """All chunks are in: from now on the table takes changes."""
+        attempt = self._table.begin()
+        progress = attempt.progress
+        if progress is not None and progress.snapshot_id == snapshot_id and progress.snapshot_chunks is None:
+            return
+        progress = self._running(attempt, schema, snapshot_id)
+        done = replace(progress, epoch=self._context.epoch, position=position, snapshot_chunks=None)
+        self._table.commit(attempt, done)
+        failpoint("delta.snapshot.finished")
+
+    def _running(self, attempt: Attempt, schema: TableSchema, snapshot_id: str) -> TableProgress:
+        progress = attempt.progress
+        if progress is None or progress.snapshot_id != snapshot_id or progress.snapshot_chunks is None:
+            raise NeedsUserError(
+                f"the table is not taking chunks of snapshot {snapshot_id}",
+                code="RPL-3405",
+                table=str(schema.table),
+                hint="begin the snapshot anew",
+            )
+        return progress
+
+    def _fits(self, attempt: Attempt, schema: TableSchema) -> bool:
+        return TableDefinition(attempt.state.metadata).matches(schema, self._config.metadata_names())

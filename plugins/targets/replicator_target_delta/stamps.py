@@ -1,0 +1,59 @@
+"""The metadata columns of rows: which change wrote them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SEQUENCE, SOURCE_TIMESTAMP
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Stamper:
+    """Makes the metadata columns a table has.
+
+    Args:
+        names: Metadata column → its name in the table, as `DeltaConfig.metadata_names`.
+        batch: The batch's identity.
+    """
+
+    def __init__(self, names: dict[str, str], batch: str) -> None:
+        self._names = names
+        self._batch = batch
+
+    def columns(
+        self, sequence: Int64s, timestamp: Int64s, operation: pa.Array, *, deleted: bool
+    ) -> dict[str, pa.Array]:
+        """Metadata columns by their names in the table.
+
+        Args:
+            sequence: Sequence number of the change that wrote each row.
+            timestamp: Its commit time, microseconds since 1970 UTC; -1 becomes NULL.
+            operation: `I`, `U` or `D` for each row.
+            deleted: Whether the rows are the last state of deleted ones.
+        """
+        size = len(sequence)
+        made = {
+            SEQUENCE: lambda: pa.array(sequence, pa.int64()),
+            BATCH_ID: lambda: pa.repeat(pa.scalar(self._batch), size),
+            OPERATION: lambda: operation,
+            IS_DELETED: lambda: pa.repeat(pa.scalar(deleted), size),
+            SOURCE_TIMESTAMP: lambda: pa.array(timestamp, mask=timestamp < 0).cast(pa.timestamp("us", "UTC")),
+        }
+        return {name: made[kind]() for kind, name in self._names.items()}
+
+    def upserted(self, sequence: Int64s, timestamp: Int64s, fresh: npt.NDArray[np.bool_]) -> dict[str, pa.Array]:
+        """For rows written: `I` where the key was certainly new, else `U`."""
+        return self.columns(sequence, timestamp, pa.array(np.where(fresh, "I", "U"), pa.string()), deleted=False)
+
+    def removed(self, sequence: Int64s, timestamp: Int64s) -> dict[str, pa.Array]:
+        """For deleted rows that are kept."""
+        return self.columns(sequence, timestamp, pa.repeat(pa.scalar("D"), len(sequence)), deleted=True)
+
+    def snapshot(self, size: int) -> dict[str, pa.Array]:
+        """For rows a snapshot read: sequence number 0, no time."""
+        return self.columns(
+            np.zeros(size, np.int64), np.full(size, -1, np.int64), pa.repeat(pa.scalar("I"), size), deleted=False
+        )

@@ -1,0 +1,78 @@
+"""Reads and writes a table's own files from any process: driver threads and Spark's Python workers alike."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+from replicator_sdk.errors import NeedsUserError
+
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfss"}
+
+
+class Storage:
+    """The files under one table's folder; picklable, safe from any thread.
+
+    Args:
+        root: The folder, a local path or a URI that pyarrow can open.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """Random access to a file, named as in an `add` action: relative to the root, or absolute."""
+        filesystem, base = _filesystem(self.root)
+        return filesystem.open_input_file(path if "://" in path or path.startswith("/") else f"{base}/{path}")
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        """A new file relative to the root."""
+        filesystem, base = _filesystem(self.root)
+        return filesystem.open_output_stream(f"{base}/{path}")
+
+    def size(self, path: str) -> int:
+        """Bytes of a file relative to the root."""
+        filesystem, base = _filesystem(self.root)
+        return int(filesystem.get_file_info(f"{base}/{path}").size)
+
+    def sync(self, path: str) -> None:
+        """Make a written local file survive a power cut; object stores do so on close."""
+        if "://" not in self.root:
+            _fsync(Path(self.root) / path)
+
+    def sync_log(self, version: int) -> None:
+        """The same for a commit and the folder that names it."""
+        if "://" not in self.root:
+            log = Path(self.root) / "_delta_log"
+            with contextlib.suppress(FileNotFoundError):  # another commit's clean-up may have moved it already
+                _fsync(log / f"{version:020}.json")
+            _fsync(log)
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@functools.lru_cache(maxsize=64)
+def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
+    if "://" not in root:
+        return fs.LocalFileSystem(), root
+    scheme, rest = root.split("://", 1)
+    try:
+        filesystem, path = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as err:
+        raise NeedsUserError(
+            f"pyarrow cannot open {scheme}:// locations: {err}",
+            code="RPL-3401",
+            hint="use a local path, s3, gs, abfss, or hdfs with libhdfs on every machine",
+        ) from err
+    return filesystem, path.rstrip("/")
