@@ -5,6 +5,7 @@ offer it through a `hookimpl`, and run the conformance kit in `replicator_sdk.te
 """
 
 from replicator_sdk.assessment import (
+    AcceptingAssessor,
     Assessment,
     ColumnAssessment,
     Finding,
@@ -25,8 +26,8 @@ from replicator_sdk.context import (
 )
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLEvent, DMLOperation
 from replicator_sdk.hookspec import hookimpl
-from replicator_sdk.offset import Offset, Position
-from replicator_sdk.registry import TableRegistry, TableSummary
+from replicator_sdk.offset import NumberOffset, Offset, Position
+from replicator_sdk.registry import FixedTables, TableRegistry, TableSummary
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk, SnapshotReader, TableSnapshot, chunk_dataframe
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, ReaderClosed
@@ -35,6 +36,7 @@ from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, Sna
 __version__ = "0.1.0"
 
 __all__ = [
+    "AcceptingAssessor",
     "Alter",
     "AlterKind",
     "Assessment",
@@ -60,8 +62,10 @@ __all__ = [
     "EventReader",
     "EventReaderDefinition",
     "Finding",
+    "FixedTables",
     "LineageRecorder",
     "Metrics",
+    "NumberOffset",
     "Offset",
     "OutOfRange",
     "PluginConfig",

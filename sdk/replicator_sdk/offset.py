@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from replicator_sdk.errors import HistoryLostError
+
 
 @functools.total_ordering
 class Offset(ABC):
@@ -41,6 +43,34 @@ class Offset(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """The place as the source's own people write it, e.g. `0/16B3748`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOffset(Offset):
+    """An offset that is one whole number, for sources that number their transactions or changes."""
+
+    number: int
+
+    def fields(self) -> Mapping[str, bytes]:
+        """The number as eight bytes, big-endian."""
+        return {"number": self.number.to_bytes(8, "big", signed=True)}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, bytes]) -> Self:
+        """The inverse of `fields`."""
+        if set(fields) != {"number"} or len(fields["number"]) != 8:
+            raise HistoryLostError(
+                "the stored offset is not a number",
+                code="RPL-3901",
+                hint="point the pipeline back at the source it was started with",
+            )
+        return cls(int.from_bytes(fields["number"], "big", signed=True))
+
+    def __lt__(self, other: Any) -> bool:
+        return isinstance(other, NumberOffset) and self.number < other.number
+
+    def __str__(self) -> str:
+        return str(self.number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Self
 
+from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId, TableSchema
 
 
@@ -49,3 +50,22 @@ class TableRegistry(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class FixedTables(TableRegistry):
+    """A registry of tables that are known beforehand."""
+
+    def __init__(self, *schemas: TableSchema) -> None:
+        self._schemas = {schema.table: schema for schema in schemas}
+
+    def list_tables(self) -> list[TableSummary]:
+        """All of them."""
+        return [TableSummary(table, len(schema.columns)) for table, schema in sorted(self._schemas.items())]
+
+    def describe_table(self, table: TableId) -> TableSchema:
+        """One of them."""
+        if table not in self._schemas:
+            raise NeedsUserError(
+                "there is no such table", code="RPL-3902", hint="look at `replicator tables`", table=str(table)
+            )
+        return self._schemas[table]

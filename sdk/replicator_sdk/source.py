@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from replicator_sdk.assessment import TableAssessor
+from replicator_sdk.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.batch import ChangeBatch, Commits
 from replicator_sdk.config import OutOfRange, PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
@@ -101,7 +101,6 @@ class EventReader(ABC):
             NeedsUserError: When rights or settings are missing.
         """
 
-    @abstractmethod
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """Make sure that changes of `tables` are in the log from now on; idempotent. Called before `run` and, for a
         table that joins later, between runs; before the table's snapshot is opened.
@@ -160,9 +159,9 @@ class DeltaSource(ABC):
     def create_table_registry(self) -> TableRegistry:
         """A reader of the catalogue; the caller closes it."""
 
-    @abstractmethod
     def create_table_assessor(self) -> TableAssessor:
         """A judge of source and tables; the caller closes it."""
+        return AcceptingAssessor()
 
     @abstractmethod
     def create_reader(

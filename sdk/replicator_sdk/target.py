@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from replicator_sdk.assessment import TableAssessor
+from replicator_sdk.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
@@ -187,9 +187,9 @@ class DeltaTarget(ABC):
     def configure(self, configurer: Configurer) -> None:
         """Say what a run needs (Spark packages and settings) and what is wrong; connects to nothing."""
 
-    @abstractmethod
     def create_table_assessor(self) -> TableAssessor:
         """A judge of target and tables; the caller closes it."""
+        return AcceptingAssessor()
 
     @abstractmethod
     def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
