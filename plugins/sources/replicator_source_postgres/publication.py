@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import driver, quote_identifier, statement
@@ -51,16 +51,23 @@ class Publication:
     def _connection(self) -> psycopg.Connection[tuple[Any, ...]]:
         return self._catalogue.connection
 
-    def ensure(self) -> None:
-        """Create it, without tables, unless it is there; refuse one that does not deliver everything.
+    def ensure(self, *, is_first_start: bool) -> None:
+        """At the first start create it, without tables, unless it is there; refuse one that does not deliver everything.
 
         It must exist before the slot: the server looks it up as of the log position it decodes.
 
         Raises:
             NeedsUserError: When it may not be created, or leaves out kinds of changes.
+            HistoryLostError: When it is gone after the first start.
         """
         quoted = quote_identifier(self.name)
         if (flags := self._flags()) is None:
+            if not is_first_start:
+                raise HistoryLostError(
+                    f"the publication {self.name!r} is gone; what changed since is not in the log",
+                    code="RPL-3208",
+                    hint="start a new generation, which takes a new snapshot",
+                )
             sql = f"CREATE PUBLICATION {quoted} WITH (publish_via_partition_root = true)"
             self._change(sql, "creating the publication")
             log.info("publication created", publication=self.name)
@@ -94,22 +101,47 @@ class Publication:
         rows = self._connection.execute(statement(query), [self.name])
         return {oid: PublishedTable(oid, None if c is None else frozenset(c), f) for oid, c, f in rows}
 
-    def add(self, schemas: Sequence[TableSchema]) -> None:
+    def add(self, schemas: Sequence[TableSchema], seen: Mapping[int, TableId]) -> dict[int, TableSchema]:
         """Make sure that it delivers these tables whole; checks all of them before it changes anything.
+
+        Args:
+            schemas: The tables as the pipeline knows them; the catalogue may have moved on.
+            seen: Tables captured before, by identifier. One that was renamed is found by it; one that was dropped has
+                nothing more to deliver than what is in the log.
+
+        Returns:
+            The tables by identifier, without those that were dropped.
 
         Raises:
             NeedsUserError: When a table would make the application fail (I7), may not be added, or is filtered.
+            HistoryLostError: When a table captured before was taken out since.
         """
-        wanted = [(schema, find_readable(self._catalogue, schema.table)) for schema in schemas]
-        for schema, facts in wanted:
-            check_publishable(self._catalogue, schema.table, facts)
         there = self.tables()
-        for schema, facts in wanted:
+        wanted = {}
+        missing = []
+        for schema in schemas:
+            facts = self._find(schema.table, seen)
+            if facts is None:
+                log.warning("table dropped at the source", table=str(schema.table))
+                continue
+            check_publishable(self._catalogue, schema.table, facts)
+            wanted[facts.oid] = schema
             if facts.oid in there:
-                self._check_whole(schema, there[facts.oid])
-        missing = [facts for _, facts in wanted if facts.oid not in there]
+                self._check_whole(schema, facts, there[facts.oid])
+            elif facts.oid in seen:
+                raise taken_out(self.name, schema.table)
+            else:
+                missing.append(facts)
         if missing:
             self._add(missing)
+        return wanted
+
+    def _find(self, table: TableId, seen: Mapping[int, TableId]) -> TableFacts | None:
+        """The table by name or, when it was captured before, by identifier; None when it was dropped since."""
+        known = [oid for oid, name in seen.items() if name == table]
+        if known and self._catalogue.find(table) is None:
+            return self._catalogue.by_oid(known[0])
+        return find_readable(self._catalogue, table)
 
     def _add(self, missing: Iterable[TableFacts]) -> None:
         # A partitioned table brings its partitions; ONLY keeps the children of plain inheritance out.
@@ -117,11 +149,15 @@ class Publication:
         self._change(f"ALTER PUBLICATION {quote_identifier(self.name)} ADD TABLE {names}", "adding tables")
         log.info("tables added to publication", publication=self.name, tables=names)
 
-    def _check_whole(self, schema: TableSchema, published: PublishedTable) -> None:
+    def _check_whole(self, schema: TableSchema, facts: TableFacts, published: PublishedTable) -> None:
         name = str(schema.table)
         if published.has_row_filter:
             self._refuse(f"filters the rows of {name}", "ALTER PUBLICATION … SET TABLE … without WHERE;", table=name)
-        if published.columns is not None and (left_out := [c for c in schema.names if c not in published.columns]):
+        if published.columns is None:
+            return
+        asked = {column.source_id for column in schema.columns}
+        left_out = [c.name for c in facts.columns if str(c.attnum) in asked and c.name not in published.columns]
+        if left_out:
             fix = "ALTER PUBLICATION … SET TABLE … without a column list;"
             self._refuse(f"leaves out the columns {left_out} of {name}", fix, table=name)
 
@@ -175,3 +211,13 @@ def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -
             table=str(table),
             hint=f"ALTER TABLE {qualified(keyed)} REPLICA IDENTITY FULL;",
         )
+
+
+def taken_out(publication: str, table: TableId) -> HistoryLostError:
+    """A captured table is no longer published: its changes are missing from the log."""
+    return HistoryLostError(
+        f"{table} was taken out of the publication {publication!r}; what changed in it since is not in the log",
+        code="RPL-3209",
+        table=str(table),
+        hint="take a new snapshot of the table",
+    )

@@ -34,6 +34,7 @@ from replicator_source_postgres.relations import (
 )
 from replicator_source_postgres.slot import Slot
 from replicator_source_postgres.stream import ReplicationStream, StatusThread
+from replicator_source_postgres.table_watch import TableWatch
 
 log = structlog.get_logger(__name__)
 
@@ -83,6 +84,7 @@ class PostgresEventReader(EventReader):
         self._ordinal = 0
         self._decoder = Decoder(self._plan)
         self._relations: Relations | None = None
+        self._watch: TableWatch
 
     # ------------------------------------------------------------ before the run
 
@@ -93,12 +95,12 @@ class PostgresEventReader(EventReader):
             slot = Slot(catalogue.connection, self._slot_name, self._endpoint.config.database)
             if offset is None:
                 # The publication first: the server looks it up as of the slot's position.
-                Publication(catalogue, self._publication_name).ensure()
+                Publication(catalogue, self._publication_name).ensure(is_first_start=True)
                 self._offset = slot.begin(is_ours=self._owns_slot)
             else:
                 assert isinstance(offset, PostgresOffset)
                 self._resume(slot, offset)
-                Publication(catalogue, self._publication_name).ensure()
+                Publication(catalogue, self._publication_name).ensure(is_first_start=False)
                 self._offset = offset
         return self._offset
 
@@ -127,13 +129,12 @@ class PostgresEventReader(EventReader):
         """Add tables to the publication; see `EventReader.capture`."""
         catalogue = self._open()
         with diagnosed("adding tables to the publication"):
-            Publication(catalogue, self._publication_name).add(tables)
-            for schema in tables:
-                facts = catalogue.find(schema.table)
-                if facts is not None and facts.oid not in self._seen:
-                    known = [oid for oid, seen in self._seen.items() if seen.table == schema.table]
-                    if not known:
-                        self._seen[facts.oid] = first_sight(schema, facts)
+            names = {oid: seen.table for oid, seen in self._seen.items()}
+            captured = Publication(catalogue, self._publication_name).add(tables, names)
+            for oid, schema in captured.items():
+                facts = catalogue.by_oid(oid)
+                if facts is not None and schema.table not in names.values():
+                    self._seen[oid] = first_sight(schema, facts)
         self._save_seen()
 
     def _open(self) -> Catalogue:
@@ -166,6 +167,7 @@ class PostgresEventReader(EventReader):
         self._relations = Relations(
             catalogue, config.database, self._definition.tables.values(), self._policy, self._seen
         )
+        self._watch = TableWatch(catalogue, self._publication_name)
         start = self._offset
         stream = ReplicationStream.open(self._endpoint, self._slot_name, self._publication_name, start)
         with contextlib.closing(stream), StatusThread(stream, self._durable(start), self._status_seconds()):
@@ -188,6 +190,7 @@ class PostgresEventReader(EventReader):
         return min(10.0, heartbeat, timeout / 4 if timeout > 0 else 10.0)
 
     def _receive(self, stream: ReplicationStream) -> None:
+        assert self._relations is not None
         messages: list[memoryview | bytes] = []
         size, since, heartbeat = 0, 0.0, time.monotonic()
         while not self._closed.is_set():
@@ -202,13 +205,23 @@ class PostgresEventReader(EventReader):
                 messages = self._deliver(messages, is_full=is_full)
                 size, since = sum(map(len, messages)), now
             if not messages and now - heartbeat >= self._endpoint.config.heartbeat_interval_seconds:
+                self._watch.look(self._relations.captured())
                 self._beat(stream.wal_end)
                 heartbeat = now
 
     def _beat(self, wal_end: int) -> None:
         """Move the offset of an idle source on: whatever commits later does so behind the position the server told."""
-        if self._ordinal == 0 and wal_end > self._offset.lsn:
-            self._emit_commits(single_commit(0, PostgresOffset(wal_end)))
+        assert self._relations is not None
+        if self._ordinal != 0 or wal_end <= self._offset.lsn:
+            return
+        dropped = self._watch.dropped_before(self._offset)
+        for ordinal, table in enumerate(dropped):
+            log.warning("table dropped at the source", table=str(table))
+            self._emitter.emit(DDLEvent(self._offset, DDLOperation.DROP_TABLE, table, ordinal=ordinal))
+            self._relations.forget(table)
+        self._emit_commits(single_commit(len(dropped), PostgresOffset(wal_end)))
+        if dropped:
+            self._save_seen()
 
     def _deliver(self, messages: list[memoryview | bytes], *, is_full: bool) -> list[memoryview | bytes]:
         """Decode and emit up to the last commit; returns the messages of the transaction still open.

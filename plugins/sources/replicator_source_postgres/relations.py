@@ -100,6 +100,16 @@ class Relations:
         before = self.seen.get(relation.oid)
         return before.table if before is not None and before.table in self.schemas else None
 
+    def captured(self) -> dict[int, TableId]:
+        """The captured tables by identifier."""
+        return {oid: seen.table for oid, seen in self.seen.items() if seen.table in self.schemas}
+
+    def forget(self, table: TableId) -> None:
+        """A table was dropped: one of its name that comes later is another table."""
+        del self.schemas[table]
+        for oid in [oid for oid, seen in self.seen.items() if seen.table == table]:
+            del self.seen[oid]
+
     def learn(self, relation: Relation, report: Callable[[StructureChange], None]) -> RelationPlan | None:
         """How to decode `relation`; every change of structure it shows is reported first.
 
