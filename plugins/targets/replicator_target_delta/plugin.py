@@ -17,7 +17,8 @@ from replicator_target_delta.config import DeltaConfig
 if TYPE_CHECKING:
     from replicator_target_delta.maintenance import Maintenance
 
-DELTA_PACKAGE: Final = "io.delta:delta-spark_4.1_2.13:4.4.0"
+# Both are named because jars from the local cache come without what they depend on.
+DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 _DELTA: Final = "spark.databricks.delta"
 
 
@@ -50,7 +51,7 @@ class DeltaLakeTarget(DeltaTarget):
 
     def configure(self, configurer: Configurer) -> None:
         """Ask for Spark with Delta's jars and settings."""
-        configurer.require_spark(packages=[DELTA_PACKAGE], conf=session_settings(os.cpu_count() or 2))
+        configurer.require_spark(packages=DELTA_PACKAGES, conf=session_settings(os.cpu_count() or 2))
 
     def create_table_assessor(self) -> TableAssessor:
         """A judge of settings and schemas; needs no Spark."""
