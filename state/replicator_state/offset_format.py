@@ -124,7 +124,13 @@ def _fields(body: bytes, count: int, end: int) -> dict[str, bytes]:
         place += len(parts[-1])
     if place != end or len(parts) != 2 * count:
         raise UnreadableError("lengths do not add up")
-    return {key.decode(): value for key, value in zip(parts[::2], parts[1::2], strict=True)}
+    try:
+        fields = {key.decode(): value for key, value in zip(parts[::2], parts[1::2], strict=True)}
+    except UnicodeDecodeError as error:
+        raise UnreadableError("a key is not UTF-8") from error
+    if len(fields) != count:
+        raise UnreadableError("a key stands twice")
+    return fields
 
 
 def _check(offset: SavedOffset) -> None:

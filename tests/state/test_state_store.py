@@ -1,0 +1,153 @@
+"""State values are atomic, checked and have a version before them; the status is plain JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from replicator_sdk.errors import BugError, FencedError, NeedsUserError
+from replicator_state import ReplicatorDirectory, StateStore
+from replicator_state.folder import Folder
+from replicator_state.local_folder import LocalFolder
+from replicator_state.patience import Patience
+
+AT_ONCE = Patience(0, "test")
+
+
+def test_a_value_is_there_until_it_is_deleted(directory: ReplicatorDirectory, folder: Folder) -> None:
+    store = directory.states()
+    assert store.get("schema") is None
+    for value in (b"", b"one", b"\0" * 100_000):
+        store.put("schema", value)
+        assert directory.states().get("schema") == value
+    store.delete("schema")
+    store.delete("schema")
+    assert directory.states().get("schema") is None
+    assert folder.names("state-") == []
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(st.dictionaries(st.text(min_size=1, max_size=12), st.binary(max_size=20), min_size=2, max_size=6))
+def test_no_two_keys_meet_whatever_their_letters(local: LocalFolder, values: dict[str, bytes]) -> None:
+    encodable = {k: v for k, v in values.items() if k.isprintable() or k.isascii()}
+    store = StateStore(local, AT_ONCE)
+    for key, value in encodable.items():
+        store.put(key, value)
+    assert {key: store.get(key) for key in encodable} == encodable
+    for name in local.names():
+        assert name.startswith("state-")
+        (local.path / name).unlink()
+
+
+def test_a_key_that_looks_like_a_path_or_another_file_stays_in_the_folder(local: LocalFolder) -> None:
+    store = StateStore(local, AT_ONCE)
+    store.put("a", b"1")
+    for key in ("../../x", "/etc/passwd", "a.previous", "..", ".", "a/b", "a%2Fb", "json", "naïve\n"):
+        store.put(key, key.encode())
+    assert store.get("a") == b"1"
+    assert store.get("a/b") == b"a/b"
+    assert store.get("a%2Fb") == b"a%2Fb"
+    assert local.folders() == []
+    assert sorted(p.name for p in local.path.parent.iterdir()) == ["1"]
+
+
+def test_scopes_never_meet(directory: ReplicatorDirectory) -> None:
+    store = directory.states()
+    source, target = store.scoped("source"), store.scoped("target")
+    source.put("k", b"s")
+    target.put("k", b"t")
+    store.put("k", b"r")
+    assert (source.get("k"), target.get("k"), store.get("k")) == (b"s", b"t", b"r")
+
+
+def test_keys_that_cannot_be_a_file_name_are_refused(local: LocalFolder) -> None:
+    for key in ("", "x" * 300, "é" * 80):
+        with pytest.raises(BugError, match="RPL-7121"):
+            StateStore(local, AT_ONCE).put(key, b"")
+
+
+def test_a_damaged_value_falls_back_to_the_one_before_and_says_so(
+    local: LocalFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = StateStore(local, AT_ONCE)
+    store.put("k", b"one")
+    store.put("k", b"two")
+    file = local.path / "state-k"
+    whole = file.read_bytes()
+    damaged = [whole[:n] for n in range(len(whole))]
+    for place in range(len(whole) * 8):
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        damaged.append(bytes(flipped))
+    for content in damaged:
+        file.write_bytes(content)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            found = store.read("k")
+        assert found is not None
+        assert found.value == b"one"
+        assert found.recovered_from is not None
+        assert "state-k" in caplog.text
+    file.unlink()
+    assert store.get("k") == b"one", "a value that vanished is not a value that never was"
+    file.write_bytes(whole)
+    assert store.read("k").recovered_from is None  # type: ignore[union-attr]
+
+
+def test_a_damaged_value_does_not_push_out_the_last_good_one(local: LocalFolder) -> None:
+    store = StateStore(local, AT_ONCE)
+    store.put("k", b"one")
+    store.put("k", b"two")
+    (local.path / "state-k").write_bytes(b"junk")
+    store.put("k", b"three")
+    (local.path / "state-k").write_bytes(b"junk")
+    assert store.get("k") == b"one"
+
+
+def test_two_damaged_versions_are_an_error_and_never_absent(directory: ReplicatorDirectory, folder: Folder) -> None:
+    store = directory.states()
+    store.put("k", b"one")
+    store.put("k", b"two")
+    for name in folder.names("state-"):
+        folder.replace(name, b"")
+    with pytest.raises(NeedsUserError, match=r"RPL-7120.*Next:"):
+        store.get("k")
+
+
+def test_the_status_is_plain_json_that_any_program_reads(local: LocalFolder) -> None:
+    store = StateStore(local, AT_ONCE)
+    assert store.read_status() is None
+    status = {"tables": [{"table": "Größe", "rows": 3}], "sourceState": "OK"}
+    store.put_status(status)
+    assert json.loads((local.path / "state.json").read_text(encoding="utf-8")) == status
+    assert store.read_status() == status
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe"])
+def test_a_damaged_status_is_a_clear_error(directory: ReplicatorDirectory, folder: Folder, content: bytes) -> None:
+    folder.replace("state.json", content)
+    with pytest.raises(NeedsUserError, match="RPL-7122"):
+        directory.states().read_status()
+
+
+def test_a_superseded_run_changes_no_state(directory: ReplicatorDirectory) -> None:
+    old = directory.acquire("old")
+    zombie = directory.states(old)
+    zombie.put("k", b"old")
+    zombie.put_status({"run": "old"})
+    old.release()
+    directory.states(directory.acquire("new")).put_status({"run": "new"})
+    for change in (
+        lambda: zombie.put("k", b"zombie"),
+        lambda: zombie.scoped("source").put("k", b"zombie"),
+        lambda: zombie.put_status({"run": "zombie"}),
+        lambda: zombie.delete("k"),
+    ):
+        with pytest.raises(FencedError):
+            change()
+    assert directory.states().get("k") == b"old"
+    assert directory.states().read_status() == {"run": "new"}
