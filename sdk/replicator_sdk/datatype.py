@@ -23,6 +23,10 @@ class DataType:
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Types travel to Spark's executors by their text: a subclass's own slots would stay behind."""
+        return (parse_type, (self.name,))
+
 
 BOOL: Final = DataType("bool", pa.bool_())
 INT8: Final = DataType("int8", pa.int8())
