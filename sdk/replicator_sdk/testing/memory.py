@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
 
-from replicator_sdk.assessment import Assessment, TableAssessment, TableAssessor
+from replicator_sdk.assessment import Assessment, ColumnAssessment, TableAssessment, TableAssessor
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaTargetContext
@@ -73,8 +73,9 @@ class MemoryAssessor(TableAssessor):
         return Assessment()
 
     def assess_table(self, schema: TableSchema) -> TableAssessment:
-        """No findings."""
-        return TableAssessment(schema.table)
+        """Every column arrives whole."""
+        columns = tuple(ColumnAssessment(c.name, c.source_type, str(c.type)) for c in schema.columns)
+        return TableAssessment(schema.table, columns)
 
 
 class MemoryTarget(DeltaTarget):

@@ -1,0 +1,195 @@
+"""Histories as what the runtime would hand to a target: changes table by table, cut into flushes, with positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from replicator_sdk.batch import BatchIdentity, ChangeBatch, TableChanges
+from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent, DMLOperation
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId
+from replicator_sdk.target import BatchConsumer, EventConsumer
+from replicator_sdk.testing.batches import to_batch, to_table_changes
+from replicator_sdk.testing.history import History, Step
+from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.reference import Change, ReferenceTable, RowChange
+from replicator_sdk.testing.simulate import Simulator
+
+Item = TableChanges | DDLEvent
+_EPOCH_2024 = 1_704_067_200_000_000
+
+
+@dataclass(frozen=True)
+class Flush:
+    """What is applied between two saves of the offset.
+
+    Attributes:
+        items: Changes and schema changes in the order in which they are to be applied.
+        singles: The same, event by event, for consumers of the simple door.
+        tables: Schemas and rows that must be there afterwards.
+    """
+
+    items: tuple[Item, ...]
+    singles: tuple[DDLEvent | DMLEvent, ...]
+    tables: Mapping[TableId, ReferenceTable]
+
+
+class ScriptBuilder:
+    """Carries out a history and writes down what a target gets to see.
+
+    Args:
+        history: What happens.
+        ids: The tables' names at the target.
+        full_before: Whether the source tells whole rows before a change.
+        epoch: The writer's epoch.
+        overlap: Whether the target may hold the effect of the changes already.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        ids: Mapping[str, TableId],
+        *,
+        full_before: bool = False,
+        epoch: int = 1,
+        overlap: bool = False,
+    ) -> None:
+        self._simulator = Simulator(history.schemas(ids.__getitem__), full_before=full_before)
+        self._epoch = epoch
+        self._overlap = overlap
+        self._sequence = 0
+        self._done = 0
+        self.schemas = [self._simulator.table(name).schema for name in history.tables]
+
+    def create(self) -> list[DDLEvent]:
+        """The events that make the tables."""
+        start = Position(MemoryOffset(0))
+        return [DDLEvent(start.offset, DDLOperation.CREATE_TABLE, s.table, s, position=start) for s in self.schemas]
+
+    def flush(self, transactions: Sequence[Sequence[Step]]) -> Flush:
+        """The next transactions as one flush."""
+        gathering = _Gathering(self._epoch, self._overlap)
+        singles: list[DDLEvent | DMLEvent] = []
+        for steps in transactions:
+            offset = MemoryOffset(self._done)
+            changes = [change for step in steps for change in self._simulator.execute(step, offset)]
+            for ordinal, change in enumerate(changes):
+                singles.append(gathering.take(change, offset, ordinal, self._sequence + ordinal + 1))
+            self._sequence += len(changes)
+            self._done += 1
+            gathering.end_transaction()
+            singles.append(
+                DMLEvent(MemoryOffset(self._done), DMLOperation.COMMIT, source_timestamp=_moment(self._done))
+            )
+        gathering.flush_all(Position(MemoryOffset(self._done)))
+        tables = {
+            table: ReferenceTable(found.schema, [dict(row) for row in found.rows])
+            for table, found in self._simulator.reference.tables.items()
+        }
+        return Flush(tuple(gathering.items), tuple(singles), tables)
+
+
+class _Gathering:
+    """Gathers changes by table; a schema change ends what was gathered for its table."""
+
+    def __init__(self, epoch: int, overlap: bool) -> None:
+        self.items: list[Item] = []
+        self._epoch = epoch
+        self._overlap = overlap
+        self._batches: dict[TableId, list[ChangeBatch]] = {}
+        self._open: dict[TableId, list[tuple[RowChange, int]]] = {}
+        self._transaction = 0
+
+    def take(self, change: Change, offset: MemoryOffset, ordinal: int, sequence: int) -> DDLEvent | DMLEvent:
+        """One change; returns it as a single event."""
+        self._transaction = offset.transaction
+        if isinstance(change, RowChange):
+            self._open.setdefault(change.schema.table, []).append((change, sequence))
+            return DMLEvent(
+                offset,
+                change.operation,
+                change.schema.table,
+                change.row,
+                change.before,
+                change.unchanged,
+                source_timestamp=_moment(offset.transaction),
+                sequence_number=sequence,
+            )
+        self._flush(change.table, Position(offset, ordinal))
+        position = Position(offset, ordinal + 1)
+        event = replace(change, offset=offset, ordinal=ordinal, sequence_number=sequence, position=position)
+        self.items.append(event)
+        return event
+
+    def end_transaction(self) -> None:
+        """Each transaction makes batches of its own, so that targets see several."""
+        for table in self._open:
+            self._close(table)
+
+    def flush_all(self, position: Position) -> None:
+        """What is gathered, as of `position`."""
+        for table in list(self._batches):
+            self._flush(table, position)
+
+    def _close(self, table: TableId) -> None:
+        if changes := self._open.get(table):
+            numbers = [sequence for _, sequence in changes]
+            rows, stamp = [change for change, _ in changes], _EPOCH_2024 + self._transaction
+            ordinals = [number - numbers[0] for number in numbers]
+            self._batches.setdefault(table, []).append(to_batch(rows, ordinals, numbers[0] - 1, stamp))
+            self._open[table] = []
+
+    def _flush(self, table: TableId, position: Position) -> None:
+        self._close(table)
+        if batches := self._batches.pop(table, []):
+            numbers = [int(n) for b in batches if b.sequence_numbers is not None for n in b.sequence_numbers]
+            identity = BatchIdentity(1, self._epoch, min(numbers), max(numbers), position)
+            self.items.append(to_table_changes(batches, identity, overlap=self._overlap))
+
+
+def script(history: History, ids: Mapping[str, TableId], cut: str, *, full_before: bool = False) -> Iterator[Flush]:
+    """A history cut into flushes.
+
+    Args:
+        history: What happens.
+        ids: The tables' names at the target.
+        cut: `all at once`, `first alone` (the rest at once), or `one by one`.
+        full_before: Whether whole rows before a change are told.
+    """
+    builder = ScriptBuilder(history, ids, full_before=full_before)
+    for group in cut_transactions(history, cut):
+        yield builder.flush(group)
+
+
+def cut_transactions(history: History, cut: str) -> list[tuple[tuple[Step, ...], ...]]:
+    """A history's transactions in groups."""
+    all_of_them = history.transactions
+    if cut == "all at once":
+        return [all_of_them]
+    if cut == "first alone":
+        return [group for group in (all_of_them[:1], all_of_them[1:]) if group]
+    return [(transaction,) for transaction in all_of_them]
+
+
+def apply(consumer: EventConsumer, flush: Flush) -> None:
+    """Hand a flush to a consumer by the door it has."""
+    if isinstance(consumer, BatchConsumer):
+        for item in flush.items:
+            if isinstance(item, DDLEvent):
+                consumer.apply_ddl(item)
+            else:
+                consumer.apply_batch(item)
+        return
+    for event in flush.singles:
+        if isinstance(event, DDLEvent):
+            consumer.flush()
+            consumer.apply_ddl(event)
+        else:
+            consumer.apply_dml(event)
+    consumer.flush()
+
+
+def _moment(transaction: int) -> datetime:
+    return datetime.fromtimestamp((_EPOCH_2024 + transaction) / 1_000_000, UTC)
