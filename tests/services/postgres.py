@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ from tests.services.processes import (
     LOOPBACK,
     ServerError,
     free_port,
+    scratch_folder,
     spawn,
     stop,
     tail,
@@ -69,9 +69,8 @@ class PostgresServer:
         self.user, self.password = SUPERUSER, PASSWORD
         self.certificate: ServerCertificate | None = None
         self._account = unprivileged_account()
-        self._folder = Path(tempfile.mkdtemp(prefix=f"replicator-postgres-{version}-"))
-        self._folder.chmod(0o755)  # the server's account must be able to enter
-        self._programs = postgres_binaries.usable_by(self._account, version, self._folder) / "bin"
+        self._folder = scratch_folder(f"postgres{version}")
+        self._programs = postgres_binaries.usable_by(self._account, version) / "bin"
         self.data, self.log = self._folder / "data", self._folder / "log"
         self._settings = {**_SETTINGS, **settings}
         self._process: subprocess.Popen[bytes] | None = None

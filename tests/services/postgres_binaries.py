@@ -7,10 +7,11 @@ import subprocess
 import tarfile
 import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
 
 from tests.services.artifacts import POSTGRES, cache_folder, fetch
-from tests.services.processes import Account
+from tests.services.processes import Account, scratch_folder
 
 OLDEST, NEWEST = min(POSTGRES), max(POSTGRES)
 _ARCHIVE = "postgres-linux-x86_64.txz"
@@ -37,17 +38,17 @@ def installation(version: int) -> Path:
     return target
 
 
-def usable_by(account: Account | None, version: int, scratch: Path) -> Path:
-    """The installation itself when the account can execute it there, else a copy below `scratch`.
+@cache
+def usable_by(account: Account | None, version: int) -> Path:
+    """The installation itself when the account can execute it there, else a copy that lives as long as this process.
 
     Root's cache lies in a home folder nobody else may enter, and the server refuses to run as root.
     """
     found = installation(version)
     if account is None or _executable_by(account, found):
         return found
-    copy = scratch / f"postgres-{version}"
-    if not copy.exists():
-        shutil.copytree(found, copy, symlinks=True)
+    copy = scratch_folder(f"programs{version}") / found.name
+    shutil.copytree(found, copy, symlinks=True)
     return copy
 
 

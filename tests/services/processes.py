@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import pwd
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 LOOPBACK = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
@@ -45,6 +50,21 @@ def unprivileged_account() -> Account | None:
             continue
         return Account(entry.pw_uid, entry.pw_gid, name)
     raise ServerError("running as root, and neither an account 'postgres' nor 'nobody' exists for the test servers")
+
+
+def scratch_folder(kind: str) -> Path:
+    """A new temporary folder that every account may enter; it goes when this process ends.
+
+    A process that is killed leaves its folders, so each call first deletes what dead processes left.
+    """
+    for left in Path(tempfile.gettempdir()).glob("replicator-test-*"):
+        owner = left.name.split("-")[2]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"replicator-test-{os.getpid()}-{kind}-"))
+    folder.chmod(0o755)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def free_port() -> int:

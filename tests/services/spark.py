@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.services.processes import (
     LOOPBACK,
     accepts_connections,
     free_port,
+    scratch_folder,
     spawn,
     stop,
     wait_until,
@@ -63,7 +63,7 @@ class StandaloneCluster:
             memory: what each worker offers to executors, in Spark's form.
         """
         self._count, self._memory = workers, memory
-        self._folder = Path(tempfile.mkdtemp(prefix="replicator-spark-"))
+        self._folder = scratch_folder("spark")
         self._processes: list[subprocess.Popen[bytes]] = []
         self._port, self._page = free_port(), free_port()
         self.url = f"spark://{LOOPBACK}:{self._port}"

@@ -15,6 +15,7 @@ from tests.services.artifacts import POSTGRES
 from tests.services.certificates import issue
 from tests.services.postgres import PostgresDatabase, PostgresServer
 from tests.services.postgres_fixtures import PrivatePostgres
+from tests.services.processes import scratch_folder
 
 
 @pytest.mark.parametrize("postgres_database", sorted(POSTGRES), indirect=True)
@@ -85,7 +86,7 @@ def test_tls_server_is_not_trusted_by_another_authority(tls_postgres: PostgresSe
         tls_postgres.connect(sslrootcert=str(issue(tmp_path).authority))
 
 
-def test_server_ends_when_the_test_process_is_killed() -> None:
+def test_server_and_its_files_go_when_the_test_process_is_killed() -> None:
     program = (
         "from tests.services.postgres import PostgresServer\n"
         "server = PostgresServer().start()\n"
@@ -99,13 +100,13 @@ def test_server_ends_when_the_test_process_is_killed() -> None:
     pid, folder = child.stdout.readline().split()
     child.kill()
     child.communicate()
-    try:
-        deadline = time.monotonic() + 20
-        while _alive(int(pid)):
-            assert time.monotonic() < deadline, "the server outlived its test process"
-            time.sleep(0.05)
-    finally:
-        subprocess.run(["rm", "-rf", folder], check=True)
+    deadline = time.monotonic() + 20
+    while _alive(int(pid)):
+        assert time.monotonic() < deadline, "the server outlived its test process"
+        time.sleep(0.05)
+    assert Path(folder).exists()
+    scratch_folder("next")
+    assert not Path(folder).exists(), "what a killed process left is deleted by the next one"
 
 
 def _alive(pid: int) -> bool:
