@@ -1,0 +1,57 @@
+"""docs/types.md says what a real server's types become, and what Delta stores."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replicator_sdk import TableId
+from replicator_sdk.datatype import parse_type
+from replicator_source_postgres.plugin import PostgresSource
+from replicator_source_sqlite.column_type import standard_type as sqlite_type
+from replicator_target_delta.schema import spark_type
+
+if TYPE_CHECKING:
+    from tests.services.postgres import PostgresDatabase
+
+PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
+
+
+def rows(heading: str) -> list[tuple[str, str, str]]:
+    section = PAGE.split(f"## {heading}", 1)[1].split("\n## ", 1)[0]
+    found = re.findall(r"^\| `([^`]+)` \| ([^|]+?) \| ([^|]+?) \|", section, re.MULTILINE)
+    assert len(found) > 5
+    return found
+
+
+def spark_text(kind: Any) -> str:
+    return kind if isinstance(kind, str) else f"array<{spark_text(kind['elementType'])}>"
+
+
+def test_postgres_types_arrive_as_the_page_says(postgres_database: PostgresDatabase) -> None:
+    table = rows("PostgreSQL → standard type → Delta")
+    columns = ", ".join(f"c{i} {declared}" for i, (declared, _, _) in enumerate(table))
+    postgres_database.execute(f"CREATE TABLE kinds (id int PRIMARY KEY, {columns})")
+    server = postgres_database.server
+    config = PostgresSource.config_type.model_validate(
+        {
+            "host": server.host,
+            "port": server.port,
+            "database": postgres_database.name,
+            "user": server.user,
+            "password": server.password,
+            "sslMode": "disable",
+        }
+    )
+    with PostgresSource(config).create_table_registry() as registry:
+        schema = registry.describe_table(TableId(postgres_database.name, "kinds", "public"))
+    for i, (declared, standard, delta) in enumerate(table):
+        assert str(schema[f"c{i}"].type) == standard, declared
+        assert spark_text(spark_type(parse_type(standard))) == delta, declared
+
+
+def test_sqlite_types_arrive_as_the_page_says() -> None:
+    for declared, standard, delta in rows("SQLite → standard type → Delta"):
+        assert str(sqlite_type("ANYTHING" if declared == "anything else" else declared)) == standard, declared
+        assert spark_text(spark_type(parse_type(standard))) == delta, declared
