@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -101,7 +102,7 @@ class Attempt:
 
     def _with_snapshots(self, records: list[TableRecord], reader: SnapshotReader) -> None:
         self._prepare([r for r in records if r.table not in self._run.failing])
-        floors = {r.table: f for r in records if (f := self._floor(r)) is not None}
+        floors = self._floors(records)
         working = [r for r in records if r.table not in self._run.failing]
         waiting = [r for r in working if r.needs_snapshot]
         snapshots = Snapshots(self._run, reader, self._consumer)
@@ -110,7 +111,7 @@ class Attempt:
         if waiting and (not floors or not isinstance(self._consumer, SnapshotLoader)):
             self._run.progress.set_phase("snapshot")
             self._wait_for(snapshots)
-            floors = {r.table: f for r in records if (f := self._floor(r)) is not None}
+            floors |= self._floors(waiting)
         self._stream(records, floors, snapshots)
 
     def _prepare(self, records: list[TableRecord]) -> None:
@@ -161,6 +162,12 @@ class Attempt:
         self._run.set_failing(record.table, error)
         mark_failing(self._run, record, error)
         self._run.book.save()
+
+    def _floors(self, records: list[TableRecord]) -> dict[TableId, TableFloor]:
+        """The floors of the tables that take changes; several targets' commits are read at once."""
+        with ThreadPoolExecutor(self._run.limits.parallel_tables, thread_name_prefix="floor") as pool:
+            found = pool.map(self._floor, records)
+            return {r.table: floor for r, floor in zip(records, found, strict=True) if floor is not None}
 
     def _floor(self, record: TableRecord) -> TableFloor | None:
         """From where on the table takes changes; None while it takes none."""
