@@ -28,12 +28,14 @@ class Display(Protocol):
         """Show `view` a last time and leave the terminal as it was."""
 
 
-def open_display() -> Display:
-    """The display that fits standard error."""
+def open_display(interval_seconds: float = PLAIN_INTERVAL_SECONDS) -> Display:
+    """The display that fits standard error; plain lines sum up every `interval_seconds`."""
     from rich.console import Console
 
     console = Console(stderr=True)
-    return LiveTable(console) if console.is_terminal and not console.is_dumb_terminal else PlainLines()
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveTable(console)
+    return PlainLines(interval_seconds)
 
 
 class PlainLines:
@@ -43,6 +45,7 @@ class PlainLines:
         self._interval = interval_seconds
         self._states: dict[object, tuple[str, str]] = {}
         self._phase = ""
+        self._said: dict[object, str] = {}
         self._next_summary = time.monotonic() + interval_seconds
 
     def update(self, view: RunView) -> None:
@@ -66,9 +69,15 @@ class PlainLines:
     def _summarise(self, view: RunView) -> None:
         self._next_summary = time.monotonic() + self._interval
         for table in view.tables:
-            if table.state.value == "SNAPSHOTTING":
-                _say(f"{table.table}: {', '.join(filter(None, snapshot_words(table)))}")
-        _say(f"{view.phase}: {', '.join(run_words(view))}")
+            if table.state.value == "SNAPSHOTTING" and table.rows:
+                self._say_news(table.table, f"{table.table}: {', '.join(filter(None, snapshot_words(table)))}")
+        self._say_news(None, f"{view.phase}: {', '.join(run_words(view))}")
+
+    def _say_news(self, about: object, text: str) -> None:
+        """Say `text` unless it was the last word about the same thing."""
+        if self._said.get(about) != text:
+            self._said[about] = text
+            _say(text)
 
 
 class LiveTable:

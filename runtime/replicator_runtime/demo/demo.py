@@ -112,10 +112,10 @@ def run_demo(
     folder = folder.absolute()
     _make_room(folder)
     say(f"making a shop: {folder / 'shop.db'}")
-    make_shop(folder / "shop.db")
+    rows = make_shop(folder / "shop.db")
     file = _write_pipeline(folder)
     say(f"replicating it by {file}:\n{file.read_text('utf-8').rstrip()}")
-    show = _Show(load_pipeline(file), folder / "shop.db", watch, live_seconds)
+    show = _Show(load_pipeline(file), folder / "shop.db", rows, watch, live_seconds)
     try:
         show.play(say)
     finally:
@@ -127,19 +127,19 @@ def run_demo(
 class _Show:
     """The run, the shop at work beside it, and what was measured."""
 
-    def __init__(self, pipeline: Pipeline, shop: Path, watch: Watch, live_seconds: float) -> None:
+    def __init__(self, pipeline: Pipeline, shop: Path, rows: int, watch: Watch, live_seconds: float) -> None:
         self._pipeline = pipeline
+        self._rows = rows
         self._watch = watch
         self._execution = Execution(pipeline)
         self._business = Business(shop, live_seconds)
-        self._copied: dict[object, int] = {}
         self._began = self._copied_at = 0.0
         self._opened_at = self._caught_up_at = 0.0
         self._longest_lag = 0.0
 
     def play(self, say: Say) -> None:
         self._execution.start()
-        self._wait(self._snapshot_done, "the snapshot")
+        self._wait(self._following, "the snapshot")
         say(f"every table is copied; the shop now works for {self._business.seconds:.0f} seconds")
         self._opened_at = time.monotonic()
         self._business.start()
@@ -160,7 +160,7 @@ class _Show:
         return DemoResult(
             pipeline=file,
             tables=tuple(tables),
-            snapshot_rows=sum(self._copied.values()),
+            snapshot_rows=self._rows,
             snapshot_seconds=self._copied_at - self._began,
             changes=self._business.changes,
             change_seconds=self._business.ended_at - self._opened_at,
@@ -178,6 +178,7 @@ class _Show:
                 self._longest_lag = max(self._longest_lag, view.lag_seconds)
             if done(view):
                 return
+            self._refuse_failing(view)
             if time.monotonic() > until:
                 raise RetryableError(
                     f"{what} took longer than {PATIENCE_SECONDS:.0f} seconds",
@@ -187,15 +188,23 @@ class _Show:
         self._execution.result()
         raise AssertionError("an endless run ended by itself")
 
-    def _snapshot_done(self, view: RunView) -> bool:
+    def _refuse_failing(self, view: RunView) -> None:
         for table in view.tables:
             if table.state.value == "FAILING":
-                return True  # `result` tells why
-            if table.state.value == "SNAPSHOTTING":
-                self._began = self._began or time.monotonic()
-                self._copied[table.table] = max(table.rows, self._copied.get(table.table, 0))
-        self._copied_at = time.monotonic()
-        return bool(view.tables) and all(t.state.value == "REPLICATING" for t in view.tables)
+                raise DataError(
+                    f"a table of the demo is failing: {table.error}",
+                    code=TABLES_DIFFER,
+                    hint="this is a bug: report it with the folder of the demo",
+                    table=str(table.table),
+                )
+
+    def _following(self, view: RunView) -> bool:
+        """Whether every table is copied and the log is followed."""
+        states = [table.state.value for table in view.tables]
+        if "SNAPSHOTTING" in states:
+            self._began = self._began or time.monotonic()
+            self._copied_at = time.monotonic()
+        return bool(states) and set(states) == {"REPLICATING"} and view.phase == "streaming"
 
     def _durable(self, goal: Offset) -> bool:
         config = self._pipeline.config
@@ -234,6 +243,7 @@ def _write_pipeline(folder: Path) -> Path:
         ],
         "connections": [{"from": "shop", "to": "lake"}],
         "tables": [{"table": "*"}],
+        "retries": {"maxDurationSeconds": 30, "delaySeconds": 2},
     }
     file = folder / "pipeline.json"
     file.write_text(json.dumps(pipeline, indent=2, ensure_ascii=False) + "\n", "utf-8")

@@ -39,8 +39,8 @@ PATHS = ("/", "/cart", "/search?q=lamp", "/checkout", "/très-bien")
 _OPENED = datetime(2024, 1, 1, 9)  # noqa: DTZ001 - the shop writes its own wall clock
 
 
-def make_shop(path: Path, seed: int = 1) -> None:
-    """Create the database `path` and fill it, the same for the same seed."""
+def make_shop(path: Path, seed: int = 1) -> int:
+    """Create the database `path` and fill it, the same for the same seed; returns how many rows it holds."""
     chance = random.Random(seed)  # noqa: S311 - made-up data
     with closing(sqlite3.connect(path)) as shop:
         shop.execute("PRAGMA journal_mode=WAL")  # the writer and the replicator do not wait for each other
@@ -51,6 +51,7 @@ def make_shop(path: Path, seed: int = 1) -> None:
             shop.executemany("INSERT INTO orders VALUES (?,?,?,?,?)", _orders(chance))
             shop.executemany("INSERT INTO order_items VALUES (?,?,?,?,?)", _items(chance))
             shop.executemany('INSERT INTO "page views" VALUES (?,?,?)', _views(chance))
+        return shop.total_changes
 
 
 @contextmanager
