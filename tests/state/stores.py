@@ -89,6 +89,21 @@ class FailingFolder(LocalFolder):
         super().remove(name)
 
 
+class CountingFolder(LocalFolder):
+    """Counts how often it is listed and read."""
+
+    reads = 0
+    listings = 0
+
+    def names(self, prefix: str = "") -> list[str]:
+        self.listings += 1
+        return super().names(prefix)
+
+    def read(self, name: str) -> bytes:
+        self.reads += 1
+        return super().read(name)
+
+
 class LostAnswerFolder(LocalFolder):
     """Writes, then fails once: the answer was lost on the way back."""
 

@@ -62,7 +62,8 @@ def test_killed_at_random_while_saving_offsets_none_that_was_durable_is_missing(
         rest, _ = worker.communicate()
         assert worker.returncode == -signal.SIGKILL
         before = durable
-        durable = int((rest.split() or [durable + 1])[-1])
+        said = rest.split()
+        durable = int(said[-1]) if said else durable + 1
         latest = OffsetStore(folder, AT_ONCE).latest()
         assert latest is not None
         assert latest.recovered_from == ()

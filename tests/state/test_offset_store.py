@@ -15,7 +15,7 @@ from replicator_state.folder import Folder
 from replicator_state.local_folder import LocalFolder
 from replicator_state.offset_format import encode
 from replicator_state.patience import Patience
-from tests.state.stores import START, LostAnswerFolder, offset, offset_files, sequences
+from tests.state.stores import START, CountingFolder, LostAnswerFolder, offset, offset_files, sequences
 
 AT_ONCE = Patience(0, "test")
 
@@ -226,20 +226,15 @@ def test_ten_thousand_offsets_cost_a_listing_not_a_reading(local: LocalFolder) -
     content = encode(offset(0))
     for number in range(10_000):
         (local.path / f"offset.{number:020d}").write_bytes(content)
-    reads: list[str] = []
-    read = local.read
-    local.read = lambda name: (reads.append(name), read(name))[1]  # type: ignore[method-assign]
+    local = CountingFolder(local.path)
     started = time.perf_counter()
     store = OffsetStore(local, AT_ONCE)
     assert store.latest() is not None
     latest_seconds = time.perf_counter() - started
-    assert len(reads) <= 8
-    reads.clear()
+    assert (local.reads, local.listings) == (8, 1)
     store.save(offset(1))
-    listed: list[str] = []
-    names = local.names
-    local.names = lambda prefix="": (listed.append(prefix), names(prefix))[1]  # type: ignore[method-assign]
+    local.reads = local.listings = 0
     for number in range(20):
         store.save(dataclasses.replace(offset(2 + number), saved_at=datetime.now(UTC)))
-    assert (reads, listed) == ([], []), "a save neither reads nor lists"
+    assert (local.reads, local.listings) == (0, 0), "a save neither reads nor lists"
     print(f"latest() of 10,000 offsets: {latest_seconds * 1000:.1f} ms")  # noqa: T201

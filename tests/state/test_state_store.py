@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -141,12 +142,13 @@ def test_a_superseded_run_changes_no_state(directory: ReplicatorDirectory) -> No
     zombie.put_status({"run": "old"})
     old.release()
     directory.states(directory.acquire("new")).put_status({"run": "new"})
-    for change in (
+    changes: list[Callable[[], None]] = [
         lambda: zombie.put("k", b"zombie"),
         lambda: zombie.scoped("source").put("k", b"zombie"),
         lambda: zombie.put_status({"run": "zombie"}),
         lambda: zombie.delete("k"),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(FencedError):
             change()
     assert directory.states().get("k") == b"old"
