@@ -87,6 +87,14 @@ class TableLog:
         """Take `state` for what the version it names holds; only for the commit just made."""
         self._known = state
 
+    def metadata_at(self, version: int) -> dict[str, Any] | None:
+        """The `metaData` as the library wrote it with `version`; None when there is a later version already."""
+        snapshot = self._log.unsafeVolatileSnapshot()
+        if int(snapshot.version()) != version:
+            return None
+        metadata: dict[str, Any] = json.loads(snapshot.metadata().json())["metaData"]
+        return metadata
+
     def _read(self, snapshot: Any, version: int) -> State:
         if version < 0:
             return State(version, {}, Layout(()), {}, None)
@@ -182,14 +190,20 @@ class Transaction:
         self, version: int, added: list[DataFile], removed: list[DataFile], stored: dict[str, Any], *, changed: bool
     ) -> None:
         """Keep the new version's state, unless others wrote between (then it is read at the next `begin`)."""
-        if changed or version != self.state.version + 1:
+        if version != self.state.version + 1:
             return
+        metadata, layout = self.state.metadata, self.state.layout
+        if changed:
+            written = self._log.metadata_at(version)
+            if written is None:
+                return
+            metadata, layout = written, Layout.of(json.loads(written["schemaString"]))
         files = self.state.files  # changed in place: a table of many thousand files is not copied for every batch
         for file in removed:
             del files[file.path]
         for file in added:
             files[file.path] = file
-        self._log.remember(State(version, self.state.metadata, self.state.layout, files, stored))
+        self._log.remember(State(version, metadata, layout, files, stored))
 
 
 def _fields(metadata: dict[str, Any]) -> list[dict[str, Any]]:

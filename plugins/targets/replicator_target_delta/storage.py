@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 from pathlib import Path
@@ -31,9 +32,23 @@ class Storage:
         return filesystem.open_input_file(path if "://" in path or path.startswith("/") else f"{base}/{path}")
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file relative to the root."""
+        """A new file relative to the root, which is made when it is not there.
+
+        Raises:
+            NeedsUserError: When this process may not write there.
+        """
         filesystem, base = _filesystem(self.root)
-        return filesystem.open_output_stream(f"{base}/{path}")
+        try:
+            return filesystem.open_output_stream(f"{base}/{path}")
+        except FileNotFoundError:
+            filesystem.create_dir(base)
+            return filesystem.open_output_stream(f"{base}/{path}")
+        except OSError as err:
+            if err.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+                raise
+            raise NeedsUserError(
+                f"the target may not write {self.root}", code="RPL-3403", hint="grant write rights on it"
+            ) from err
 
     def size(self, path: str) -> int:
         """Bytes of a file relative to the root."""
