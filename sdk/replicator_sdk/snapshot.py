@@ -114,15 +114,15 @@ def chunk_dataframe(
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    parts = [(pickle.dumps(chunk),) for chunk in chunks]
-    table = pa.table({"chunk": pa.array([p[0] for p in parts], pa.binary())})
-    plan = spark.createDataFrame(table).repartitionByRange(max(1, len(parts)), "chunk")
+    parts = [(bytearray(pickle.dumps(chunk)),) for chunk in chunks]
+    # One slice a chunk, laid out by hand: a repartition would run a job first and put two chunks into one task.
+    plan = spark.createDataFrame(spark.sparkContext.parallelize(parts, max(1, len(parts))), "chunk binary")
     arrow = schema.arrow
 
     def read_chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
-                for rows in read(pickle.loads(packed)):  # noqa: S301 - packed by the driver above
+                for rows in read(pickle.loads(bytes(packed))):  # noqa: S301 - packed by the driver above
                     yield rows.cast(arrow) if rows.schema != arrow else rows
 
     return plan.mapInArrow(read_chunks, from_arrow_schema(arrow))

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
 
 log = structlog.get_logger()
+_MANY_SCHEMAS = 20
 
 
 class Attempt:
@@ -66,6 +67,7 @@ class Attempt:
         with self._exit:
             self._run.load_offset()
             self._run.book.load()
+            self._forget_old_schemas()
             records = discover(self._run)
             self._show(records)
             self._consumer = self._run.pipeline.target.create_consumer(self._run.target_context())
@@ -78,6 +80,15 @@ class Attempt:
                 self._without_snapshots(records)
             else:
                 self._with_snapshots(records, reader)
+
+    def _forget_old_schemas(self) -> None:
+        """Drop schemas that no offset needs any more that one could rewind to."""
+        if all(len(record.schemas) < _MANY_SCHEMAS for record in self._run.book.records.values()):
+            return
+        kept = [e.offset for e in self._run.offsets.history() if e.offset is not None]
+        for record in self._run.book.records.values():
+            if kept:
+                record.forget_schemas_before(self._run.read_offset(kept[-1].fields))
 
     def _make_applier(self, consumer: EventConsumer) -> Applier:
         if isinstance(consumer, BatchConsumer):
