@@ -87,7 +87,7 @@ def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as err:
         raise NeedsUserError(
             f"pyarrow cannot open {scheme}:// locations: {err}",
-            code="RPL-3401",
+            code="RPL-3407",
             hint="use a local path, s3, gs, abfss, or hdfs with libhdfs on every machine",
         ) from err
     return filesystem, path.rstrip("/")

@@ -42,7 +42,7 @@ def discover(run: Run) -> list[TableRecord]:
     if not selected:
         raise NeedsUserError(
             "the source has no table that the pipeline selects",
-            code="RPL-3002",
+            code="RPL-2002",
             hint="look at `replicator tables` and at the pipeline's `tables`",
         )
     return selected
@@ -66,14 +66,14 @@ def describe(run: Run, registry: TableRegistry, table: TableId) -> TableSchema:
         near = difflib.get_close_matches(missing[0], schema.names, 1)
         raise NeedsUserError(
             f"the table has no column {missing[0]!r}",
-            code="RPL-3003",
+            code="RPL-2003",
             hint=f"did you mean {near[0]!r}?" if near else "its columns: " + ", ".join(schema.names[:20]),
             table=str(table),
         )
     if not schema.primary_key:
         raise NeedsUserError(
             "columns cannot be selected of a table without a key",
-            code="RPL-3004",
+            code="RPL-2004",
             hint="replicate all its columns, or give it a primary key",
             table=str(table),
         )
@@ -92,7 +92,7 @@ def check_named_tables(selection: Selection, present: list[TableId]) -> None:
         near = difflib.get_close_matches(entry_name(entry), [str(t) for t in present] + [t.table for t in present], 1)
         raise NeedsUserError(
             f"the source has no table {entry_name(entry)}",
-            code="RPL-3001",
+            code="RPL-2001",
             hint=f"did you mean {near[0]}?" if near else "`replicator tables` lists what the user may see",
             table=entry_name(entry),
         )

@@ -107,7 +107,7 @@ def test_tables_and_columns_that_are_missing_are_named(replicator: Replicator, j
 def test_a_selection_that_matches_nothing_is_an_error(replicator: Replicator, judged: Judged) -> None:
     done = replicator("assess", judged(tables=[{"table": "old_*"}]))
     assert done.exit_code == 3
-    assert "no table is selected [RPL-3002]" in done.stdout
+    assert "no table is selected [RPL-2002]" in done.stdout
 
 
 def test_a_source_that_is_away_is_a_finding_and_the_target_is_assessed_all_the_same(
