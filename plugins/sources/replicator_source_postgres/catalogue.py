@@ -173,6 +173,13 @@ class Catalogue:
             self._types[oid] = PgType(*row) if row else PgType(oid)
         return self._types[oid]
 
+    def casts_to_text(self) -> frozenset[int]:
+        """Types with a cast to text of their own, other than through their output function."""
+        rows = self.connection.execute(
+            "SELECT castsource::int8 FROM pg_catalog.pg_cast WHERE casttarget = 25 AND castmethod <> 'i'"
+        )
+        return frozenset(row[0] for row in rows)
+
     def written(self, oid: int, typmod: int) -> str:
         """A type as people write it, e.g. `numeric(12,2)`."""
         row = self.connection.execute("SELECT pg_catalog.format_type(%s::oid, %s)", [oid, typmod]).fetchone()

@@ -11,11 +11,15 @@ from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.publication import Publication, taken_out
 
 _INTERVAL_SECONDS = 5.0
-# The position is taken after the look at the tables: the drop of one that is missing was committed before it.
+_AGAIN_SECONDS = 1.0
+"""The server flushes within this time what is visible before it is flushed (`synchronous_commit = off`)."""
+
 _LOOK = """
 SELECT ARRAY(SELECT c.oid::int8 FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s)),
-       pg_catalog.pg_current_wal_insert_lsn() - '0/0'::pg_lsn
+       pg_catalog.pg_current_wal_flush_lsn() - '0/0'::pg_lsn
 """
+
+_MOVE_ON = "SELECT pg_catalog.pg_logical_emit_message(true, 'replicator', '')"
 
 
 class TableWatch:
@@ -25,6 +29,7 @@ class TableWatch:
         self._catalogue = catalogue
         self._publication = Publication(catalogue, publication)
         self._next = 0.0
+        self._missing: set[TableId] = set()
         self._dropped: dict[TableId, PostgresOffset] = {}
 
     def look(self, captured: Mapping[int, TableId]) -> None:
@@ -40,9 +45,15 @@ class TableWatch:
         if row is None:
             return
         there, end = set(row[0]), PostgresOffset(int(row[1]))
-        for oid, table in captured.items():
-            if oid not in there:
-                self._dropped.setdefault(table, end)
+        missing = {table for oid, table in captured.items() if oid not in there}
+        for table in missing & self._missing - self._dropped.keys():
+            # Missing for a while: its drop, and every change before it, is in the flushed log.
+            self._dropped[table] = end
+            # The event needs a position of its own, which an idle server would not make.
+            self._catalogue.connection.execute(_MOVE_ON)
+        self._missing = missing
+        if missing - self._dropped.keys():
+            self._next = time.monotonic() + _AGAIN_SECONDS
         published = self._publication.tables()
         for oid in there:
             if oid not in published:

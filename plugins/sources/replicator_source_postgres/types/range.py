@@ -21,24 +21,24 @@ class Policy:
     column: str
     replaced: Counter[str]
 
-    def apply(self, text: pa.StringArray, mask: pa.BooleanArray, what: str, nearest: str | None) -> pa.StringArray:
-        """`text` with the values under `mask` treated by the rule.
+    def apply(self, values: pa.Array, mask: pa.BooleanArray, what: str, nearest: object | None) -> pa.Array:
+        """`values` with those under `mask` treated by the rule.
 
         Args:
-            text: The column.
+            values: The column, as text or as numbers.
             mask: Which values the type cannot hold; NULL counts as no.
             what: The kind of value, for the error and the count; never the value itself.
-            nearest: The text of the nearest value the type holds; None when no value is nearest.
+            nearest: The nearest value the type holds, in the form of `values`; None when no value is nearest.
 
         Raises:
             DataError: When there is such a value and the rule is to fail.
         """
         count = pc.sum(mask).as_py() or 0
         if not count:
-            return text
+            return values
         self.note(what, count)
         replacement = nearest if self.rule is OutOfRange.CLAMP else None
-        return pc.if_else(pc.fill_null(mask, False), pa.scalar(replacement, pa.string()), text)
+        return pc.if_else(pc.fill_null(mask, False), pa.scalar(replacement, values.type), values)
 
     def note(self, what: str, count: int) -> None:
         """Count values about to be replaced.
@@ -56,7 +56,7 @@ class Policy:
 
     def finite(self, text: pa.StringArray) -> pa.StringArray:
         """`text` of numbers with NaN and infinities treated by the rule; no number is nearest to any of them."""
-        mask = pc.is_in(text, pa.array(["NaN", "Infinity", "-Infinity"]))
+        mask = pc.is_in(pc.ascii_lower(text), pa.array(["nan", "infinity", "-infinity"]))
         return self.apply(text, mask, "NaN or an infinity", None)
 
     def error(self, what: str, *, code: str, hint: str) -> DataError:

@@ -1,4 +1,4 @@
-"""Dates, times and timestamps from their ISO text; infinities, BC and years of five digits by policy."""
+"""Dates, times and timestamps, from ISO text or the server's numbers; infinities, BC and years beyond 9999 by policy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from replicator_sdk.datatype import DATE, INSTANT, TIME, TIMESTAMP
 from replicator_source_postgres.types.range import Policy
 
 _LAST_MICROSECOND = "23:59:59.999999"
+_INFINITY, _PAST_INFINITY = "infinity", "-infinity"
+_BEFORE, _AFTER, _MIDNIGHT = "a year before 1 (BC)", "a year after 9999", "the time 24:00:00"
 
 
 def dates(text: pa.StringArray, policy: Policy) -> pa.Array:
@@ -28,10 +30,45 @@ def instants(text: pa.StringArray, policy: Policy) -> pa.Array:
 
 def times(text: pa.StringArray, policy: Policy) -> pa.Array:
     """Microseconds since midnight from `12:00:00.5`; Postgres' legal 24:00:00 is outside."""
-    text = policy.apply(text, pc.equal(text, "24:00:00"), "the time 24:00:00", _LAST_MICROSECOND)
+    text = policy.apply(text, pc.equal(text, "24:00:00"), _MIDNIGHT, _LAST_MICROSECOND)
     # Arrow reads timestamps from text, but no times.
     moments = pc.binary_join_element_wise("1970-01-01", text, " ").cast(TIMESTAMP.arrow)
     return moments.cast(pa.int64()).cast(TIME.arrow)
+
+
+_EPOCH_DAYS = 10_957
+_DAY = 86_400_000_000
+_LOWEST_DAY, _HIGHEST_DAY = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31 in days since 1970."""
+
+
+def from_binary_dates(days: pa.Array, policy: Policy) -> pa.Array:
+    """date32 from the server's days since 2000, of which the extremes are the infinities."""
+    low, high = _LOWEST_DAY - _EPOCH_DAYS, _HIGHEST_DAY - _EPOCH_DAYS
+    bounded = _bounded(days, policy, low, high, 31)
+    return pc.add(bounded, pa.scalar(_EPOCH_DAYS, pa.int32())).cast(DATE.arrow)
+
+
+def from_binary_timestamps(moments: pa.Array, kind: pa.DataType, policy: Policy) -> pa.Array:
+    """`kind` from the server's microseconds since 2000, of which the extremes are the infinities."""
+    epoch = _EPOCH_DAYS * _DAY
+    bounded = _bounded(moments, policy, _LOWEST_DAY * _DAY - epoch, (_HIGHEST_DAY + 1) * _DAY - 1 - epoch, 63)
+    return pc.add(bounded, pa.scalar(epoch, pa.int64())).cast(kind)
+
+
+def from_binary_times(times: pa.Array, policy: Policy) -> pa.Array:
+    """time64 from microseconds since midnight."""
+    moved = times.cast(pa.int64())
+    return policy.apply(moved, pc.equal(moved, _DAY), _MIDNIGHT, _DAY - 1).cast(TIME.arrow)
+
+
+def _bounded(values: pa.Array, policy: Policy, lowest: int, highest: int, bits: int) -> pa.Array:
+    """The same kinds of values as `_within` looks for in text, among numbers of the server's."""
+    limit = 1 << bits
+    values = policy.apply(values, pc.equal(values, pa.scalar(-limit, values.type)), _PAST_INFINITY, lowest)
+    values = policy.apply(values, pc.equal(values, pa.scalar(limit - 1, values.type)), _INFINITY, highest)
+    values = policy.apply(values, pc.less(values, pa.scalar(lowest, values.type)), _BEFORE, lowest)
+    return policy.apply(values, pc.greater(values, pa.scalar(highest, values.type)), _AFTER, highest)
 
 
 def _cast(text: pa.StringArray, kind: pa.DataType, policy: Policy, lowest: str, highest: str) -> pa.Array:
@@ -43,7 +80,7 @@ def _cast(text: pa.StringArray, kind: pa.DataType, policy: Policy, lowest: str, 
 
 def _within(text: pa.StringArray, policy: Policy, lowest: str, highest: str) -> pa.StringArray:
     """The rare path: some value did not parse, so the known kinds of it are looked for."""
-    text = policy.apply(text, pc.equal(text, "-infinity"), "-infinity", lowest)
-    text = policy.apply(text, pc.equal(text, "infinity"), "infinity", highest)
-    text = policy.apply(text, pc.ends_with(text, " BC"), "a year before 1 (BC)", lowest)
-    return policy.apply(text, pc.match_substring_regex(text, "^[0-9]{5}"), "a year after 9999", highest)
+    text = policy.apply(text, pc.equal(text, "-infinity"), _PAST_INFINITY, lowest)
+    text = policy.apply(text, pc.equal(text, "infinity"), _INFINITY, highest)
+    text = policy.apply(text, pc.ends_with(text, " BC"), _BEFORE, lowest)
+    return policy.apply(text, pc.match_substring_regex(text, "^[0-9]{5}"), _AFTER, highest)

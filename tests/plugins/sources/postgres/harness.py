@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -95,11 +96,13 @@ class Pump:
         self.context.committed = self.offset
         return run
 
-    def snapshot(self, name: str) -> tuple[TableSnapshot, pa.Table]:
-        """The table's rows, all chunks in one."""
+    def snapshot(self, name: str, *, as_text: bool = False) -> tuple[TableSnapshot, pa.Table]:
+        """The table's rows, all chunks in one; `as_text` without ADBC."""
         reader = self.source.create_snapshot_reader(self.definition, self.context)
         assert reader is not None
         with reader.open(self.schemas[self.table(name)]) as snapshot:
+            if as_text:
+                snapshot.read = replace(snapshot.read, native=None)  # type: ignore[type-var]
             batches = [batch for chunk in snapshot.chunks for batch in snapshot.read(chunk)]
         return snapshot, pa.Table.from_batches(batches, schema=snapshot.schema.arrow)
 
