@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -48,6 +49,7 @@ from replicator_source_sqlite.selection import Selection
 _PRUNE_ROWS = 5_000
 _PRUNE_SECONDS = 2.0
 
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Head = tuple[int, int, int, int]
 """Number, version, operation and time of a change."""
 
@@ -75,7 +77,8 @@ class SqliteReader(EventReader):
         self._name = f"{context.namespace}/{context.replicator_name}/{context.generation}"
         self._position = 0
         self._ordinal = 0
-        self._emitted: list[tuple[int, int]] = []
+        self._emitted: list[Int64s] = []
+        self._late = 0
         self._known_schema = -1
         self._versions: dict[int, Version] = {}
         self._selection = Selection({})
@@ -138,6 +141,7 @@ class SqliteReader(EventReader):
     def _emit_until(self, database: sqlite3.Connection, upper: int) -> None:
         """Emit all changes up to `upper`, which ends a transaction; a schema change begins one (`schema_change`)."""
         last = self._position
+        self._emit_late_alters()
         while last < upper and not self._closed.is_set():
             heads = database.execute(
                 "SELECT id, version, op, at FROM _replicator_changes WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
@@ -160,20 +164,28 @@ class SqliteReader(EventReader):
 
     def _passed(self, heads: Sequence[Head]) -> int:
         """Remember number and time of what was emitted; returns the last number."""
-        self._emitted += [(head[0], head[3]) for head in heads]
+        self._emitted.append(np.array([(head[0], head[3]) for head in heads], np.int64))
         return heads[-1][0]
 
     def _commit(self, last: int) -> None:
         """End the window at `last`, which may lie behind the last change that is still there."""
         if last <= self._position:
             return
-        if not self._emitted or self._emitted[-1][0] < last:
-            self._emitted.append((last, -1))
-        ends = np.array(self._emitted, np.int64)
-        ordinals = np.minimum(np.arange(1, len(ends) + 1), self._ordinal)
+        if not self._emitted or self._emitted[-1][-1, 0] < last:
+            self._emitted.append(np.array([(last, -1)], np.int64))
+        ends = np.concatenate(self._emitted)
+        ordinals = np.minimum(np.arange(1, len(ends) + 1) + self._late, self._ordinal)
         commits = Commits(ordinals, ends[:, 1], lambda i: SqliteOffset(int(ends[i, 0])))
         self._emitter.emit_commits(commits)
-        self._position, self._ordinal, self._emitted = last, 0, []
+        self._position, self._ordinal, self._late, self._emitted = last, 0, 0, []
+
+    def _emit_late_alters(self) -> None:
+        """Tables that the runtime knows in an older shape than the log has here; ahead of the window's changes."""
+        for event in self._schema_log.late_alters(self._definition.tables, self._position):
+            self._emitter.emit(replace(event, offset=SqliteOffset(self._position), ordinal=self._ordinal))
+            self._ordinal += 1
+            self._late += 1
+        self._definition = replace(self._definition, tables={})
 
     def _emit_changes(self, database: sqlite3.Connection, heads: Sequence[Head]) -> None:
         numbers = np.array([head[0] for head in heads], np.int64)
@@ -194,7 +206,7 @@ class SqliteReader(EventReader):
         version: Version,
         schema: TableSchema,
         between: tuple[int, int],
-        ordinals: np.ndarray[Any, np.dtype[np.int64]],
+        ordinals: Int64s,
     ) -> ChangeBatch:
         """The changes of one version numbered from the one to the other, of the selected columns."""
         width = len(version.schema.columns)

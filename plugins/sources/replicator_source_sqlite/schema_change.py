@@ -49,11 +49,12 @@ def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
 
     Args:
         database: The source.
-        seen: A change up to which the versions are known to have been right.
+        seen: A change up to which the versions are known to have been right; so are those that a reader remembers.
 
     Returns:
         SQLite's `schema_version` for which they are right now, and the last change at that moment.
     """
+    (remembered,) = database.execute("SELECT coalesce(max(change), 0) FROM _replicator_readers").fetchone()
     while True:
         with transaction(database):
             drifted = [v for v in versions(database).values() if v.live and _drift(database, v)]
@@ -63,7 +64,7 @@ def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
         for version in drifted:
             with transaction(database, write=True):
                 if (current := versions(database)[version.number]).live and (drift := _drift(database, current)):
-                    _log_drift(database, drift, seen)
+                    _log_drift(database, drift, max(seen, remembered))
 
 
 def schema_version(database: sqlite3.Connection) -> int:
@@ -121,6 +122,7 @@ def _log_drift(database: sqlite3.Connection, drift: Drift, seen: int) -> None:
         "needsSnapshot": not drift.complete or bool(shape.generated & set(added)) or (touched and not heal),
     }
     _log(database, number, facts, _defaults(database, shape, added))
+    database.execute("UPDATE _replicator_tables SET since = ? WHERE version = ?", (last_change(database), number))
     if touched and heal and added:
         _log_again(database, old, number, shape, drift.origin, seen)
 

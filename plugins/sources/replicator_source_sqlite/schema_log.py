@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from replicator_sdk import Alter, AlterKind, Column, DDLEvent, DDLOperation, Offset, OutOfRange, TableSchema
+from replicator_sdk import Alter, AlterKind, Column, DDLEvent, DDLOperation, Offset, OutOfRange, TableId, TableSchema
 from replicator_sdk.errors import BugError
 from replicator_source_sqlite.changelog import Version
 from replicator_source_sqlite.decode import Decoder
+from replicator_source_sqlite.offset import SqliteOffset
 from replicator_source_sqlite.selection import Selection
 
 
@@ -59,6 +60,20 @@ class SchemaLog:
         if event.operation is DDLOperation.RENAME_TABLE:
             return replace(event, table=new.table, prev_table=old.table, schema=new, alters=steps)
         return replace(event, schema=new, alters=steps) if steps or event.needs_snapshot else None
+
+    def late_alters(self, known: Mapping[TableId, TableSchema], change: int) -> Iterator[DDLEvent]:
+        """What makes the schemas in `known` those that the log has after `change`.
+
+        They differ when a table was altered between its description and the first start.
+        """
+        then = {v.schema.table: v for v in self.versions.values() if v.since <= change}
+        for table, old in known.items():
+            new = self.selection.schema(then[table]) if table in then else None
+            if new is None or new.struct == old.struct:
+                continue
+            steps = alters(old, new, {name: name for name in new.names if name in old}, {})
+            operation = DDLOperation.ALTER_TABLE
+            yield DDLEvent(SqliteOffset(change), operation, table, new, alters=steps, needs_snapshot=True)
 
     def _defaults(
         self, database: sqlite3.Connection, number: int, names: list[str], schema: TableSchema

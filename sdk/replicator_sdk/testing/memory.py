@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
 
-from replicator_sdk.assessment import Assessment, ColumnAssessment, TableAssessment, TableAssessor
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaTargetContext
@@ -65,19 +64,6 @@ class MemoryTargetConfig(PluginConfig):
     store: str = "default"
 
 
-class MemoryAssessor(TableAssessor):
-    """Finds nothing wrong."""
-
-    def assess(self) -> Assessment:
-        """No findings."""
-        return Assessment()
-
-    def assess_table(self, schema: TableSchema) -> TableAssessment:
-        """Every column arrives whole."""
-        columns = tuple(ColumnAssessment(c.name, c.source_type, str(c.type)) for c in schema.columns)
-        return TableAssessment(schema.table, columns)
-
-
 class MemoryTarget(DeltaTarget):
     """Keeps tables in a `MemoryStore`."""
 
@@ -89,10 +75,6 @@ class MemoryTarget(DeltaTarget):
     def store(self) -> MemoryStore:
         """The store it writes to."""
         return MemoryStore.of(cast("MemoryTargetConfig", self.config).store)
-
-    def create_table_assessor(self) -> TableAssessor:
-        """One that finds nothing."""
-        return MemoryAssessor()
 
     def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
         """A consumer writing under the context's epoch."""

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.batch import Commits
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaSourceContext
@@ -25,7 +24,6 @@ from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader, TableSnapshot
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
 from replicator_sdk.testing.batches import to_batch
 from replicator_sdk.testing.history import Step
-from replicator_sdk.testing.memory import MemoryAssessor
 from replicator_sdk.testing.offset import MemoryOffset
 from replicator_sdk.testing.reference import Change, RowChange
 from replicator_sdk.testing.simulate import Simulator
@@ -136,10 +134,6 @@ class MemorySource(DeltaSource):
         """A reader of the tables' names and schemas."""
         return MemoryRegistry(self.database)
 
-    def create_table_assessor(self) -> TableAssessor:
-        """One that finds nothing."""
-        return MemoryAssessor()
-
     def create_reader(
         self,
         definition: EventReaderDefinition,
@@ -249,9 +243,20 @@ class MemoryReader(EventReader):
             held.setdefault(table, []).append((change, ordinal))
             return
         self._flush(held, table)
-        self._emitter.emit(replace(change, offset=MemoryOffset(self._position), ordinal=ordinal))
-        if change.schema is not None:
-            self._names[table] |= {s.column.name for s in change.alters if s.column is not None}
+        event = self._narrowed(change) if table in self._definition.narrowed else change
+        if event is not None:
+            self._emitter.emit(replace(event, offset=MemoryOffset(self._position), ordinal=ordinal))
+            self._names[table] |= {a.column.name for a in event.alters if a.column is not None}
+
+    def _narrowed(self, event: DDLEvent) -> DDLEvent | None:
+        """What an event is to somebody who asked for some columns; None when nothing."""
+        names = self._names[event.table]
+        alters = tuple(a for a in event.alters if a.previous is not None and a.previous.name in names)
+        if event.alters and not alters:
+            return None
+        kept = names | {a.column.name for a in alters if a.column is not None}
+        schema = None if event.schema is None else event.schema.select(kept)
+        return replace(event, alters=alters, schema=schema)
 
     def _flush(self, held: dict[TableId, list[tuple[RowChange, int]]], table: TableId) -> None:
         if changes := held.get(table):

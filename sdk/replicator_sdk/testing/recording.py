@@ -52,6 +52,7 @@ class Recording:
         offset: Offset | None,
         *,
         capture: Sequence[TableSchema] | None = None,
+        narrowed: bool = False,
     ) -> None:
         self.schemas = dict(schemas)
         self.context = TestSourceContext()
@@ -59,7 +60,9 @@ class Recording:
         self.emitter = CollectingEmitter()
         self.error: BaseException | None = None
         self._source = source
-        self._reader = source.create_reader(EventReaderDefinition(self.schemas), self.context, self.emitter)
+        names = frozenset(self.schemas) if narrowed else frozenset()
+        definition = EventReaderDefinition(self.schemas, narrowed=names)
+        self._reader = source.create_reader(definition, self.context, self.emitter)
         try:
             self.start = self._reader.initialize(offset)
             self._reader.capture(list(schemas.values()) if capture is None else capture)
@@ -112,10 +115,23 @@ class Recording:
 
 @contextmanager
 def recording(
-    source: DeltaSource, schemas: Schemas, offset: Offset | None, *, capture: Sequence[TableSchema] | None = None
+    source: DeltaSource,
+    schemas: Schemas,
+    offset: Offset | None,
+    *,
+    capture: Sequence[TableSchema] | None = None,
+    narrowed: bool = False,
 ) -> Iterator[Recording]:
-    """A reader from `offset` on that is closed afterwards; call `run` to let it read."""
-    made = Recording(source, schemas, offset, capture=capture)
+    """A reader from `offset` on that is closed afterwards; call `run` to let it read.
+
+    Args:
+        source: What to read.
+        schemas: The tables' schemas as of `offset`.
+        offset: Where to begin; None at the first start.
+        capture: Tables to capture, when others than those of `schemas`.
+        narrowed: Whether `schemas` select columns by name.
+    """
+    made = Recording(source, schemas, offset, capture=capture, narrowed=narrowed)
     try:
         yield made
     finally:

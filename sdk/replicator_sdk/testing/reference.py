@@ -58,8 +58,11 @@ class ReferenceTable:
         """Apply one change; with `overlap` its effect, or that of later changes, may be there already.
 
         Raises:
-            ReferenceMismatchError: When the change does not fit and `overlap` is not set.
+            ReferenceMismatchError: When the change has other columns than the table, or does not fit the rows and
+                `overlap` is not set.
         """
+        if change.schema.struct != self.schema.struct:
+            raise ReferenceMismatchError(f"{self.schema.table} is {self.schema.names}, a change {change.schema.names}")
         if change.operation is DMLOperation.INSERT:
             self._insert(change, overlap=overlap)
         elif change.operation is DMLOperation.UPDATE:

@@ -290,10 +290,10 @@ class TargetConformance(Capabilities):
 
     def test_snapshot_and_log_overlap(self, system: TargetSystem) -> None:
         """Chunks read at different positions, mended by the log from the earliest on, make the table of the end."""
-        case = load_case("key_cycle")
+        case = _shifting_history()
         builder, mending = self._builder(system, case), self._builder(system, case, overlap=True)
         early, late = (builder.flush(group).tables for group in (case.transactions[:1], case.transactions[1:2]))
-        first = mending.flush(case.transactions[:1])
+        mending.flush(case.transactions[:1])
         (table,) = early
         chunks = _chunks(2)
         with consumer(system) as only:
@@ -302,7 +302,6 @@ class TargetConformance(Capabilities):
             loader.load_chunks(schema, "plan", chunks[:1], MemoryChunkReader(schema, early[table].rows))
             loader.load_chunks(schema, "plan", chunks[1:], MemoryChunkReader(schema, late[table].rows))
             loader.finish_snapshot(schema, "plan", Position(MemoryOffset(1)))
-            apply(only, first)
             flush = mending.flush(case.transactions[1:])
             apply(only, flush)
         self._compare(system, flush.tables)
@@ -402,6 +401,24 @@ def _chunks(count: int) -> list[SnapshotChunk]:
 def _large_table(system: TargetSystem) -> ReferenceTable:
     schema = load_case("seed_transactions").schemas(system.table_id)["customers"]
     return ReferenceTable(schema, [{"id": i, "name": None if i % 7 == 0 else f"n{i}"} for i in range(500)])
+
+
+def _shifting_history() -> History:
+    """Rows that come, go and move in the second and third transaction."""
+
+    def delete(key: int) -> Step:
+        return Step("delete", "customers", {"where": {"id": key}})
+
+    def move(key: int, to: int) -> Step:
+        return Step("update", "customers", {"where": {"id": key}, "set": {"id": to}})
+
+    def insert(*keys: int) -> Step:
+        return Step("insert", "customers", {"rows": [{"id": key, "name": f"n{key}"} for key in keys]})
+
+    second = [step for key in range(0, 20, 4) for step in (delete(key), move(key + 1, key + 101), insert(key + 201))]
+    third = [step for key in range(0, 20, 8) for step in (insert(key), move(key + 101, key + 1), delete(key + 201))]
+    tables = load_case("seed_transactions").tables
+    return History("shifting", "", frozenset(), tables, ((insert(*range(20)),), tuple(second), tuple(third)))
 
 
 def _moved(flush: Flush, by: int) -> Flush:
