@@ -60,7 +60,7 @@ class Redactor:
         with self._lock:
             self._secrets |= {part for part in parts if len(part) >= SHORTEST}
             forms = sorted({form for s in self._secrets for form in _forms(s)}, key=len, reverse=True)
-            self._forms = re.compile("|".join(map(re.escape, forms))) if forms else None
+            self._forms = re.compile("|".join(map(_pattern, forms))) if forms else None
         return len(secret.strip()) >= SHORTEST
 
     def forget(self) -> None:
@@ -174,12 +174,16 @@ def _words(value: Any) -> str:
         return f"<{type(value).__name__}: {type(error).__name__}>"
 
 
+def _pattern(form: str) -> str:
+    """The form as a regular expression; URL encoding may write its digits in either case."""
+    return re.sub(r"%([0-9A-F]{2})", r"(?i:%\1)", re.escape(form))
+
+
 def _forms(secret: str) -> Iterable[str]:
     """The spellings in which a secret may turn up in a text."""
     yield secret
-    for encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
-        yield encoded
-        yield re.sub(r"%[0-9A-F]{2}", lambda m: m[0].lower(), encoded)
+    # How much is encoded differs: Python's three ways, and what browsers leave.
+    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret), quote(secret, safe="!'()*~"))
     yield json.dumps(secret)[1:-1]
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
     yield repr(secret)[1:-1]

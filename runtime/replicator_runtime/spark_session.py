@@ -83,21 +83,14 @@ def stop_session(session: SparkSession) -> None:
     With the virtual machine gone its memory is free, and the next session of this process can have other jars. May be
     called twice; a session that existed before is left alone.
     """
-    from pyspark import SparkContext
-
     with _lock:
         if id(session) not in _started:
             return
         warehouse = _started.pop(id(session))
         with contextlib.suppress(Exception):  # it may be dead already; what counts is that it is gone afterwards
             session.stop()
-        gateway: Any = SparkContext._gateway  # noqa: SLF001  # pyspark has no public way to end it
-        if gateway is not None and getattr(gateway, "proc", None) is not None:
-            _end(gateway)
-            SparkContext._gateway = None  # noqa: SLF001
-            SparkContext._jvm = None  # noqa: SLF001
-        if warehouse is not None:
-            shutil.rmtree(warehouse, ignore_errors=True)
+        _end_java()
+        _remove(warehouse)
 
 
 def session_settings(
@@ -222,8 +215,8 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
         with _bound_to_loopback(local=settings.get("spark.master", "").startswith("local")):
             session = builder.getOrCreate()
     except Exception as error:
-        if warehouse is not None:
-            shutil.rmtree(warehouse, ignore_errors=True)
+        _end_java()
+        _remove(warehouse)
         reason = redact_error(error).strip().partition("\n")[0]
         raise RetryableError(
             f"Spark did not start: {reason}",
@@ -270,7 +263,18 @@ def _fitting(session: SparkSession, settings: Mapping[str, str]) -> SparkSession
     return session
 
 
-def _end(gateway: Any) -> None:
+def _remove(folder: Path | None) -> None:
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_java() -> None:
+    """End the Java virtual machine that pyspark started in this process, if there is one; pyspark has no public way."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001
+    if gateway is None or getattr(gateway, "proc", None) is None:
+        return
     process: subprocess.Popen[bytes] = gateway.proc
     with contextlib.suppress(Exception):  # py4j raises types of its own when the other side is gone
         gateway.shutdown()
@@ -282,3 +286,5 @@ def _end(gateway: Any) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(10)
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
