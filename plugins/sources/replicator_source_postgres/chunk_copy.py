@@ -78,7 +78,7 @@ class ChunkCopy:
         if oid not in self.parts:
             raise NeedsUserError(
                 f"a part of {self.schema.table} is gone since its snapshot was planned",
-                code="RPL-3502",
+                code="RPL-3602",
                 table=str(self.schema.table),
                 hint="take the snapshot of this table anew",
             )
@@ -113,7 +113,7 @@ class ChunkCopy:
         if part.filenode and filenode != part.filenode:
             raise RetryableError(
                 f"{self.schema.table} was rewritten while its snapshot was read",
-                code="RPL-3503",
+                code="RPL-3603",
                 table=str(self.schema.table),
                 hint="the snapshot is taken anew",
             )
@@ -122,11 +122,12 @@ class ChunkCopy:
     def _diagnosed(self) -> Iterator[None]:
         """A table or column that is gone was changed after the snapshot began: that mends itself by a new one."""
         errors = driver().errors
+        gone = (errors.UndefinedColumn, errors.UndefinedTable)
         try:
             with diagnosed(f"copying {self.schema.table}"):
                 try:
                     yield
-                except (errors.UndefinedColumn, errors.UndefinedTable, errors.InvalidParameterValue) as err:
+                except (*gone, errors.UndefinedObject, errors.InvalidParameterValue) as err:
                     raise self._interrupted(err.diag.message_primary or "") from None
         except ReplicatorError as err:
             err.table = err.table or str(self.schema.table)
@@ -135,7 +136,7 @@ class ChunkCopy:
     def _interrupted(self, why: str) -> RetryableError:
         return RetryableError(
             f"copying {self.schema.table}: {why}",
-            code="RPL-3504",
+            code="RPL-3604",
             table=str(self.schema.table),
             hint="the table or the snapshot is no longer what it was, or the connection was lost; it is taken anew",
         )

@@ -133,9 +133,10 @@ def _key_ranges(catalogue: Catalogue, schema: TableSchema, part: Storage, count:
     column, percent = quote_identifier(name), min(100.0, 100.0 * _SAMPLES_PER_CHUNK * count / max(1, part.rows))
     sample = "" if part.pages == 0 else f" TABLESAMPLE SYSTEM ({percent}) REPEATABLE (1)"
     fractions = [n / count for n in range(1, count)]
-    query = f"""SELECT DISTINCT ON (cut) cut::text FROM (
+    query = f"""SELECT DISTINCT ON (q.cut) q.cut::text AS bound FROM (
       SELECT unnest(percentile_disc(%s::float8[]) WITHIN GROUP (ORDER BY {column})) AS cut
-      FROM {"ONLY " if part.only else ""}{part.name}{sample}) quantiles WHERE cut IS NOT NULL ORDER BY cut"""  # noqa: S608 - quoted names
+      FROM {"ONLY " if part.only else ""}{part.name}{sample}) q
+      WHERE q.cut IS NOT NULL ORDER BY q.cut"""  # noqa: S608 - quoted names
     cuts = [row[0] for row in catalogue.connection.execute(statement(query), [fractions])]
     kind = schema[name].source_type
     for low, high in zip([None, *cuts], [*cuts, None], strict=True):

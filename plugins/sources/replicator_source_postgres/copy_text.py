@@ -34,7 +34,7 @@ def split_columns(rows: Sequence[bytes | memoryview], columns: int) -> list[pa.B
             return [pa.array([], pa.binary())] * columns
         raise BugError(
             "COPY answered with another number of columns than was asked for",
-            code="RPL-3501",
+            code="RPL-3601",
             hint="report it with the server's version",
         )
     starts = np.concatenate([[0], separators[:-1] + 1])

@@ -120,7 +120,7 @@ class Run:
     def _run(self) -> None:
         try:
             self.reader.run()
-        except BaseException as err:
+        except BaseException as err:  # noqa: BLE001 - raised by whoever waits
             self.error = err
 
     def wait_for(self, offset: Offset, timeout: float = 30) -> None:
