@@ -86,7 +86,7 @@ def test_libraries_warnings_and_threads_write_the_same_form(stream: io.StringIO)
 def test_no_way_into_the_log_lets_a_secret_through(stream: io.StringIO, form: str) -> None:
     configure_logging("debug", form, stream=stream)  # type: ignore[arg-type]
     log = get_logger("replicator")
-    log.info("text " + SECRET,  # noqa: G003  # a plugin might table=SECRET, nested={"a": [SECRET, {SECRET: 1}]}, thing=ValueError(SECRET))
+    log.info(f"text {SECRET}", table=SECRET, nested={"a": [SECRET, {SECRET: 1}]}, thing=ValueError(SECRET))  # noqa: G004  # a plugin might
     log.info("key", password="short", authorization="x")
     logging.getLogger("lib").info("dsn %s", f"postgresql://u:{SECRET}@h/db")
     logging.getLogger("lib").info("broken %d %d", SECRET)  # noqa: PLE1206  # as a library might
