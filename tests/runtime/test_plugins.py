@@ -56,7 +56,7 @@ def test_the_listing_names_kind_title_and_package(folder: Path) -> None:
                 "from replicator_sdk import *\nclass T(DeltaTarget):\n    name = 't'\n"
                 "@hookimpl\ndef delta_targets(): return [T]"
             ),
-            "T lacks create_consumer, create_table_assessor",
+            "T lacks create_consumer",
         ),
     ],
 )

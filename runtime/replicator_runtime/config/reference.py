@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,26 @@ class Setting:
 def describe_settings(model: type[BaseModel]) -> list[Setting]:
     """Every key of `model` and of the objects inside it, in the order they are declared."""
     schema = model.model_json_schema(by_alias=True, mode="validation")
+    documented = _documented_attributes(model)
+    for key, place in schema.get("properties", {}).items():
+        place.setdefault("description", documented.get(key, ""))
     return _describe(schema, schema.get("$defs", {}), "")
+
+
+def _documented_attributes(model: type[BaseModel]) -> dict[str, str]:
+    """Key → what the "Attributes" of the model's docstring say of it, for fields without a description of their own."""
+    keys = {name: field.alias or name for name, field in model.model_fields.items()}
+    found: dict[str, str] = {}
+    key = ""
+    for line in inspect.getdoc(model).splitlines() if model.__doc__ else ():  # type: ignore[union-attr]
+        name, colon, text = line.strip().partition(": ")
+        if colon and line.startswith("    ") and not line.startswith("     ") and name in keys:
+            key, found[keys[name]] = keys[name], text
+        elif key and line.startswith("     "):
+            found[key] += " " + line.strip()
+        else:
+            key = ""
+    return found
 
 
 def _describe(schema: dict[str, Any], definitions: dict[str, Any], prefix: str) -> list[Setting]:
@@ -47,7 +67,7 @@ def _describe(schema: dict[str, Any], definitions: dict[str, Any], prefix: str) 
                 prefix + key,
                 " or ".join(dict.fromkeys(_type(option, definitions) for option in options)),
                 "required" if key in required else _default(place),
-                place.get("description", ""),
+                place.get("description") or _first_line(options),
             )
         )
         if inner is not None:
@@ -75,6 +95,12 @@ def _inner_object(options: list[dict[str, Any]], definitions: dict[str, Any]) ->
     return None, ""
 
 
+def _first_line(options: list[dict[str, Any]]) -> str:
+    """What the settings object itself says, where the key adds nothing to that."""
+    described = (option.get("description", "") for option in options if "properties" in option)
+    return next(described, "").partition("\n")[0]
+
+
 def _type(place: dict[str, Any], definitions: dict[str, Any]) -> str:
     if "enum" in place:
         return ", ".join(f"`{value}`" for value in place["enum"])
@@ -91,7 +117,7 @@ def _type(place: dict[str, Any], definitions: dict[str, Any]) -> str:
 
 def _bounds(place: dict[str, Any]) -> str:
     marks = (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
-    found = [f"{sign} {place[key]:g}" for key, sign in marks if key in place]
+    found = [f"{sign} {place[key]:,.10g}" for key, sign in marks if key in place]
     return f" ({', '.join(found)})" if found else ""
 
 
