@@ -1,0 +1,1 @@
+"""The peers: how each is installed, set up, run and timed."""

@@ -1,0 +1,129 @@
+"""Debezium → Kafka → a sink, source and sink in one Connect worker: the pipeline most of the field runs.
+
+Two sinks: Debezium's JDBC sink into another Postgres database (upserts and deletes), and Apache Iceberg's sink, which
+appends every change and merges nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from bench.orders import DATABASE, Orders
+from bench.peers import kafka
+from bench.peers.debezium import connector_settings
+from bench.process import Cost, run_until
+
+_COMMIT_MILLISECONDS = 2000
+
+
+class ConnectPeer(ABC):
+    """One table through Kafka into a sink; its slot holds what changed between two drains."""
+
+    name: ClassVar[str]
+
+    def __init__(self, orders: Orders, broker: kafka.Broker, table: str) -> None:
+        self.orders, self.broker, self.table = orders, broker, table
+        self.slot = f"bench_{self.name}_{table}"
+        self.prefix = f"{self.name}_{table}"
+        self.topic = f"{self.prefix}.public.{table}"
+
+    @abstractmethod
+    def sink(self) -> dict[str, str]:
+        """Settings of the sink's connector."""
+
+    @abstractmethod
+    def arrived(self, events: int) -> bool:
+        """Whether the target has taken `events` events since the beginning and agrees with the source."""
+
+    def drain(self, events: int) -> Cost:
+        """Run a worker until the target has taken `events` events since the beginning."""
+        source = connector_settings(
+            self.orders,
+            self.slot,
+            self.table,
+            **{"name": f"{self.prefix}-source", "topic.prefix": self.prefix, "snapshot.mode": "initial"},
+        )
+        sink = {**self.sink(), "name": f"{self.prefix}-sink", "topics": self.topic, "tasks.max": "1"}
+        command = kafka.worker(self.broker, self.prefix, [source, sink])
+        log = self.broker.folder / f"{self.prefix}.log"
+        return run_until(command, log, lambda: self.arrived(events))
+
+
+class JdbcSink(ConnectPeer):
+    """Debezium's JDBC sink into Postgres."""
+
+    name = "jdbc"
+
+    def __init__(self, orders: Orders, broker: kafka.Broker, table: str) -> None:
+        super().__init__(orders, broker, table)
+        self.database = f"sink_{table}"
+        orders.execute(f"CREATE DATABASE {self.database}")
+
+    def sink(self) -> dict[str, str]:
+        """Batches of 5,000, one statement a key (reduction buffer)."""
+        server = self.orders.server
+        options = "stringtype=unspecified&reWriteBatchedInserts=true"
+        return {
+            "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
+            "connection.url": f"jdbc:postgresql://{server.host}:{server.port}/{self.database}?{options}",
+            "connection.username": server.user,
+            "connection.password": server.password,
+            "insert.mode": "upsert",
+            "delete.enabled": "true",
+            "primary.key.mode": "record_key",
+            "schema.evolution": "basic",
+            "batch.size": "5000",
+            "use.reduction.buffer": "true",
+            "collection.name.format": self.table,
+        }
+
+    def arrived(self, events: int) -> bool:
+        """Whether the newest row is there (the topic has one partition, so all others came before it), then all are."""
+        del events
+        newest = f"SELECT 1 FROM {self.table} WHERE id = (SELECT max(id) FROM {self.table})"
+        wanted = self.orders.execute(f"SELECT max(id) FROM {self.table}")[0][0]
+        present = f"SELECT 1 FROM information_schema.tables WHERE table_name = '{self.table}'"
+        if not self._ask(present) or not self._ask(f"{newest} AND id = {wanted}"):
+            return False
+        total = f"SELECT count(*), sum(id)::bigint, sum(quantity)::bigint FROM {self.table}"
+        return self._ask(total) == self.orders.execute(total)
+
+    def _ask(self, statement: str) -> list[tuple[object, ...]]:
+        return self.orders.server.execute(statement, self.database)
+
+
+class IcebergSink(ConnectPeer):
+    """Apache Iceberg's sink into a Hadoop catalogue on local disk; appends."""
+
+    name = "iceberg"
+
+    @property
+    def _warehouse(self) -> Path:
+        return self.broker.folder / f"{self.prefix}-warehouse"
+
+    def sink(self) -> dict[str, str]:
+        """Debezium's envelope taken off, a commit every two seconds."""
+        return {
+            "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+            "transforms": "debezium",
+            "transforms.debezium.type": "org.apache.iceberg.connect.transforms.DebeziumTransform",
+            "iceberg.tables": f"{DATABASE}.{self.table}",
+            "iceberg.tables.auto-create-enabled": "true",
+            "iceberg.tables.evolve-schema-enabled": "true",
+            "iceberg.catalog.type": "hadoop",
+            "iceberg.catalog.warehouse": str(self._warehouse),
+            "iceberg.control.commit.interval-ms": str(_COMMIT_MILLISECONDS),
+            "iceberg.control.topic": f"{self.prefix}-control",
+        }
+
+    def arrived(self, events: int) -> bool:
+        """Whether the commits so far added that many rows."""
+        metadata = self._warehouse / DATABASE / self.table / "metadata"
+        hint = metadata / "version-hint.text"
+        if not hint.exists() or not (version := hint.read_text().strip()):
+            return False
+        found = json.loads((metadata / f"v{version}.metadata.json").read_text())
+        return sum(int(s["summary"].get("added-records", 0)) for s in found["snapshots"]) >= events
