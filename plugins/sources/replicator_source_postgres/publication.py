@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
-from replicator_sdk.errors import HistoryLostError, NeedsUserError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import driver, quote_identifier, statement
@@ -114,7 +114,7 @@ class Publication:
 
         Raises:
             NeedsUserError: When a table would make the application fail (I7), may not be added, or is filtered.
-            HistoryLostError: When a table captured before was taken out since.
+            SchemaDriftError: When a table captured before was taken out since.
         """
         there = self.tables()
         wanted = {}
@@ -213,11 +213,12 @@ def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -
         )
 
 
-def taken_out(publication: str, table: TableId) -> HistoryLostError:
+def taken_out(publication: str, table: TableId) -> SchemaDriftError:
     """A captured table is no longer published: its changes are missing from the log."""
-    return HistoryLostError(
+    name = f"{quote_identifier(table.schema)}.{quote_identifier(table.table)}"
+    return SchemaDriftError(
         f"{table} was taken out of the publication {publication!r}; what changed in it since is not in the log",
         code="RPL-3209",
         table=str(table),
-        hint="take a new snapshot of the table",
+        hint=f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE {name}; then take a new snapshot of the table",
     )

@@ -36,7 +36,7 @@ class TableWatch:
         """Find tables that are gone.
 
         Raises:
-            HistoryLostError: When one is there but no longer published.
+            SchemaDriftError: When one is there but no longer published.
         """
         if time.monotonic() < self._next:
             return

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from replicator_sdk.batch import ChangeBatch, Commits
-from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError, SchemaDriftError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
@@ -202,14 +202,14 @@ def test_a_publication_that_is_gone_is_lost_history(pump: Pump) -> None:
         pump.read()
 
 
-def test_a_table_taken_out_of_the_publication_is_lost_history(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_taken_out_of_the_publication_is_told(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
     """While running and at the next start; adding it again in silence would lose what changed in between."""
     monkeypatch.setattr("replicator_source_postgres.table_watch._INTERVAL_SECONDS", 0.3)
     statement = f'ALTER PUBLICATION "{_publication(pump)}" DROP TABLE t'
     error = error_of(pump, lambda run: pump.database.execute(statement))
-    assert isinstance(error, HistoryLostError)
+    assert isinstance(error, SchemaDriftError)
     assert (error.code, error.table) == ("RPL-3209", "public.t")
-    with pytest.raises(HistoryLostError, match="RPL-3209"):
+    with pytest.raises(SchemaDriftError, match="RPL-3209"):
         pump.read()
 
 
