@@ -20,6 +20,7 @@ from replicator_state.patience import Patience
 
 register("state.lease.claimed", "state.lease.before_renew")
 
+_LAST_WORD_SECONDS = 2.0
 _log = logging.getLogger("replicator.state")
 
 
@@ -106,9 +107,15 @@ class Lease:
         self._write(released=False)
 
     def release(self) -> None:
-        """Give the lease back, so that the next run starts at once. May be called twice, and when superseded."""
-        if not self._record.released:
-            self._write(released=True)
+        """Give the lease back, so that the next run starts at once. May be called twice, and when superseded.
+
+        Never raises: it stands at the end of a run whose own error must not be hidden, and a lease that could not be
+        given back falls to the next run when this process is gone.
+        """
+        try:
+            self._write(released=True, patience=Patience(min(_LAST_WORD_SECONDS, self._patience.seconds), "the lease"))
+        except Exception as error:  # noqa: BLE001
+            _log.warning("could not give the lease back: %s", type(error).__name__, extra={"code": "RPL-7134"})
 
     @contextmanager
     def renewing(self, on_lost: Callable[[FencedError], None]) -> Iterator[None]:
@@ -136,15 +143,14 @@ class Lease:
             except ReplicatorError as error:
                 _log.warning("could not renew the lease: %s", error.message, extra={"code": error.code})
 
-    def _write(self, *, released: bool) -> None:
+    def _write(self, *, released: bool, patience: Patience | None = None) -> None:
         with self._lock:
             if self._record.released:
                 return
             record = self._record.renewed(self._clock.wall(), released=released)
             # A file of this epoch's own: a superseded run that writes late cannot disturb its successor's.
-            self._patience.run(
-                "renew the lease", lambda: self._folder.replace(lease_name(self.epoch), record.to_bytes())
-            )
+            name, content = lease_name(self.epoch), record.to_bytes()
+            (patience or self._patience).run("renew the lease", lambda: self._folder.replace(name, content))
             self._record = record
 
     def _tidy(self) -> None:

@@ -125,6 +125,20 @@ def test_old_offsets_that_cannot_be_deleted_never_fail_a_save(
     assert "could not delete" in caplog.text
 
 
+def test_giving_the_lease_back_never_hides_the_error_that_ended_the_run(
+    failing: FailingFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = Lease.acquire(failing, Patience(0, "test"), "first")
+    failing.error = errno.ENOSPC
+    lease.release()
+    assert "could not give the lease back" in caplog.text
+    failing.error = None
+    with pytest.raises(NeedsUserError, match="RPL-7130"):
+        Lease.acquire(failing, Patience(0, "test"), "second")
+    lease.release()
+    assert Lease.acquire(failing, Patience(0, "test"), "second").epoch == 2
+
+
 def test_a_bug_of_a_program_is_not_waited_for() -> None:
     def wrong() -> None:
         raise TypeError("bug")
