@@ -10,20 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from replicator_runtime.java import require_java
 from replicator_runtime.redaction import contains_secret, redact_error
-from replicator_runtime.spark_jars import local_jars
+from replicator_runtime.spark_jars import cache_folder, local_jars
 from replicator_sdk.errors import NeedsUserError, RetryableError
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?")
 _LOOPBACK = "127.0.0.1"
 _lock = threading.Lock()
-_started: dict[int, Path | None] = {}  # sessions that are ours, and the folder each may leave tables in
+_started: weakref.WeakSet[SparkSession] = weakref.WeakSet()  # the sessions that are ours
 
 
 def build_session(
@@ -84,13 +82,12 @@ def stop_session(session: SparkSession) -> None:
     called twice; a session that existed before is left alone.
     """
     with _lock:
-        if id(session) not in _started:
+        if session not in _started:
             return
-        warehouse = _started.pop(id(session))
+        _started.discard(session)
         with contextlib.suppress(Exception):  # it may be dead already; what counts is that it is gone afterwards
             session.stop()
         _end_java()
-        _remove(warehouse)
 
 
 def session_settings(
@@ -136,6 +133,8 @@ def _local_defaults(cores: int) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.default.parallelism": str(cores),
         "spark.sql.shuffle.partitions": str(cores),
+        # Spark makes this folder, in the working directory unless told otherwise; nothing of ours is in it.
+        "spark.sql.warehouse.dir": str(cache_folder() / "warehouse"),
     }
 
 
@@ -204,10 +203,6 @@ def _set_interpreter(master: str, settings: Mapping[str, str]) -> None:
 
 
 def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]) -> SparkSession:
-    warehouse = None
-    if settings.get("spark.master", "").startswith("local") and "spark.sql.warehouse.dir" not in settings:
-        warehouse = Path(tempfile.mkdtemp(prefix="replicator-warehouse-"))
-        settings = {**settings, "spark.sql.warehouse.dir": str(warehouse)}
     builder = session_type.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -216,7 +211,6 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
             session = builder.getOrCreate()
     except Exception as error:
         _end_java()
-        _remove(warehouse)
         reason = redact_error(error).strip().partition("\n")[0]
         raise RetryableError(
             f"Spark did not start: {reason}",
@@ -224,7 +218,7 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
             hint="read Spark's own lines above; is the master reachable, and can the packages be had "
             f"({settings.get('spark.jars.packages') or 'none were asked for'})?",
         ) from error
-    _started[id(session)] = warehouse
+    _started.add(session)
     return session
 
 
@@ -261,11 +255,6 @@ def _fitting(session: SparkSession, settings: Mapping[str, str]) -> SparkSession
         if session.conf.isModifiable(key):
             session.conf.set(key, value)
     return session
-
-
-def _remove(folder: Path | None) -> None:
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end_java() -> None:

@@ -211,4 +211,4 @@ def test_the_life_of_a_session_in_a_process(tmp_path: Path) -> None:
     assert told["left"] == 0
     assert "local lookup" not in done.stderr.lower(), "nothing was resolved"
     left = {path.name for path in tmp_path.iterdir()} - {"table"}
-    assert not {name for name in left if "warehouse" in name or "metastore" in name}, left
+    assert not {name for name in left if "warehouse" in name or "metastore" in name or "derby" in name}, left
