@@ -32,6 +32,9 @@ def session_settings(cores: int) -> dict[str, str]:
         # A commit's checksum is derived from the one before; recomputing it to compare costs a second each time.
         f"{_DELTA}.incremental.commit.verify": "false",
         f"{_DELTA}.versionChecksum.forcedValidationInterval": "-1",
+        # A table is compacted to files of this size, and files of half of it are left alone.
+        f"{_DELTA}.optimize.maxFileSize": str(256 << 20),
+        f"{_DELTA}.optimize.minFileSize": str(128 << 20),
         # Compaction writes what other readers, too, take for microseconds.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }

@@ -77,7 +77,7 @@ class TableSnapshotLoad:
         attempt = self._table.begin()
         names = self._config.metadata_names()
         progress = attempt.progress
-        if progress is not None and progress.snapshot_id == snapshot_id and self._fits(attempt, schema):
+        if self._is_of(attempt, snapshot_id) and self._fits(attempt, schema):
             return self._table.loaded_chunks(attempt)
         begun = TableProgress(self._context.generation, self._context.epoch, position, 0, "", frozenset(), snapshot_id)
         if attempt.progress is None:
@@ -87,7 +87,7 @@ class TableSnapshotLoad:
             if not definition.matches(schema, names):
                 definition = definition.replaced(schema, names)
         metadata = definition.to_metadata()
-        changed = attempt.progress is None or metadata != attempt.state.metadata
+        changed = attempt.progress is None or metadata != TableDefinition(attempt.state.metadata).to_metadata()
         self._table.commit(
             attempt,
             begun,
@@ -100,11 +100,11 @@ class TableSnapshotLoad:
     def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:
         """Load those of `chunks` that are not in yet, in one commit; returns the number of rows loaded."""
         attempt = self._table.begin()
-        progress = self._running(attempt, schema, snapshot_id)
-        assert progress.snapshot_chunks is not None
-        wanted = [c for c in chunks if c.index not in progress.snapshot_chunks]
+        held = self._table.loaded_chunks(attempt) if self._is_of(attempt, snapshot_id) else frozenset()
+        wanted = [c for c in chunks if c.index not in held]
         if not wanted:
             return 0
+        progress = self._running(attempt, schema, snapshot_id)
         work = ChunkLoad(
             self._table.log.storage.root,
             attempt.state.layout,
@@ -119,7 +119,7 @@ class TableSnapshotLoad:
         loaded = replace(
             progress,
             epoch=self._context.epoch,
-            snapshot_chunks=progress.snapshot_chunks | {c.index for c in wanted},
+            snapshot_chunks=held | {c.index for c in wanted},
         )
         self._table.commit(attempt, loaded, add=files)
         failpoint("delta.snapshot.committed")
@@ -129,7 +129,7 @@ class TableSnapshotLoad:
         """All chunks are in: from now on the table takes changes."""
         attempt = self._table.begin()
         progress = attempt.progress
-        if progress is not None and progress.snapshot_id == snapshot_id and progress.snapshot_chunks is None:
+        if progress is not None and self._is_of(attempt, snapshot_id) and progress.snapshot_chunks is None:
             return
         progress = self._running(attempt, schema, snapshot_id)
         done = replace(progress, epoch=self._context.epoch, position=position, snapshot_chunks=None)
@@ -146,6 +146,9 @@ class TableSnapshotLoad:
                 hint="begin the snapshot anew",
             )
         return progress
+
+    def _is_of(self, attempt: Attempt, snapshot_id: str) -> bool:
+        return attempt.progress is not None and attempt.progress.snapshot_id == snapshot_id
 
     def _fits(self, attempt: Attempt, schema: TableSchema) -> bool:
         return TableDefinition(attempt.state.metadata).matches(schema, self._config.metadata_names())

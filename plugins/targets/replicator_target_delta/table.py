@@ -153,8 +153,8 @@ class TargetTable:
             self.log.forget()
             if self._begin_checked().progress != progress:
                 raise
-        failpoint("delta.commit.after")
         self._last, self._claimed = progress, True
+        failpoint("delta.commit.after")
 
     def _stored(self, progress: TableProgress, state: State, *, dropped: bool = False) -> dict[str, Any]:
         """What our domain shall hold; the chunks of a finished snapshot stay known while its plan may be begun again."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from replicator_sdk.errors import ReplicatorError, RetryableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,9 +38,43 @@ def run_threads(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Ite
 
 
 def run_executors(spark: SparkSession, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
-    """Results of `work` on each task, one Spark task each; `work` and tasks are pickled."""
+    """Results of `work` on each task, in order, one Spark task each; `work` and tasks are pickled.
+
+    Raises:
+        ReplicatorError: As `work` raised it on an executor.
+        RetryableError: When a task failed otherwise, after Spark's own attempts.
+    """
     if not tasks:
         return []
     context = spark.sparkContext
-    results: list[Any] = context.parallelize(list(tasks), len(tasks)).map(work).collect()
-    return results
+    try:
+        outcomes: list[Any] = context.parallelize(list(tasks), len(tasks)).map(_Guarded(work)).collect()
+    except Exception as err:
+        raise RetryableError(
+            f"work on Spark's executors failed: {_cause(err)}",
+            code="RPL-4405",
+            hint="retried by itself; see Spark's log",
+        ) from err
+    for outcome in outcomes:
+        if isinstance(outcome, ReplicatorError):
+            raise outcome
+    return outcomes
+
+
+class _Guarded:
+    """Lets our own errors come back as values: Spark keeps only the text of what a task raises."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._work = work
+
+    def __call__(self, task: Any) -> Any:
+        try:
+            return self._work(task)
+        except ReplicatorError as err:
+            return err
+
+
+def _cause(err: Exception) -> str:
+    """The kind of error, without its text, which may hold values of rows."""
+    names = re.findall(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception))\b", str(err), re.MULTILINE)
+    return names[-1] if names else type(err).__name__

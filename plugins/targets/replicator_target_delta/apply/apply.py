@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import SchemaDriftError
+from replicator_sdk.errors import DataError, SchemaDriftError
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.finding import Place
 from replicator_target_delta.apply.keyed import KeyedApply
@@ -55,7 +57,16 @@ class TableApply:
         place = Place(
             self._spark, state, self._table.log.storage, self._config.target_file_bytes, self._config.soft_deletes
         )
-        files = self._write(place, changes)
+        try:
+            files = self._write(place, changes)
+        except pa.ArrowInvalid as err:  # its text may hold the value
+            raise DataError(
+                "a value does not fit its column at the target",
+                code="RPL-5402",
+                table=str(changes.table),
+                position=str(changes.identity.position),
+                hint="the source's type allows more than its standard type: report it, and leave the column out by `columns`",
+            ) from err
         progress = TableProgress.of(changes.identity)
         self._table.commit(attempt, progress, add=files.add, remove=files.remove, metadata=metadata)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from replicator_sdk.testing.target_suite import TargetConformance
 
+from replicator_sdk.testing.target_suite import TargetConformance
 from tests.plugins.targets.delta.lake import Lake
 
 if TYPE_CHECKING:
@@ -19,5 +19,5 @@ class TestDelta(TargetConformance):
     random_histories: ClassVar[int] = 12
 
     @pytest.fixture
-    def system(self, tmp_path: Path, spark: SparkSession) -> Lake:
-        return Lake(tmp_path / "lake", spark)
+    def system(self, tmp_path: Path, delta_spark: SparkSession) -> Lake:
+        return Lake(tmp_path / "lake", delta_spark)

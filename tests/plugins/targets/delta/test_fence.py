@@ -1,0 +1,115 @@
+"""Only the newest run can write a table (design I6)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from replicator_sdk import failpoint
+from replicator_sdk.errors import FencedError, ReplicatorError, RetryableError
+from replicator_target_delta.apply.keyed import KeyedApply
+from tests.plugins.targets.delta.changes import TABLE, at, batch, insert, row
+from tests.plugins.targets.delta.lake import Lake
+
+
+@pytest.fixture
+def _disarmed() -> Iterator[None]:
+    yield
+    failpoint.arm("")
+
+
+def test_a_zombie_that_has_its_files_written_already_cannot_commit_them(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read the table before the newer run came, and wakes up between writing files and commit."""
+    zombie = lake.consumer(epoch=1)
+    zombie.apply_batch(batch(1, [insert(row(1))]))
+    written = KeyedApply.run
+
+    def meanwhile(self: KeyedApply) -> object:
+        monkeypatch.setattr(KeyedApply, "run", written)
+        files = written(self)
+        newer = lake.consumer(epoch=2)
+        progress = newer.progress(TABLE)
+        assert progress is not None
+        assert progress.position == at(1)
+        return files
+
+    monkeypatch.setattr(KeyedApply, "run", meanwhile)
+    with pytest.raises(ReplicatorError) as error:
+        zombie.apply_batch(batch(2, [insert(row(2))]))
+    assert isinstance(error.value, FencedError | RetryableError)
+    assert [r["id"] for r in lake.rows(TABLE)] == [1]
+    with pytest.raises(FencedError):
+        zombie.apply_batch(batch(2, [insert(row(2))]))
+
+
+def test_asking_for_progress_takes_the_table_over(lake: Lake) -> None:
+    """From that moment the older run is fenced, before the newer one has written any data."""
+    older = lake.consumer(epoch=1)
+    older.apply_batch(batch(1, [insert(row(1))]))
+    lake.consumer(epoch=2).progress(TABLE)
+    with pytest.raises(FencedError, match="RPL-8401"):
+        older.apply_batch(batch(2, [insert(row(2))]))
+
+
+def test_two_runs_of_one_epoch_do_not_both_apply_a_batch(lake: Lake) -> None:
+    """Not to happen, since a lease gives each run its epoch; still nothing is doubled."""
+    one, two = lake.consumer(), lake.consumer()
+    one.apply_batch(batch(1, [insert(row(1))]))
+    two.progress(TABLE)
+    start, outcomes = threading.Barrier(2), []
+
+    def work(consumer: object) -> None:
+        start.wait()
+        try:
+            consumer.apply_batch(batch(2, [insert(row(2))]))  # type: ignore[attr-defined]
+        except ReplicatorError as err:
+            outcomes.append(err)
+
+    threads = [threading.Thread(target=work, args=(c,)) for c in (one, two)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [1, 2]
+    assert all(isinstance(err, RetryableError) for err in outcomes)
+
+
+@pytest.mark.usefixtures("_disarmed")
+@pytest.mark.parametrize(
+    "point", ["delta.files.written", "delta.vectors.written", "delta.commit.before", "delta.commit.after"]
+)
+def test_a_batch_interrupted_anywhere_is_applied_once_by_its_replay(lake: Lake, point: str) -> None:
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1, "a")), insert(row(2, "a"))]))
+    again = batch(2, [insert(row(3)), insert(row(4))])
+    failpoint.arm(f"{point}=raise")
+    with pytest.raises(RetryableError):
+        consumer.apply_batch(again)
+    failpoint.arm("")
+    for replay in (lake.consumer(), lake.consumer()):
+        replay.apply_batch(again)
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [1, 2, 3, 4]
+
+
+def test_an_answer_that_got_lost_is_looked_up_in_the_table(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit came through, its answer did not: the batch counts as applied."""
+    from replicator_target_delta.log import Transaction
+
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    commit = Transaction.commit
+
+    def lose(self: Transaction, *args: object, **facts: object) -> None:
+        commit(self, *args, **facts)  # type: ignore[arg-type]
+        raise RetryableError("the connection broke", code="RPL-4401")
+
+    monkeypatch.setattr(Transaction, "commit", lose)
+    consumer.apply_batch(batch(2, [insert(row(2))]))
+    monkeypatch.undo()
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [1, 2]
+    consumer.apply_batch(batch(3, [insert(row(3))]))
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [1, 2, 3]

@@ -1,0 +1,59 @@
+"""Compaction and vacuum leave rows and progress as they are."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from tests.plugins.targets.delta.changes import TABLE, at, batch, delete, insert, row, update
+from tests.plugins.targets.delta.lake import Lake
+
+
+def fragmented(lake: Lake) -> None:
+    consumer = lake.consumer()
+    for i in range(1, 10):
+        consumer.apply_batch(batch(i, [insert(row(i)), insert(row(100 + i))] + [delete({"id": 100 + i - 1})] * (i > 1)))
+
+
+def test_small_files_are_put_together_and_deleted_rows_worked_in(lake: Lake) -> None:
+    fragmented(lake)
+    before = sorted(r["id"] for r in lake.rows(TABLE))
+    lake.target.maintain(lake.context(), [TABLE])
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == before
+    progress = lake.consumer().progress(TABLE)
+    assert progress is not None
+    assert progress.position == at(9)
+    attempt = lake.consumer()._table(TABLE).begin()
+    assert len(attempt.state.files) == 1
+    assert all(f.deleted == 0 for f in attempt.state.files.values())
+
+
+def test_a_compacted_table_takes_changes_from_a_consumer_that_knew_it_before(lake: Lake) -> None:
+    fragmented(lake)
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(10, [update(row(1, "before"))]))
+    lake.target.maintain(lake.context(), [TABLE])
+    consumer.apply_batch(batch(11, [update({"id": 1, "note": "after"})]))
+    assert {r["id"]: (r["name"], r["note"]) for r in lake.rows(TABLE)}[1] == ("before", "after")
+
+
+def test_a_table_in_good_order_is_left_alone(lake: Lake) -> None:
+    lake.consumer().apply_batch(batch(1, [insert(row(1))]))
+    lake.target.maintain(lake.context(), [TABLE])
+    assert lake.version(TABLE) == 0
+
+
+def test_vacuum_deletes_files_nobody_refers_to_and_only_when_it_is_due(lake: Lake) -> None:
+    eager = Lake(
+        lake.path(TABLE).parent.parent, lake.spark(), optimize_interval_seconds=0, vacuum_interval_seconds=0.01
+    )
+    fragmented(eager)
+    orphan = eager.path(TABLE) / "part-orphan.parquet"
+    orphan.write_bytes(b"x")
+    os.utime(orphan, (0, 0))
+    eager.target.maintain(eager.context(), [TABLE])
+    assert orphan.exists()
+    time.sleep(0.05)
+    eager.target.maintain(eager.context(), [TABLE])
+    assert not orphan.exists()
+    assert len(eager.rows(TABLE)) == 10

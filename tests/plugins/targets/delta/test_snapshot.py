@@ -1,0 +1,122 @@
+"""Loading chunks: executors write the files, one commit takes them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from replicator_sdk import failpoint
+from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.snapshot import SnapshotChunk
+from tests.plugins.targets.delta.changes import KEYED, TABLE, at, batch, insert, row, update
+from tests.plugins.targets.delta.lake import Lake
+
+CHUNKS = [SnapshotChunk(i, {"start": i * 10, "stop": i * 10 + 10}) for i in range(3)]
+
+
+class Numbers:
+    """Reads a chunk as the rows numbered by its bounds; picklable."""
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        for key in range(chunk.bounds["start"], chunk.bounds["stop"]):
+            yield pa.RecordBatch.from_pylist([row(key, f"n{key}")], schema=KEYED.arrow)
+
+
+class Refusing:
+    """A reader that may not read."""
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        raise NeedsUserError(f"no right to read chunk {chunk.index}", code="RPL-3999", hint="grant it")
+
+
+class Crashing:
+    """A reader with a fault that names a value."""
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        raise ValueError("cannot read 'secret of a row'")
+
+
+def load(lake: Lake, plan: str = "plan") -> None:
+    consumer = lake.consumer()
+    held = consumer.begin_snapshot(KEYED, plan, at(5))
+    consumer.load_chunks(KEYED, plan, [c for c in CHUNKS if c.index not in held], Numbers())
+    consumer.finish_snapshot(KEYED, plan, at(5))
+
+
+def test_snapshot_rows_have_sequence_number_zero_and_no_time(lake: Lake) -> None:
+    load(lake)
+    assert {(r["_sequence_num"], r["_source_timestamp"]) for r in lake.rows(TABLE)} == {(0, None)}
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(30))
+
+
+def test_the_same_plan_begun_after_it_was_finished_keeps_the_rows(lake: Lake) -> None:
+    """The process died before it noted that the snapshot was done."""
+    load(lake)
+    version = lake.version(TABLE)
+    load(lake)
+    assert lake.version(TABLE) == version
+
+
+def test_a_new_plan_with_other_columns_replaces_rows_and_columns(lake: Lake) -> None:
+    load(lake)
+    narrow = KEYED.select(["name"])
+    consumer = lake.consumer()
+    assert consumer.begin_snapshot(narrow, "other", at(6)) == frozenset()
+    assert lake.rows(TABLE) == []
+    consumer.finish_snapshot(narrow, "other", at(6))
+    consumer.apply_batch(batch(7, [insert({"id": 1, "name": "x"}, narrow)]))
+    assert lake.read_table(narrow) == [{"id": 1, "name": "x"}]
+
+
+def test_the_log_goes_on_where_the_snapshot_stands(lake: Lake) -> None:
+    load(lake)
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(5, [insert(row(1))]))  # in the snapshot already
+    consumer.apply_batch(batch(6, [update(row(1, "new"))]))
+    assert len(lake.rows(TABLE)) == 30
+
+
+def test_an_error_of_the_source_on_an_executor_arrives_as_it_is(lake: Lake) -> None:
+    consumer = lake.consumer()
+    consumer.begin_snapshot(KEYED, "plan", at(5))
+    with pytest.raises(NeedsUserError, match="RPL-3999") as error:
+        consumer.load_chunks(KEYED, "plan", CHUNKS, Refusing())
+    assert error.value.hint == "grant it"
+
+
+def test_another_error_on_an_executor_says_its_kind_and_no_value(lake: Lake) -> None:
+    consumer = lake.consumer()
+    consumer.begin_snapshot(KEYED, "plan", at(5))
+    with pytest.raises(RetryableError, match="ValueError") as error:
+        consumer.load_chunks(KEYED, "plan", CHUNKS, Crashing())
+    assert "secret" not in str(error.value)
+
+
+def test_chunks_of_a_plan_that_was_not_begun_are_refused(lake: Lake) -> None:
+    with pytest.raises(NeedsUserError, match="RPL-3405"):
+        lake.consumer().load_chunks(KEYED, "plan", CHUNKS, Numbers())
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "delta.snapshot.begun",
+        "delta.snapshot.files_written",
+        "delta.snapshot.committed",
+        "delta.snapshot.finished",
+        "delta.commit.before@2",
+        "delta.commit.after@2",
+    ],
+)
+def test_a_snapshot_interrupted_anywhere_loads_each_row_once(lake: Lake, point: str) -> None:
+    name, _, count = point.partition("@")
+    failpoint.arm(f"{name}=raise@{count or 1}")
+    try:
+        with pytest.raises(RetryableError):
+            load(lake)
+    finally:
+        failpoint.arm("")
+    load(lake)
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(30))
