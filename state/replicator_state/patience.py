@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_NO_FAULT = (ReplicatorError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+_NO_FAULT = (ReplicatorError, FileNotFoundError, FileExistsError, IsADirectoryError)
 
 
 class Patience:
@@ -73,6 +73,10 @@ class Patience:
                 code="RPL-7103",
                 hint="free space there (or raise the quota) and start again; nothing was lost, the position stood still",
             )
+        if isinstance(error, NotADirectoryError):
+            return NeedsUserError(
+                f"{tried}: a part of the path is not a folder", code="RPL-7104", hint="give a folder as offsetBasePath"
+            )
         if _needs_user(error):
             return NeedsUserError(
                 f"{tried}: access denied or read-only",
@@ -100,4 +104,4 @@ def is_fault(error: Exception) -> bool:
 
 def _needs_user(error: Exception) -> bool:
     number = getattr(error, "errno", None)
-    return isinstance(error, PermissionError) or number in _FORBIDDEN or number in _FULL
+    return isinstance(error, PermissionError | NotADirectoryError) or number in _FORBIDDEN or number in _FULL
