@@ -44,7 +44,8 @@ class Stranger:
     def pipeline(self) -> Path:
         return self.folder / "pipeline.json"
 
-    def write_pipeline(self, **properties: Any) -> Path:
+    def write_pipeline(self, more: dict[str, Any] | None = None, **properties: Any) -> Path:
+        """Write the pipeline with `properties` of the source and `more` at the top level."""
         source = {"path": str(self.journal), **properties}
         document = {
             "name": "sky",
@@ -63,6 +64,7 @@ class Stranger:
             "connections": [{"from": "in", "to": "out"}],
             "retries": {"maxDurationSeconds": 20, "delaySeconds": 0.2},
             "batch": {"maxIntervalSeconds": 0.1},
+            **(more or {}),
         }
         self.pipeline.write_text(json.dumps(document), "utf-8")
         return self.pipeline

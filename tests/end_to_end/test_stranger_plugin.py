@@ -140,3 +140,54 @@ def test_no_secret_of_a_setting_is_shown_by_any_command(stranger: Stranger) -> N
     assert secret not in wrong.stdout + wrong.stderr + done.stdout + done.stderr
     status = stranger.replicator("status", stranger.pipeline, "--json")
     assert secret not in status.stdout + status.stderr
+
+
+def error_of(stranger: Stranger, code: int) -> str:
+    """The one line with which a bounded run ends."""
+    done = stranger.replicator("run", stranger.pipeline, "--until-current")
+    assert done.returncode == code, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error ")]
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert " Next: " in lines[0]
+    return lines[0]
+
+
+def test_a_table_that_is_not_there_is_named_with_the_nearest_one(stranger: Stranger) -> None:
+    stranger.write_pipeline({"tables": [{"table": "star"}]})
+    error = error_of(stranger, 3)
+    assert error.startswith("error RPL-2001: ")
+    assert "stars" in error
+
+
+def test_an_unknown_key_is_named_with_the_nearest_one(stranger: Stranger) -> None:
+    stranger.write_pipeline({"retrys": {}})
+    assert error_of(stranger, 3).startswith(
+        'error RPL-1003: unknown key "retrys" [at retrys] Next: did you mean "retries"?'
+    )
+
+
+def test_a_state_path_that_is_no_folder_is_named(stranger: Stranger) -> None:
+    stranger.write_pipeline({"offsetBasePath": str(stranger.journal)})
+    assert error_of(stranger, 3).startswith("error RPL-7104: ")
+
+
+def test_a_damaged_newest_offset_is_passed_over_and_the_run_goes_on(stranger: Stranger) -> None:
+    for number in (3, 4):
+        assert stranger.replicator("run", stranger.pipeline, "--until-current").returncode == 0
+        stranger.append([["insert", {"id": number, "name": f"star {number}"}]])
+    newest = max((stranger.folder / "state" / "default" / "sky" / "1").glob("offset.*"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    shown = stranger.replicator("offsets", "show", stranger.pipeline)
+    assert f"warning: {newest.name} is passed over" in shown.stderr
+    assert stranger.replicator("run", stranger.pipeline, "--until-current").returncode == 0
+    assert set(stranger.stars()) == {1, 2, 3, 4}
+
+
+def test_offsets_that_are_all_damaged_never_mean_to_start_anew(stranger: Stranger) -> None:
+    assert stranger.replicator("run", stranger.pipeline, "--until-current").returncode == 0
+    before = stranger.stars()
+    for file in (stranger.folder / "state" / "default" / "sky" / "1").glob("offset.*"):
+        file.write_bytes(b"")
+    assert error_of(stranger, 3).startswith("error RPL-7110: ")
+    assert stranger.stars() == before
