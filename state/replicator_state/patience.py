@@ -60,12 +60,14 @@ class Patience:
                     return action()
         except Exception as error:
             if is_fault(error):
-                raise self._typed(error, what) from error
+                raise self._typed(error, what, waited=again(error)) from error
             raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _typed(self, error: Exception, what: str) -> ReplicatorError:
-        tried = f"could not {what} at {self.place} for {self.seconds:g} s"
+    def _typed(self, error: Exception, what: str, *, waited: bool) -> ReplicatorError:
+        tried = f"could not {what} at {self.place}"
+        if waited and self.seconds > 0:
+            tried += f" for {self.seconds:g} s"
         number = getattr(error, "errno", None)
         if number in _FULL:
             return NeedsUserError(
