@@ -28,7 +28,8 @@ SELECT pg_catalog.current_setting('wal_level'), pg_catalog.current_setting('serv
        (SELECT count(*) FROM pg_catalog.pg_stat_replication),
        (SELECT setting::int8 FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'),
        pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('server_encoding'),
-       (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user),
+       (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) OR EXISTS (
+         SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication' AND pg_catalog.pg_has_role(oid, 'MEMBER')),
        pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'), current_user::text
 """
 

@@ -42,6 +42,11 @@ _TLS: _Kind = (
 )
 _UNREACHABLE: _Kind = (RetryableError, "RPL-3107", "check host, port and network; the attempt is repeated")
 _GONE: _Kind = (NeedsUserError, "RPL-3108", "check the names of tables, publication and slot at the source")
+_WAL_LEVEL: _Kind = (
+    NeedsUserError,
+    "RPL-3111",
+    "ALTER SYSTEM SET wal_level = 'logical'; and restart the server",
+)
 _TIMEOUT: _Kind = (RetryableError, "RPL-3109", "the server was too slow or a lock was held; the attempt is repeated")
 _OTHER: _Kind = (RetryableError, "RPL-3110", "the attempt is repeated; see the server's log if it goes on")
 
@@ -79,6 +84,7 @@ _BY_TEXT: tuple[tuple[str, _Kind], ...] = (
     ("replication slots are in use", _FULL),
     ("number of requested standby connections exceeds", _FULL),
     ("is active for pid", _BUSY),
+    ("logical decoding requires", _WAL_LEVEL),
 )
 """The server's or libpq's own words, lower case, where there is no SQLSTATE or it says too little."""
 

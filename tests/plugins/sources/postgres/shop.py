@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import psycopg
-
 from replicator_sdk import TableId, TableSchema
 from replicator_sdk.datatype import DataType
 from replicator_sdk.testing.dialect import SqlDialect
@@ -41,7 +39,7 @@ class PostgresShop(SourceSystem):
         self.dialect = PostgresDialect()
         self.source = source_of(database, **settings)
         self._name = database.name
-        self._connection = psycopg.connect(database.dsn(), autocommit=True)
+        self._connection = database.connect()
         self._connection.execute("SET timezone = 'UTC'")
 
     def create_table(self, name: str, schema: TableSchema) -> TableId:
@@ -62,9 +60,12 @@ class PostgresShop(SourceSystem):
     def read_table(self, schema: TableSchema) -> list[Row]:
         """Rows by psycopg."""
         columns = ", ".join(
-            f"{self.dialect.quote(c.name)}{'::text' if c.type.name in self.dialect.as_text else ''}" for c in schema.columns
+            f"{self.dialect.quote(c.name)}{'::text' if c.type.name in self.dialect.as_text else ''}"
+            for c in schema.columns
         )
-        found = self._connection.execute(f"SELECT {columns} FROM {self.dialect.table(schema.table)}".encode()).fetchall()
+        found = self._connection.execute(
+            f"SELECT {columns} FROM {self.dialect.table(schema.table)}".encode()
+        ).fetchall()
         return [dict(zip(schema.names, row, strict=True)) for row in found]
 
     def lose_history(self) -> None:

@@ -149,7 +149,7 @@ def test_a_table_rewritten_meanwhile_is_noticed(as_text: bool, postgres_database
             object.__setattr__(snapshot.read, "native", None)
         rows_of(snapshot, snapshot.chunks[0])
         db.execute("VACUUM FULL t")
-        with pytest.raises(RetryableError, match="RPL-3503"):
+        with pytest.raises(RetryableError, match="RPL-3603"):
             rows_of(snapshot, snapshot.chunks[1])
 
 
@@ -158,7 +158,7 @@ def test_a_column_dropped_meanwhile_leads_to_a_new_snapshot(postgres_database: P
     pump = filled(db, *KINDS["key"])
     with open_table(pump) as snapshot:
         db.execute("ALTER TABLE t DROP COLUMN v")
-        with pytest.raises(RetryableError, match="RPL-3504"):
+        with pytest.raises(RetryableError, match="RPL-3604"):
             rows_of(snapshot)
 
 
@@ -179,7 +179,7 @@ def test_a_closed_snapshot_cannot_be_read_and_frees_its_slot(postgres_database: 
     assert db.execute(slots)[0][0] == 1
     snapshot.close()
     snapshot.close()
-    with pytest.raises(RetryableError, match="RPL-3504"):
+    with pytest.raises(RetryableError, match="RPL-3604"):
         rows_of(snapshot)
     for _ in range(50):
         if db.execute(slots)[0][0] == 0:

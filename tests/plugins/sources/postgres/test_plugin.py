@@ -1,0 +1,102 @@
+"""The plugin's face: settings, offsets, names, and an import without a driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from replicator_sdk.errors import HistoryLostError
+from replicator_sdk.testing.contexts import CollectingConfigurer
+from replicator_source_postgres import PostgresConfig, PostgresOffset, PostgresSource, delta_sources
+from replicator_source_postgres.connection import quote_identifier, quote_literal
+from replicator_source_postgres.plugin import derived_name
+from replicator_source_postgres.relations import SeenTable, dump_seen, load_seen
+from tests.plugins.sources.postgres.harness import source_of
+from tests.services.postgres import PostgresDatabase
+
+PLACE: dict[str, Any] = {"host": "h", "database": "d", "user": "u"}
+
+
+def test_importing_the_package_imports_no_driver() -> None:
+    code = "import replicator_source_postgres, sys; print([m for m in sys.modules if m.split('.')[0] in ('psycopg', 'adbc_driver_postgresql', 'pyspark')])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_it_offers_one_source_with_its_settings() -> None:
+    assert list(delta_sources()) == [PostgresSource]
+    assert PostgresSource.config_type is PostgresConfig
+    assert PostgresSource.offset_type is PostgresOffset
+
+
+def test_tls_is_verified_by_default_and_no_mode_falls_back_in_silence() -> None:
+    assert PostgresConfig(**PLACE).ssl_mode == "verify-full"
+    for mode in ("prefer", "allow"):
+        with pytest.raises(ValidationError):
+            PostgresConfig(**PLACE, ssl_mode=mode)
+
+
+@pytest.mark.parametrize("key", ["options", "service", "passfile", "sslKey", "dsn"])
+def test_no_other_option_reaches_the_driver(key: str) -> None:
+    with pytest.raises(ValidationError):
+        PostgresConfig.model_validate({**PLACE, key: "x"})
+
+
+def test_a_missing_certificate_file_is_told_before_anything_runs() -> None:
+    configurer = CollectingConfigurer()
+    PostgresSource(PostgresConfig(**PLACE, ssl_root_cert=Path("/nowhere/ca.pem"))).configure(configurer)
+    assert [path for _, path, _ in configurer.failures] == ["sslRootCert"]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+def test_offsets_order_as_the_log_does_and_survive_storing(a: int, b: int) -> None:
+    one, two = PostgresOffset(a), PostgresOffset(b)
+    assert (one < two, one == two) == (a < b, a == b)
+    assert PostgresOffset.from_fields(one.fields()) == one
+    assert PostgresOffset.parse(str(one)) == one
+
+
+def test_another_source_s_fields_are_refused() -> None:
+    with pytest.raises(HistoryLostError, match="RPL-3201"):
+        PostgresOffset.from_fields({"file": b"x"})
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_derived_names_are_legal_and_differ_by_pipeline(namespace: str, name: str) -> None:
+    derived = derived_name(namespace, name)
+    assert len(derived) <= 63
+    assert set(derived) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")
+    assert derived != derived_name(namespace, name + "x")
+
+
+def test_any_name_and_text_is_quoted_so_that_the_server_reads_it_back(postgres_database: PostgresDatabase) -> None:
+    with postgres_database.connect() as connection:
+        for text in ("a", 'q"q', "it's", "back\\slash", "\\'; DROP TABLE x; --", "é🦆", "E'", "%s", "new\nline"):
+            row = connection.execute(f"SELECT {quote_literal(text)} AS {quote_identifier(text)}".encode())
+            assert row.description is not None
+            assert (row.fetchone(), row.description[0].name) == ((text,), text)
+
+
+def test_the_identity_is_the_server_s_and_the_database_s(postgres_database: PostgresDatabase) -> None:
+    source = source_of(postgres_database)
+    assert source.identity() == source.identity()
+    system, _, database = source.identity().partition("/")
+    assert system.isdigit()
+    assert database.isdigit()
+    with postgres_database.server.database() as other:
+        assert source_of(other).identity() != source.identity()
+
+
+def test_seen_tables_survive_storing(postgres_database: PostgresDatabase) -> None:
+    from replicator_sdk import TableId
+
+    seen = {5: SeenTable(TableId("d", "t", "s"), is_narrowed=True), 7: SeenTable(TableId("d", "ü", "s"))}
+    assert load_seen(dump_seen(seen)) == seen
+    assert load_seen(None) == {}
