@@ -20,6 +20,7 @@ ASSESSED_AS_ERROR = "RPL-1202"
 TABLE_MISSING = "RPL-2001"
 COLUMN_MISSING = "RPL-2003"
 NOTHING_SELECTED = "RPL-2002"
+COLUMNS_WITHOUT_KEY = "RPL-2004"
 _WORST_FIRST = (Support.NO, Support.PARTIAL, Support.YES)
 
 
@@ -130,7 +131,7 @@ def _assess_table(
 ) -> TableReport:
     try:
         whole = registry.describe_table(selected.table)
-        missing = _missing_columns(selected, whole)
+        missing = _wrong_columns(selected, whole)
         schema = whole if selected.columns is None else whole.select(selected.columns)
         source, target = at_source.assess_table(schema), at_target.assess_table(schema)
     except ReplicatorError as error:
@@ -185,8 +186,8 @@ def _nothing_selected() -> Finding:
     )
 
 
-def _missing_columns(selected: SelectedTable, schema: TableSchema) -> list[Finding]:
-    return [
+def _wrong_columns(selected: SelectedTable, schema: TableSchema) -> list[Finding]:
+    findings = [
         Finding(
             name="missing_column",
             severity=Severity.ERROR,
@@ -200,6 +201,19 @@ def _missing_columns(selected: SelectedTable, schema: TableSchema) -> list[Findi
         for name in selected.columns or ()
         if name not in schema
     ]
+    if selected.columns is not None and not schema.primary_key:
+        findings.append(
+            Finding(
+                name="columns_without_key",
+                severity=Severity.ERROR,
+                description="columns cannot be selected of a table without a key",
+                impact="rows that differ in other columns only could not be told apart",
+                suggestion="replicate all its columns, or give it a primary key",
+                table=selected.table,
+                code=COLUMNS_WITHOUT_KEY,
+            )
+        )
+    return findings
 
 
 def _finding_of(error: ReplicatorError, table: TableId | None) -> Finding:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from replicator_runtime.assessment import PipelineAssessment, TableReport
     from replicator_sdk.assessment import Finding
 
+NAMES_SHOWN = 4
+
 
 def assess(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) -> None:
     """Connect to source and target, and say what will go wrong and how to mend it. Changes nothing there.
@@ -41,11 +43,26 @@ def _print(report: Report, assessed: PipelineAssessment) -> None:
         (table.table, c.name, c.source_type, c.target_type, c.support.value, c.note)
         for table in assessed.tables
         for c in table.columns
-        if c.support.value != "YES" or c.note
+        if c.support.value != "YES"
     ]
     if changed:
         report.line()
         report.table(("table", "column", "type at source", "type at target", "arrives", "note"), changed)
+    _print_notes(report, assessed)
+
+
+def _print_notes(report: Report, assessed: PipelineAssessment) -> None:
+    """What is said of columns that arrive whole, each sentence once."""
+    about: dict[str, list[str]] = {}
+    for table in assessed.tables:
+        for column in table.columns:
+            if column.support.value == "YES" and column.note:
+                about.setdefault(column.note, []).append(f"{table.table}.{column.name}")
+    if about:
+        report.line()
+    for note, names in about.items():
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        report.line(f"note: {note}: {', '.join(names[:NAMES_SHOWN])}{more}")
 
 
 def _row(table: TableReport) -> tuple[object, ...]:

@@ -21,7 +21,7 @@ CREATE TABLE customers (
   since TIMESTAMP NOT NULL
 );
 CREATE TABLE products (
-  sku TEXT PRIMARY KEY, title TEXT NOT NULL, price DECIMAL(8,2) NOT NULL, weight REAL, photo BLOB, attributes JSON
+  sku TEXT NOT NULL PRIMARY KEY, title TEXT NOT NULL, price DECIMAL(8,2) NOT NULL, weight REAL, photo BLOB, attributes JSON
 );
 CREATE TABLE orders (
   id INTEGER PRIMARY KEY, customer INTEGER NOT NULL, placed TIMESTAMP NOT NULL, status TEXT NOT NULL, note TEXT

@@ -104,6 +104,22 @@ def test_tables_and_columns_that_are_missing_are_named(replicator: Replicator, j
     assert 'public.orders.nte: the table has no column "nte"' in done.stdout
 
 
+def test_columns_of_a_table_without_a_key_are_an_error(replicator: Replicator, sqlite_pipeline: Path) -> None:
+    document = json.loads(sqlite_pipeline.read_text("utf-8"))
+    document["tables"] = [{"table": "\x1b[31mred", "columns": ["x"]}]
+    sqlite_pipeline.write_text(json.dumps(document), "utf-8")
+    done = replicator("assess", sqlite_pipeline)
+    assert done.exit_code == 3
+    assert "columns cannot be selected of a table without a key [RPL-2004]" in done.stdout
+
+
+def test_the_real_plugins_assess_without_spark(replicator: Replicator, sqlite_pipeline: Path) -> None:
+    done = replicator("assess", sqlite_pipeline, "--json")
+    assert done.exit_code == 0, done.stdout
+    (orders,) = data(done.stdout)["tables"]
+    assert [(c["sourceType"], c["targetType"]) for c in orders["columns"]][1] == ("DECIMAL(8,2)", "decimal(8,2)")
+
+
 def test_a_selection_that_matches_nothing_is_an_error(replicator: Replicator, judged: Judged) -> None:
     done = replicator("assess", judged(tables=[{"table": "old_*"}]))
     assert done.exit_code == 3
