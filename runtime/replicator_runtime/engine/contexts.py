@@ -42,8 +42,8 @@ class SourceContext(DeltaSourceContext):
         return self._run.spark()
 
     def committed_offset(self) -> Offset | None:
-        """What the source may be told: saved, and so durable at the target."""
-        return self._run.saved_offset
+        """What the source may be told: saved, and so durable at the target, and backed by a newer save."""
+        return self._run.told_offset
 
     def set_ok(self) -> None:
         """The source delivers."""

@@ -62,6 +62,8 @@ class Run:
     Attributes:
         stop: Set when the run is to end; everything that waits looks at it.
         saved_offset: What is durable at target and state; None before the first save.
+        told_offset: What the source may be told: the save *before* the last one, so that a run can still start from it
+            when the newest offset file turns out to be damaged. None until this run has saved once.
         saved_sequence: The sequence number there.
         source_error: What the source reported last; None when it is fine.
         identified: Whether the source was found to be the one the state belongs to.
@@ -82,6 +84,7 @@ class Run:
     limits: Limits
     saved_offset: Offset | None = None
     saved_sequence: int = 0
+    told_offset: Offset | None = None
     source_error: Exception | None = None
     identified: bool = False
     failing: dict[TableId, Exception] = field(default_factory=dict)
@@ -127,6 +130,7 @@ class Run:
             self.lease.check()
             failpoint("engine.offset.before_save")
             self.offsets.save(SavedOffset(sequence_number, offset.fields(), datetime.now(UTC)))
+            self.told_offset = self.saved_offset
             self.saved_offset, self.saved_sequence = offset, sequence_number
             failpoint("engine.offset.after_save")
 
@@ -154,5 +158,7 @@ class Run:
         """Stop the session, if there is one."""
         with self._lock:
             if self._spark is not None:
-                self._spark.stop()
+                from replicator_runtime.spark_session import stop_session
+
+                stop_session(self._spark)
                 self._spark = None

@@ -20,6 +20,7 @@ from replicator_runtime.engine.snapshots import SnapshotsStopped
 from replicator_runtime.engine.status import StatusWriter
 from replicator_runtime.engine.stream import Rejoin
 from replicator_runtime.lineage import Lineage
+from replicator_runtime.logs import set_run
 from replicator_runtime.metrics import MetricsRegistry
 from replicator_sdk.errors import FencedError, ReplicatorError
 from replicator_state import ReplicatorDirectory, Retention, check_identity
@@ -67,29 +68,29 @@ def run(
     Raises:
         ReplicatorError: When the run cannot go on; nothing is lost, a later run continues.
     """
-    stop = stop or threading.Event()
     run_id = uuid.uuid4().hex[:12]
+    set_run(pipeline.config.name, run_id)
     directory = _directory(pipeline)
-    with structlog.contextvars.bound_contextvars(pipeline=pipeline.config.name, run_id=run_id):
-        lease = directory.acquire(run_id)
-        try:
-            run_ = Run(
-                pipeline=pipeline,
-                progress=progress or Progress(),
-                stop=stop,
-                run_id=run_id,
-                generation=directory.generation,
-                epoch=lease.epoch,
-                offsets=directory.offsets(lease),
-                store=directory.states().scoped("runtime"),
-                lease=lease,
-                metrics=MetricsRegistry(pipeline.target_stage),
-                lineage=Lineage(),
-                limits=Limits.of(pipeline.config),
-            )
-            return _run(run_, until_current=until_current)
-        finally:
-            lease.release()
+    lease = directory.acquire(run_id)
+    try:
+        started = Run(
+            pipeline=pipeline,
+            progress=progress or Progress(),
+            stop=stop or threading.Event(),
+            run_id=run_id,
+            generation=directory.generation,
+            epoch=lease.epoch,
+            offsets=directory.offsets(lease),
+            store=directory.states(lease).scoped("runtime"),
+            lease=lease,
+            metrics=MetricsRegistry(pipeline.target_stage),
+            lineage=Lineage(),
+            limits=Limits.of(pipeline.config),
+        )
+        return _run(started, until_current=until_current)
+    finally:
+        lease.release()
+        set_run()
 
 
 def _directory(pipeline: Pipeline) -> ReplicatorDirectory:

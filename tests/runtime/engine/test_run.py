@@ -248,6 +248,34 @@ def test_a_fault_that_stays_ends_the_run_after_the_budget(shop: Shop) -> None:
     assert shop.status()["sourceState"] == "FAILING"
 
 
+def test_a_damaged_newest_offset_falls_back_to_the_one_before(shop: Shop) -> None:
+    """The source was told one save less, so it still has the log from there on."""
+    fill(shop)
+    shop.run()
+    change(shop)
+    shop.run()
+    shop.sql("INSERT INTO customers VALUES (3000, 'x')")
+    shop.run()
+    newest = max(shop.path.parent.glob("state/default/shop/*/offset.*"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    shop.sql("INSERT INTO customers VALUES (3001, 'y')")
+    shop.run()
+    shop.assert_equal()
+
+
+def test_an_offset_is_never_taken_for_absent_because_it_is_damaged(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    change(shop)
+    shop.run()
+    for file in shop.path.parent.glob("state/default/shop/*/offset.*"):
+        file.write_bytes(b"damaged")
+    before = kept_target.HOUSE.rows("customers")
+    with pytest.raises(ReplicatorError, match="RPL-71"):
+        shop.run()
+    assert kept_target.HOUSE.rows("customers") == before
+
+
 def test_a_missing_table_is_named_with_the_nearest_one(shop: Shop) -> None:
     shop.document["tables"] = [{"database": "main", "table": "custmers"}]
     with pytest.raises(NeedsUserError, match=r"custmers.*did you mean main\.customers"):
