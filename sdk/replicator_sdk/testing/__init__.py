@@ -6,3 +6,10 @@ run pytest. Histories are data, in `cases/`; a plain interpreter in `reference` 
 """
 
 from __future__ import annotations
+
+import pytest
+
+# So that a failing promise shows both sides; has to happen before the suites are imported.
+pytest.register_assert_rewrite(
+    "replicator_sdk.testing.recording", "replicator_sdk.testing.source_suite", "replicator_sdk.testing.target_suite"
+)

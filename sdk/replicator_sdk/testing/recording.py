@@ -53,9 +53,10 @@ class Recording:
         *,
         capture: Sequence[TableSchema] | None = None,
         narrowed: bool = False,
+        state: dict[str, bytes] | None = None,
     ) -> None:
         self.schemas = dict(schemas)
-        self.context = TestSourceContext()
+        self.context = TestSourceContext(state=state)
         self.context.committed = offset
         self.emitter = CollectingEmitter()
         self.error: BaseException | None = None
@@ -121,6 +122,7 @@ def recording(
     *,
     capture: Sequence[TableSchema] | None = None,
     narrowed: bool = False,
+    state: dict[str, bytes] | None = None,
 ) -> Iterator[Recording]:
     """A reader from `offset` on that is closed afterwards; call `run` to let it read.
 
@@ -130,8 +132,9 @@ def recording(
         offset: Where to begin; None at the first start.
         capture: Tables to capture, when others than those of `schemas`.
         narrowed: Whether `schemas` select columns by name.
+        state: What the source's plugin kept in earlier runs; it may be newer than `offset`, as after a crash.
     """
-    made = Recording(source, schemas, offset, capture=capture, narrowed=narrowed)
+    made = Recording(source, schemas, offset, capture=capture, narrowed=narrowed, state=state)
     try:
         yield made
     finally:

@@ -31,7 +31,7 @@ from replicator_sdk.testing.capabilities import Capabilities
 from replicator_sdk.testing.contexts import CollectingConfigurer, CollectingEmitter, TestSourceContext
 from replicator_sdk.testing.history import History, Step, load_case, load_cases
 from replicator_sdk.testing.recording import Logged, Recording, interpret, recording, schemas_at, signature
-from replicator_sdk.testing.reference import Reference
+from replicator_sdk.testing.reference import Change, Reference
 from replicator_sdk.testing.simulate import Simulator
 from replicator_sdk.testing.strategies import random_history
 from replicator_sdk.testing.values import Row, difference
@@ -69,12 +69,19 @@ class SourceSystem(ABC):
 
 
 class Application:
-    """What changes the source while it is read; keeps its own idea of what must be there."""
+    """What changes the source while it is read; keeps its own idea of what must be there.
+
+    Attributes:
+        ids: The history's names of the tables → the source's.
+        simulator: What must be there.
+        untold: Tables whose last change was an ALTER TABLE.
+    """
 
     def __init__(self, system: SourceSystem, history: History, prefix: str = "") -> None:
         self.history = history
         self.ids = {name: system.create_table(prefix + name, schema) for name, schema in history.tables.items()}
         self.simulator = Simulator(history.schemas(self.ids.__getitem__))
+        self.untold: set[TableId] = set()
         self._system = system
 
     def execute(self, transaction: Iterable[Step]) -> None:
@@ -82,7 +89,11 @@ class Application:
         steps = []
         for step in transaction:
             steps.append((step, self.simulator.table(step.table).schema))
-            self.simulator.execute(step, _Nowhere())
+            for change in self.simulator.execute(step, _Nowhere()):
+                if isinstance(change, DDLEvent) and change.alters:
+                    self.untold.add(change.table)
+                else:
+                    self.untold.discard(_table_of(change))
         self._system.execute(steps)
 
     def execute_all(self, transactions: Iterable[Iterable[Step]]) -> None:
@@ -105,6 +116,9 @@ class SourceConformance(Capabilities):
     random_histories: ClassVar[int] = 15
     """How many random histories are tried."""
 
+    alters_come_with_the_next_change: ClassVar[bool] = False
+    """An ALTER TABLE is emitted with the table's next row change, and not before."""
+
     has_snapshots: ClassVar[bool] = True
     """`create_snapshot_reader` returns a reader."""
 
@@ -124,7 +138,7 @@ class SourceConformance(Capabilities):
             for transaction in case.transactions:
                 app.execute(transaction)
             logged = reader.catch_up(self.wait_seconds)
-        self._compare(system, app, interpret(schemas, logged))
+        self._compare(system, app, reader, interpret(schemas, logged))
 
     @pytest.mark.parametrize("case", CASES, ids=str)
     def test_every_emitted_offset_resumes(self, system: SourceSystem, case: History) -> None:
@@ -140,7 +154,8 @@ class SourceConformance(Capabilities):
             logged = reader.catch_up(self.wait_seconds)
         for offset in _offsets(reader, logged):
             behind = [signature(entry) for entry in logged if offset < entry.offset]
-            with recording(system.source, schemas_at(schemas, logged, offset), offset) as again:
+            then = schemas_at(schemas, logged, offset)
+            with recording(system.source, then, offset, state=reader.context.state) as again:
                 assert again.start == offset
                 again.run()
                 assert [signature(entry) for entry in again.catch_up(self.wait_seconds)] == behind
@@ -163,7 +178,7 @@ class SourceConformance(Capabilities):
                     if settle:
                         reader.catch_up(self.wait_seconds)
                 logged = reader.catch_up(self.wait_seconds)
-            self._compare(system, app, interpret(schemas, logged))
+            self._compare(system, app, reader, interpret(schemas, logged))
 
         check()
 
@@ -179,7 +194,7 @@ class SourceConformance(Capabilities):
             writer = threading.Thread(target=app.execute_all, args=(transactions,))
             writer.start()
             try:
-                taken = {table: self._read(self._open(system, schema)) for table, schema in schemas.items()}
+                taken = {table: self._read(self._open(system, schema, reader)) for table, schema in schemas.items()}
             finally:
                 writer.join()
             reader.run()
@@ -190,17 +205,17 @@ class SourceConformance(Capabilities):
             for entry in logged:
                 if _table(entry) == table and position < entry.offset:
                     reference.apply(entry.change)
-        self._compare(system, app, reference)
+        self._compare(system, app, reader, reference)
 
     def test_chunks_together_are_the_table(self, system: SourceSystem) -> None:
         """All chunks together are the table, in standard types, and reading one twice, elsewhere, gives the same."""
         self._need_snapshots()
         app = Application(system, _large_history())
         schemas = app.describe()
-        with recording(system.source, schemas, None):
+        with recording(system.source, schemas, None) as reader:
             app.execute(app.history.transactions[0])
             (schema,) = schemas.values()
-            with self._open(system, schema) as snapshot:
+            with self._open(system, schema, reader) as snapshot:
                 assert [chunk.index for chunk in snapshot.chunks] == list(range(len(snapshot.chunks)))
                 read = pickle.loads(pickle.dumps(snapshot.read))  # noqa: S301 - made in this line
                 rows: list[Row] = []
@@ -223,7 +238,7 @@ class SourceConformance(Capabilities):
         with recording(system.source, schemas, None) as reader:
             for transaction in case.transactions:
                 app.execute(transaction)
-            rows = {table: self._read(self._open(system, schema))[0] for table, schema in schemas.items()}
+            rows = {table: self._read(self._open(system, schema, reader))[0] for table, schema in schemas.items()}
             reader.run()
             reference = interpret(schemas, reader.catch_up(self.wait_seconds))
         for table, schema in schemas.items():
@@ -250,7 +265,7 @@ class SourceConformance(Capabilities):
             logged = reader.catch_up(self.wait_seconds)
         assert {_table(entry) for entry in logged} == set(schemas)
         reference = interpret(schemas, logged)
-        self._compare(system, app, reference)
+        self._compare(system, app, reader, reference)
 
     def test_only_selected_columns_are_emitted(self, system: SourceSystem) -> None:
         """Of a table narrowed to some columns no other is read, by log or snapshot, nor one that is added later."""
@@ -269,7 +284,7 @@ class SourceConformance(Capabilities):
             assert reference.tables[table].schema.names == schema.names
             assert not difference(schema, system.read_table(schema), reference.tables[table].rows)
             if self.has_snapshots:
-                rows, _ = self._read(self._open(system, schema, narrowed=True))
+                rows, _ = self._read(self._open(system, schema, reader, narrowed=True))
                 assert not difference(schema, system.read_table(schema), rows)
                 assert all(set(row) == set(schema.names) for row in rows)
 
@@ -282,14 +297,14 @@ class SourceConformance(Capabilities):
             logged = reader.catch_up(self.wait_seconds)
         position = reader.emitter.last_offset
         schemas = {**first.describe(), **second.describe()}
-        with recording(system.source, schemas, position) as again:
+        with recording(system.source, schemas, position, state=reader.context.state) as again:
             second.execute(second.history.transactions[0])
             first.execute(first.history.transactions[1])
             again.run()
             logged += again.catch_up(self.wait_seconds)
         reference = interpret(schemas, logged)
-        self._compare(system, first, reference)
-        self._compare(system, second, reference)
+        self._compare(system, first, again, reference)
+        self._compare(system, second, again, reference)
 
     def test_offsets_survive_their_stored_form(self, system: SourceSystem) -> None:
         """An offset read back from its fields is equal, hashes alike, and keeps its order."""
@@ -318,7 +333,10 @@ class SourceConformance(Capabilities):
             reader.catch_up(self.wait_seconds)
         app.execute(app.history.transactions[1])
         system.lose_history()
-        with pytest.raises(HistoryLostError) as caught, recording(system.source, schemas, reader.start):
+        with (
+            pytest.raises(HistoryLostError) as caught,
+            recording(system.source, schemas, reader.start, state=reader.context.state),
+        ):
             pass
         assert caught.value.code.startswith("RPL-")
         assert caught.value.hint
@@ -374,24 +392,27 @@ class SourceConformance(Capabilities):
         if not self.has_snapshots:
             pytest.skip("the source reads no snapshots apart from its log")
 
-    def _open(self, system: SourceSystem, schema: TableSchema, *, narrowed: bool = False) -> TableSnapshot:
+    def _open(
+        self, system: SourceSystem, schema: TableSchema, reader: Recording, *, narrowed: bool = False
+    ) -> TableSnapshot:
         names = frozenset({schema.table}) if narrowed else frozenset()
         definition = EventReaderDefinition({schema.table: schema}, narrowed=names)
-        reader = system.source.create_snapshot_reader(definition, TestSourceContext())
-        assert reader is not None
-        return reader.open(schema)
+        snapshots = system.source.create_snapshot_reader(definition, reader.context)
+        assert snapshots is not None
+        return snapshots.open(schema)
 
     def _read(self, snapshot: TableSnapshot) -> tuple[list[Row], Offset]:
         with snapshot:
             rows = [row for chunk in snapshot.chunks for batch in snapshot.read(chunk) for row in batch.to_pylist()]
             return rows, snapshot.position
 
-    def _compare(self, system: SourceSystem, app: Application, reference: Reference) -> None:
+    def _compare(self, system: SourceSystem, app: Application, reader: Recording, reference: Reference) -> None:
         """Interpreted events, the source itself, and the application's own idea: all three must be one."""
-        for table in app.ids.values():
+        untold = app.untold if self.alters_come_with_the_next_change else set()
+        for table in set(app.ids.values()) - untold:
             found = reference.tables[table]
             if table in reference.stale and self.has_snapshots:
-                found.rows, _ = self._read(self._open(system, found.schema))
+                found.rows, _ = self._read(self._open(system, found.schema, reader))
             there = system.read_table(found.schema)
             assert not difference(found.schema, there, found.rows)
             meant = app.simulator.reference.tables[table]
@@ -430,7 +451,11 @@ def _offsets(reader: Recording, logged: list[Logged]) -> list[Offset]:
 
 
 def _table(entry: Logged) -> TableId:
-    return entry.change.table if isinstance(entry.change, DDLEvent) else entry.change.schema.table
+    return _table_of(entry.change)
+
+
+def _table_of(change: Change) -> TableId:
+    return change.table if isinstance(change, DDLEvent) else change.schema.table
 
 
 def _busy_history(*, keyless: bool) -> History:

@@ -9,6 +9,8 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal as Number
 from typing import Any, Final
 
+import numpy as np
+
 from replicator_sdk.datatype import Array, DataType, Decimal, Record
 from replicator_sdk.schema import TableSchema
 
@@ -69,13 +71,18 @@ def _real(value: Any) -> float | str:
     return "NaN" if math.isnan(value) else float(value) + 0.0
 
 
+def _single(value: Any) -> float | str:
+    """Clients print the shortest decimal that is the same single-precision number; that is read as another double."""
+    return _real(float(np.float32(value)))
+
+
 def _moment(value: datetime) -> datetime:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 _NORMAL: Final[dict[str, Callable[[Any], Any]]] = {
     "bool": bool,
-    "float32": _real,
+    "float32": _single,
     "float64": _real,
     "instant": _moment,
 }
