@@ -113,7 +113,8 @@ class Attempt:
 
     def _with_snapshots(self, records: list[TableRecord], reader: SnapshotReader) -> None:
         self._prepare([r for r in records if r.table not in self._run.failing])
-        floors = self._floors(records)
+        gone = self._gone(records)
+        floors = self._floors([*records, *gone])
         working = [r for r in records if r.table not in self._run.failing]
         waiting = [r for r in working if r.needs_snapshot]
         snapshots = Snapshots(self._run, reader, self._consumer)
@@ -123,7 +124,13 @@ class Attempt:
             self._run.progress.set_phase("snapshot")
             self._wait_for(snapshots)
             floors |= self._floors(waiting)
-        self._stream(records, floors, snapshots)
+        self._stream([*records, *gone], floors, snapshots)
+
+    def _gone(self, records: list[TableRecord]) -> list[TableRecord]:
+        """Tables the source has no more: the log still tells what became of them, until it tells of their end."""
+        known = self._run.book.records.values()
+        matches = self._run.pipeline.selection.matches
+        return [r for r in known if r not in records and matches(r.table) is not None and not r.needs_snapshot]
 
     def _prepare(self, records: list[TableRecord]) -> None:
         """Make the log available and let it hold all tables' changes, before any snapshot is opened."""
@@ -261,7 +268,7 @@ class Attempt:
         """The goal, or the end of the last overlap: before that a resumed table is not yet one moment's."""
         if self._goal is None:
             return None
-        return max([self._goal, *(r.snapshot.last for r in records if r.snapshot is not None)])
+        return max([self._goal, *(r.snapshot.last for r in records if r.snapshot is not None and r.selected)])
 
 
 class _NoEmitter(EventEmitter):

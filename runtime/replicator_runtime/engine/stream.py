@@ -226,6 +226,9 @@ class Stream:
 
     def _apply_ddl(self, event: DDLEvent) -> None:
         """Apply what comes before the event in its table, then the event."""
+        if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
+            self._leave(replace(event, table=event.prev_table))
+            return
         floor = self._floors.get(event.table)
         position = Position(self._gathering.offset, event.ordinal + 1)
         created = event.operation is DDLOperation.CREATE_TABLE and event.table not in self._run.book.records
@@ -248,6 +251,31 @@ class Stream:
         except Exception as error:  # noqa: BLE001 - the policy decides
             self._failed(event.table, error)
 
+    def _leave(self, event: DDLEvent) -> None:
+        """The table has another name now: what it was stays at the target; its new name joins like a new table.
+
+        Moving the target's table along would break whoever reads it there, and a replay could not tell which name a
+        change belongs to.
+        """
+        floor = self._floors.get(event.table)
+        if floor is None or Position(self._gathering.offset, event.ordinal + 1) <= floor.position:
+            return
+        self._land()
+        before = self._gathering.cut(event)
+        for table, error in self._applier.apply(before, self._gathering.offset).items():
+            self._failed(table, error)
+        log.warning("table.renamed", table=str(event.table), position=str(self._gathering.offset))
+        self._forget(event.table)
+        raise Rejoin
+
+    def _forget(self, table: TableId) -> None:
+        """The table is gone at the source: it is replicated no more, and its target stays as it is."""
+        self._floors.pop(table, None)
+        self._gathering.drop(table)
+        self._run.book.records.pop(table, None)
+        self._run.book.save()
+        self._run.progress.forget_table(table)
+
     def _change_schema(self, event: DDLEvent) -> None:
         record = self._run.book.record(event.table)
         selected = self._run.pipeline.selection.matches(event.table)
@@ -260,11 +288,17 @@ class Stream:
                     table=str(event.table),
                     position=str(event.position),
                 )
+            if event.operation is DDLOperation.DROP_TABLE:
+                self._forget(event.table)
+                raise Rejoin
             return
         failpoint("engine.ddl.before_apply")
         self._applier.apply_ddl(event)
         failpoint("engine.ddl.after_apply")
         assert event.position is not None
+        if event.operation is DDLOperation.DROP_TABLE:
+            self._forget(event.table)  # a new table of that name joins like any other
+            raise Rejoin
         if event.schema is not None:
             record.learn(event.position, event.schema)
         if event.needs_snapshot:

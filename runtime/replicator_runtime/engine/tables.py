@@ -52,7 +52,8 @@ class TableRecord:
     snapshot: SnapshotRecord | None = None
     error: dict[str, Any] | None = None
     selected: bool = False
-    """Whether the pipeline selects it and the source has it, in this attempt; not kept."""
+    """Whether the pipeline selects it and the source has it, in this attempt; not kept. One that is selected no more or
+    gone holds nothing back."""
 
     @property
     def schema(self) -> TableSchema:

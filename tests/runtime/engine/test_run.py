@@ -306,6 +306,35 @@ def test_schema_changes_reach_the_target_in_order(shop: Shop) -> None:
     shop.assert_equal()
 
 
+def test_a_renamed_table_joins_under_its_new_name(shop: Shop) -> None:
+    """The old name keeps at the target what it held; the new one is equal to the source."""
+    fill(shop)
+    shop.run()
+    shop.sql(
+        "UPDATE customers SET name = 'x' WHERE id = 1",
+        "ALTER TABLE customers RENAME TO clients",
+        "UPDATE clients SET name = 'y' WHERE id = 2",
+    )
+    shop.run()
+    shop.assert_equal("clients", "notes")
+    assert len(kept_target.HOUSE.rows("customers")) == 20
+    shop.sql("DELETE FROM clients WHERE id = 3")
+    shop.run()
+    shop.assert_equal("clients", "notes")
+    assert len(kept_target.HOUSE.rows("customers")) == 20
+
+
+def test_a_dropped_table_stays_at_the_target_and_can_come_back(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    shop.sql("DROP TABLE notes")
+    shop.run()
+    assert len(kept_target.HOUSE.rows("notes")) == 20
+    shop.sql("CREATE TABLE notes (text TEXT, more TEXT)", "INSERT INTO notes VALUES ('a', 'b')")
+    shop.run()
+    shop.assert_equal()
+
+
 def test_a_blacklisted_alter_stands_still_and_says_so(shop: Shop) -> None:
     fill(shop)
     shop.document["ddlBlacklist"] = ["ALTER_TABLE"]
