@@ -87,7 +87,8 @@ class PostgresSource(DeltaSource):
         from replicator_source_postgres.snapshot import PostgresSnapshotReader
 
         policy = self.config.out_of_range or definition.out_of_range
-        return PostgresSnapshotReader(self.endpoint(f"replicator {context.replicator_name}"), policy, context)
+        endpoint = self.endpoint(f"replicator {context.replicator_name}")
+        return PostgresSnapshotReader(endpoint, policy, definition.narrowed)
 
 
 def derived_name(namespace: str, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
@@ -29,7 +29,6 @@ from replicator_source_postgres.relations import (
     Relations,
     StructureChange,
     dump_seen,
-    first_sight,
     load_seen,
 )
 from replicator_source_postgres.slot import Slot
@@ -82,6 +81,7 @@ class PostgresEventReader(EventReader):
         self._seen = load_seen(context.get_state(STATE_KEY))
         self._offset = PostgresOffset(0)
         self._ordinal = 0
+        self._is_open = False
         self._decoder = Decoder(self._plan)
         self._relations: Relations | None = None
         self._watch: TableWatch
@@ -129,12 +129,9 @@ class PostgresEventReader(EventReader):
         """Add tables to the publication; see `EventReader.capture`."""
         catalogue = self._open()
         with diagnosed("adding tables to the publication"):
-            names = {oid: seen.table for oid, seen in self._seen.items()}
-            captured = Publication(catalogue, self._publication_name).add(tables, names)
-            for oid, schema in captured.items():
-                facts = catalogue.by_oid(oid)
-                if facts is not None and schema.table not in names.values():
-                    self._seen[oid] = first_sight(schema, facts)
+            captured = Publication(catalogue, self._publication_name).add(tables, self._seen)
+            known = set(self._seen.values())
+            self._seen |= {oid: schema.table for oid, schema in captured.items() if schema.table not in known}
         self._save_seen()
 
     def _open(self) -> Catalogue:
@@ -164,22 +161,24 @@ class PostgresEventReader(EventReader):
     def _read(self) -> None:
         catalogue = self._open()
         config = self._endpoint.config
+        definition = self._definition
         self._relations = Relations(
-            catalogue, config.database, self._definition.tables.values(), self._policy, self._seen
+            catalogue, config.database, definition.tables.values(), self._policy, self._seen, definition.narrowed
         )
         self._watch = TableWatch(catalogue, self._publication_name)
         start = self._offset
         stream = ReplicationStream.open(self._endpoint, self._slot_name, self._publication_name, start)
-        with contextlib.closing(stream), StatusThread(stream, self._durable(start), self._status_seconds()):
+        with contextlib.closing(stream), StatusThread(stream, self._durable, self._status_seconds()):
             self._context.set_ok()
             self._receive(stream)
 
-    def _durable(self, start: PostgresOffset) -> Callable[[], PostgresOffset]:
-        def durable() -> PostgresOffset:
-            offset = self._context.committed_offset()
-            return offset if isinstance(offset, PostgresOffset) and start < offset else start
+    def _durable(self) -> PostgresOffset:
+        """What the server may forget; nothing (0/0 tells it nothing) until the context says so.
 
-        return durable
+        Not the offset reading starts from: the context may hold that one back, to be able to start before it.
+        """
+        offset = self._context.committed_offset()
+        return offset if isinstance(offset, PostgresOffset) else PostgresOffset(0)
 
     def _status_seconds(self) -> float:
         """A quarter of what the server tolerates, and often enough that an idle source's offset advances."""
@@ -192,7 +191,7 @@ class PostgresEventReader(EventReader):
     def _receive(self, stream: ReplicationStream) -> None:
         assert self._relations is not None
         messages: list[memoryview | bytes] = []
-        size, since, heartbeat = 0, 0.0, time.monotonic()
+        size, since, heartbeat = 0, 0.0, 0.0
         while not self._closed.is_set():
             was_empty = not messages
             came = stream.receive(messages, _WINDOW_MESSAGES, _WINDOW_BYTES - size, _QUIET_SECONDS)
@@ -204,23 +203,34 @@ class PostgresEventReader(EventReader):
             if messages and (is_full or came == 0 or now - since > _WINDOW_SECONDS):
                 messages = self._deliver(messages, is_full=is_full)
                 size, since = sum(map(len, messages)), now
-            if not messages and now - heartbeat >= self._endpoint.config.heartbeat_interval_seconds:
+            if now - heartbeat >= self._endpoint.config.heartbeat_interval_seconds and not self._is_open:
                 self._watch.look(self._relations.captured())
-                self._beat(stream.wal_end)
+                self._settle(stream.wal_end if not messages else self._offset.lsn)
+                if not messages:
+                    self._beat(stream.wal_end)
                 heartbeat = now
 
     def _beat(self, wal_end: int) -> None:
         """Move the offset of an idle source on: whatever commits later does so behind the position the server told."""
+        if wal_end > self._offset.lsn and not self._watch.is_waiting:
+            self._emit_commits(single_commit(self._ordinal, PostgresOffset(wal_end)))
+
+    def _settle(self, read_up_to: int) -> None:
+        """Emit changes of structure that no row has announced, once all that was written before them has been read."""
         assert self._relations is not None
-        if self._ordinal != 0 or wal_end <= self._offset.lsn:
-            return
-        dropped = self._watch.dropped_before(self._offset)
-        for ordinal, table in enumerate(dropped):
-            log.warning("table dropped at the source", table=str(table))
-            self._emitter.emit(DDLEvent(self._offset, DDLOperation.DROP_TABLE, table, ordinal=ordinal))
-            self._relations.forget(table)
-        self._emit_commits(single_commit(len(dropped), PostgresOffset(wal_end)))
-        if dropped:
+
+        def report(change: StructureChange) -> None:
+            self._emit_structure(change, self._ordinal)
+            self._ordinal += 1
+
+        for oid, table in self._watch.settled(read_up_to):
+            if oid in self._watch.dropped:
+                log.warning("table dropped at the source", table=str(table))
+                self._emitter.emit(DDLEvent(self._offset, DDLOperation.DROP_TABLE, table, ordinal=self._ordinal))
+                self._ordinal += 1
+                self._relations.forget(table)
+            else:
+                self._relations.settle(oid, report)
             self._save_seen()
 
     def _deliver(self, messages: list[memoryview | bytes], *, is_full: bool) -> list[memoryview | bytes]:
@@ -257,7 +267,8 @@ class PostgresEventReader(EventReader):
                 self._emitter.emit_batch(item.batch)
         commits = part.commits()
         ranks = self._decoder.ranks
-        if not len(commits.index):
+        self._is_open = not len(commits.index)
+        if self._is_open:
             self._ordinal = int(ranks[-1])
             return
         ends = commits.end_lsn

@@ -38,19 +38,6 @@ class StructureChange:
     needs_snapshot: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SeenTable:
-    """A captured table as it was recognised, kept in state over restarts.
-
-    Attributes:
-        table: Its name when the log showed it last.
-        is_narrowed: Whether the pipeline chose columns, so that a new one is not wanted.
-    """
-
-    table: TableId
-    is_narrowed: bool = False
-
-
 class Relations:
     """The captured tables as the log goes on; used by the reader's thread.
 
@@ -60,6 +47,7 @@ class Relations:
         tables: The schemas as of the offset reading starts from.
         out_of_range: What becomes of values the standard types cannot hold.
         seen: Captured tables by object identifier; a renamed or replaced table is recognised by it. Changed in place.
+        narrowed: Tables of which columns were selected by name.
     """
 
     def __init__(
@@ -68,11 +56,13 @@ class Relations:
         database: str,
         tables: Iterable[TableSchema],
         out_of_range: OutOfRange,
-        seen: dict[int, SeenTable],
+        seen: dict[int, TableId],
+        narrowed: Iterable[TableId] = (),
     ) -> None:
         self._catalogue = catalogue
         self._database = database
         self.seen = seen
+        self._narrowed = set(narrowed)
         self._out_of_range = out_of_range
         self._storage: dict[int, int] = {}
         self.schemas: dict[TableId, TableSchema] = {}
@@ -85,7 +75,7 @@ class Relations:
         facts = self._catalogue.find(schema.table)
         if facts is None:
             return schema
-        self.seen.setdefault(facts.oid, first_sight(schema, facts))
+        self.seen.setdefault(facts.oid, schema.table)
         self._storage[facts.oid] = facts.storage
         numbers = {c.name: str(c.attnum) for c in facts.columns}
         return replace_columns(
@@ -98,16 +88,16 @@ class Relations:
         if table in self.schemas:
             return table
         before = self.seen.get(relation.oid)
-        return before.table if before is not None and before.table in self.schemas else None
+        return before if before in self.schemas else None
 
     def captured(self) -> dict[int, TableId]:
         """The captured tables by identifier."""
-        return {oid: seen.table for oid, seen in self.seen.items() if seen.table in self.schemas}
+        return {oid: table for oid, table in self.seen.items() if table in self.schemas}
 
     def forget(self, table: TableId) -> None:
         """A table was dropped: one of its name that comes later is another table."""
         del self.schemas[table]
-        for oid in [oid for oid, seen in self.seen.items() if seen.table == table]:
+        for oid in [oid for oid, name in self.seen.items() if name == table]:
             del self.seen[oid]
 
     def learn(self, relation: Relation, report: Callable[[StructureChange], None]) -> RelationPlan | None:
@@ -124,33 +114,58 @@ class Relations:
         if named != table:
             self._rename(table, named, report)
         self._recognise(relation.oid, named, report)
-        known = self.schemas[named]
-        now, certain = self._observe(relation, facts, known)
-        if alters := compare(known, now):
+        now, certain = self._observe(relation, facts, self.schemas[named])
+        self._follow(now, facts, report, certain=certain)
+        return self._plan(relation, self.schemas[named])
+
+    def settle(self, oid: int, report: Callable[[StructureChange], None]) -> None:
+        """Report what the catalogue shows, once the log holds nothing of the table that was written before it.
+
+        A change of structure is announced in the log with the next row only, which may never come.
+        """
+        facts, table = self._catalogue.by_oid(oid), self.seen.get(oid)
+        if facts is None or table not in self.schemas:
+            return
+        named = TableId(self._database, facts.name, facts.schema)
+        if named != table:
+            self._rename(table, named, report)
+            self.seen[oid] = named
+        self._follow(self._narrow(self._catalogue.schema(facts, named)), facts, report, certain=True)
+
+    def _follow(
+        self,
+        now: TableSchema,
+        facts: TableFacts | None,
+        report: Callable[[StructureChange], None],
+        *,
+        certain: bool,
+    ) -> None:
+        """Report the steps from the known schema to `now`, which is known from then on."""
+        if alters := compare(self.schemas[now.table], now):
             alters = tuple(self._with_default(alter, facts) for alter in alters)
-            change = StructureChange(DDLOperation.ALTER_TABLE, named, now, alters=alters)
+            change = StructureChange(DDLOperation.ALTER_TABLE, now.table, now, alters=alters)
             change = replace(change, needs_snapshot=not certain or self._rewrote(change, facts))
-            self.schemas[named] = now
+            self.schemas[now.table] = now
             report(change)
         if facts is not None:
-            self._storage[relation.oid] = facts.storage
-        return self._plan(relation, self.schemas[named])
+            self._storage[facts.oid] = facts.storage
 
     def _rename(self, before: TableId, now: TableId, report: Callable[[StructureChange], None]) -> None:
         schema = rename_table(self.schemas.pop(before), now)
         self.schemas[now] = schema
         self.replaced[now] = self.replaced.pop(before)
+        if before in self._narrowed:
+            self._narrowed = self._narrowed - {before} | {now}
         report(StructureChange(DDLOperation.RENAME_TABLE, now, schema, previous=before))
 
     def _recognise(self, oid: int, table: TableId, report: Callable[[StructureChange], None]) -> None:
         """Keep the identifier by the name; another table under a known name is a replaced table."""
-        same_name = [other for other, seen in self.seen.items() if seen.table == table and other != oid]
-        known = self.seen.get(oid) or next((self.seen[other] for other in same_name), SeenTable(table))
+        same_name = [other for other, name in self.seen.items() if name == table and other != oid]
         if same_name and oid not in self.seen:
             report(StructureChange(DDLOperation.TRUNCATE_TABLE, table, self.schemas[table], needs_snapshot=True))
         for other in same_name:
             del self.seen[other]
-        self.seen[oid] = replace(known, table=table)
+        self.seen[oid] = table
 
     def _observe(self, relation: Relation, facts: TableFacts | None, known: TableSchema) -> tuple[TableSchema, bool]:
         """The table's schema as the log shows it, narrowed to the columns asked for."""
@@ -166,11 +181,12 @@ class Relations:
             if c.name not in generated
         ]
         observed = identify(announced, catalogue, known)
-        columns = observed.columns
-        if self.seen[relation.oid].is_narrowed:
-            wanted = {column.source_id for column in known.columns}
-            columns = tuple(column for column in columns if column.source_id in wanted)
-        return TableSchema(known.table, columns, self._key(relation, facts, known, observed)), observed.is_certain
+        key = self._key(relation, facts, known, observed)
+        return self._narrow(TableSchema(known.table, observed.columns, key)), observed.is_certain
+
+    def _narrow(self, now: TableSchema) -> TableSchema:
+        """Only the columns asked for, where the pipeline selects them; the key always."""
+        return narrow(now, self.schemas[now.table]) if now.table in self._narrowed else now
 
     def _key(
         self, relation: Relation, facts: TableFacts | None, known: TableSchema, observed: Observed
@@ -241,19 +257,17 @@ def _live(facts: TableFacts | None, column: Column) -> ColumnFacts | None:
     return next((c for c in facts.columns if str(c.attnum) == column.source_id), None)
 
 
-def first_sight(schema: TableSchema, facts: TableFacts) -> SeenTable:
-    """A table captured for the first time: columns that are there but not asked for were left out on purpose."""
-    return SeenTable(schema.table, is_narrowed=any(c.name not in schema for c in facts.columns))
+def narrow(now: TableSchema, known: TableSchema) -> TableSchema:
+    """`now` with the columns `known` has, whatever their names, and its key."""
+    wanted = {column.source_id for column in known.columns} | {now[name].source_id for name in now.primary_key}
+    return replace_columns(now, (column for column in now.columns if column.source_id in wanted))
 
 
-def dump_seen(seen: dict[int, SeenTable]) -> bytes:
+def dump_seen(seen: dict[int, TableId]) -> bytes:
     """The form kept in state."""
-    return json.dumps(
-        {str(oid): {**one.table.to_json(), "narrowed": one.is_narrowed} for oid, one in seen.items()}, sort_keys=True
-    ).encode()
+    return json.dumps({str(oid): table.to_json() for oid, table in seen.items()}, sort_keys=True).encode()
 
 
-def load_seen(stored: bytes | None) -> dict[int, SeenTable]:
+def load_seen(stored: bytes | None) -> dict[int, TableId]:
     """The inverse of `dump_seen`; nothing stored is nothing known."""
-    entries = json.loads(stored or b"{}").items()
-    return {int(oid): SeenTable(TableId.from_json(one), bool(one.get("narrowed"))) for oid, one in entries}
+    return {int(oid): TableId.from_json(table) for oid, table in json.loads(stored or b"{}").items()}

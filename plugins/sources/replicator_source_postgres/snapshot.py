@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from replicator_sdk.config import OutOfRange
-from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.schema import TableSchema, replace_columns
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader, TableSnapshot
 from replicator_source_postgres import chunks as cutting
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
@@ -16,7 +15,7 @@ from replicator_source_postgres.chunk_copy import ChunkCopy, import_snapshot
 from replicator_source_postgres.connection import Endpoint, quote_identifier, replication_command
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.registry import find_readable
-from replicator_source_postgres.relations import STATE_KEY, load_seen
+from replicator_source_postgres.relations import narrow
 from replicator_source_postgres.types.native import selected
 
 if TYPE_CHECKING:
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 class PostgresSnapshotReader(SnapshotReader):
     """Opens snapshots; each holds one walsender and one temporary slot until closed."""
 
-    def __init__(self, endpoint: Endpoint, out_of_range: OutOfRange, context: DeltaSourceContext) -> None:
+    def __init__(self, endpoint: Endpoint, out_of_range: OutOfRange, narrowed: frozenset[TableId]) -> None:
         self._endpoint = endpoint
         self._out_of_range = out_of_range
-        self._context = context
+        self._narrowed = narrowed
 
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
         """A snapshot of one table; blocks no writer, and waits for transactions that are writing when it begins."""
@@ -56,11 +55,7 @@ class PostgresSnapshotReader(SnapshotReader):
     def _selected(self, schema: TableSchema, facts: TableFacts, catalogue: Catalogue) -> TableSchema:
         """The schema at the snapshot's position, with the columns the pipeline asks for."""
         now = catalogue.schema(facts, schema.table)
-        seen = load_seen(self._context.get_state(STATE_KEY)).get(facts.oid)
-        if seen is None or not seen.is_narrowed:
-            return now
-        wanted = {column.source_id for column in schema.columns} | {now[name].source_id for name in now.primary_key}
-        return replace_columns(now, (column for column in now.columns if column.source_id in wanted))
+        return narrow(now, schema) if schema.table in self._narrowed else now
 
 
 def _resumed(plan: cutting.Plan, chunks: Sequence[SnapshotChunk], parts: Sequence[cutting.Storage]) -> cutting.Plan:

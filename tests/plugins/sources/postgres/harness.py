@@ -51,6 +51,7 @@ class Pump:
             ids = [TableId(database.name, name, "public") for name in tables]
             self.schemas = {table: registry.describe_table(table) for table in ids}
         self.offset: Offset | None = None
+        self.narrowed: frozenset[TableId] = frozenset()
         self.out_of_range = OutOfRange.FAIL
 
     def table(self, name: str) -> TableId:
@@ -58,7 +59,7 @@ class Pump:
 
     @property
     def definition(self) -> EventReaderDefinition:
-        return EventReaderDefinition(self.schemas, self.out_of_range)
+        return EventReaderDefinition(self.schemas, self.out_of_range, self.narrowed)
 
     def reader(self, emitter: CollectingEmitter) -> EventReader:
         """A prepared reader, tables captured."""

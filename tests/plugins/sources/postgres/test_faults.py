@@ -202,9 +202,8 @@ def test_a_publication_that_is_gone_is_lost_history(pump: Pump) -> None:
         pump.read()
 
 
-def test_a_table_taken_out_of_the_publication_is_told(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_taken_out_of_the_publication_is_told(pump: Pump) -> None:
     """While running and at the next start; adding it again in silence would lose what changed in between."""
-    monkeypatch.setattr("replicator_source_postgres.table_watch._INTERVAL_SECONDS", 0.3)
     statement = f'ALTER PUBLICATION "{_publication(pump)}" DROP TABLE t'
     error = error_of(pump, lambda run: pump.database.execute(statement))
     assert isinstance(error, SchemaDriftError)
@@ -213,8 +212,7 @@ def test_a_table_taken_out_of_the_publication_is_told(pump: Pump, monkeypatch: p
         pump.read()
 
 
-def test_a_dropped_table_is_told_after_its_last_change(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replicator_source_postgres.table_watch._INTERVAL_SECONDS", 0.3)
+def test_a_dropped_table_is_told_after_its_last_change(pump: Pump) -> None:
     with pump.running() as run:
         pump.database.execute("INSERT INTO t VALUES (1); DROP TABLE t")
         run.wait_until(lambda: bool(run.ddl))

@@ -112,6 +112,23 @@ def test_each_change_is_told_by_its_steps(
     assert last.schema.primary_key == now.primary_key
 
 
+def test_a_change_that_no_row_announces_is_told_all_the_same(postgres_database: PostgresDatabase) -> None:
+    """Before the offset passes it; a row that follows brings no second event."""
+    db = postgres_database
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pump = Pump(db, "t")
+    pump.prepare()
+    db.execute("INSERT INTO t VALUES (1)")
+    db.execute("ALTER TABLE t ADD a int DEFAULT 5")
+    with pump.running() as run:
+        run.wait_for(pump.source.latest_offset())
+        assert story(run) == [{"id": 1}, [A.ADD_COLUMN]]
+        assert run.ddl[0].alters[0].default == 5
+        db.execute("INSERT INTO t VALUES (2, 2)")
+        run.wait_for(pump.source.latest_offset())
+        assert story(run) == [{"id": 1}, [A.ADD_COLUMN], {"id": 2, "a": 2}]
+
+
 def test_changes_made_while_nobody_read_are_told_one_by_one_or_ask_for_a_snapshot(
     postgres_database: PostgresDatabase,
 ) -> None:
