@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -30,7 +31,7 @@ from replicator_sdk.errors import BugError, NeedsUserError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.run import Run
-    from replicator_runtime.engine.tables import TableRecord
+    from replicator_runtime.engine.tables import SnapshotRecord, TableRecord
     from replicator_sdk import (
         ChangeBatch,
         Commits,
@@ -123,7 +124,7 @@ class Attempt:
         if waiting and (not floors or not isinstance(self._consumer, SnapshotLoader)):
             self._run.progress.set_phase("snapshot")
             self._wait_for(snapshots)
-            floors |= self._floors(waiting)
+            floors |= {r.table: _copied(r.snapshot) for r in waiting if r.snapshot is not None and r.snapshot.done}
         self._stream([*records, *gone], floors, snapshots)
 
     def _gone(self, records: list[TableRecord]) -> list[TableRecord]:
@@ -216,7 +217,7 @@ class Attempt:
             )
         record.state = TableState.REPLICATING
         self._run.progress.set_table(record.table, TableState.REPLICATING)
-        return TableFloor(progress.position, plan.last if plan.first < plan.last else None)
+        return replace(_copied(plan), position=progress.position)
 
     # --- sources whose reader takes snapshots by itself
 
@@ -269,6 +270,11 @@ class Attempt:
         if self._goal is None:
             return None
         return max([self._goal, *(r.snapshot.last for r in records if r.snapshot is not None and r.selected)])
+
+
+def _copied(plan: SnapshotRecord) -> TableFloor:
+    """Where a table stands whose snapshot has just ended: the target's word by contract, so it is not asked again."""
+    return TableFloor(Position(plan.first), plan.last if plan.first < plan.last else None)
 
 
 class _NoEmitter(EventEmitter):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from replicator_runtime.config.selection import entry_name, is_pattern
 from replicator_runtime.engine.progress import TableState
 from replicator_runtime.engine.tables import TableRecord
+from replicator_runtime.redaction import redact
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
@@ -103,10 +104,10 @@ def mark_failing(run: Run, record: TableRecord, error: Exception) -> None:
     record.state = TableState.FAILING
     record.error = {
         "code": getattr(error, "code", ""),
-        "message": getattr(error, "message", str(error)),
-        "hint": getattr(error, "hint", ""),
+        "message": redact(getattr(error, "message", str(error))),
+        "hint": redact(getattr(error, "hint", "")),
     }
-    run.progress.set_table(record.table, TableState.FAILING, str(error))
+    run.progress.set_table(record.table, TableState.FAILING, redact(str(error)))
 
 
 def _is_named(run: Run, table: TableId) -> bool:

@@ -56,7 +56,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A whole run at one moment; `phase` is one of starting, snapshot, streaming, retrying, stopping, done."""
+    """A whole run at one moment; `phase` is one of starting, snapshot, streaming, retrying, stopping, done, failed."""
 
     phase: str
     tables: tuple[TableView, ...]

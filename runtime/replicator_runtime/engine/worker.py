@@ -22,6 +22,7 @@ from replicator_runtime.engine.stream import Rejoin
 from replicator_runtime.lineage import Lineage
 from replicator_runtime.logs import set_run
 from replicator_runtime.metrics import MetricsRegistry
+from replicator_runtime.redaction import redact
 from replicator_sdk.errors import FencedError, ReplicatorError
 from replicator_state import ReplicatorDirectory, Retention, check_identity
 
@@ -126,6 +127,7 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
         return RunResult(run.run_id, reached, str(run.saved_offset or ""), run.saved_sequence)
     except Exception as failure:
         error = failure
+        run.progress.set_phase("failed", redact(str(failure)))
         raise
     finally:
         status.close(error)
