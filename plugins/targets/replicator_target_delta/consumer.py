@@ -73,7 +73,7 @@ class DeltaConsumer(BatchConsumer, SnapshotLoader):
             raise BugError("a RENAME_TABLE without its former name", code="RPL-9406", table=str(event.table))
         new = self._table(event.table)
         with new.lock:
-            attempt = new.begin()
+            attempt = new.begin(event.prev_table)
             if attempt.state.version < 0:
                 old = self._table(event.prev_table)
                 with old.lock:
@@ -88,7 +88,7 @@ class DeltaConsumer(BatchConsumer, SnapshotLoader):
                     self._forget(event.prev_table)
             self._forget(event.table)
             moved = self._table(event.table)
-            attempt = moved.begin()
+            attempt = moved.begin(event.prev_table)
             if not attempt.stands_at(event.position):
                 moved.commit(attempt, moved.at(attempt, event.position, event.sequence_number))
 

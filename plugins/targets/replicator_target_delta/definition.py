@@ -17,8 +17,8 @@ _PROPERTIES: Final = {
     "delta.columnMapping.mode": "name",
     "delta.enableDeletionVectors": "true",
     "delta.feature.domainMetadata": "supported",
-    # A checkpoint costs as much as ten small commits; readers replay some more small files instead.
-    "delta.checkpointInterval": "50",
+    # A checkpoint costs as much as ten small commits and holds the commit up that writes it: maintenance writes them.
+    "delta.checkpointInterval": "500",
 }
 _METADATA_TYPES: Final = {
     SEQUENCE: "long",

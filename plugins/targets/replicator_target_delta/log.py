@@ -64,7 +64,8 @@ class TableLog:
         self._jvm: Any = cast("Any", spark._jvm)  # noqa: SLF001 - Delta's transactions have no door in Python
         self._known: State | None = None
         jvm: Any = self._jvm
-        self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001
+        with translated(path):
+            self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001
 
     def begin(self) -> Transaction:
         """A transaction on the newest version there is in storage."""
@@ -82,6 +83,15 @@ class TableLog:
         deltalog = self._jvm.org.apache.spark.sql.delta.DeltaLog
         deltalog.invalidateCache(self._spark._jsparkSession, self._jvm.org.apache.hadoop.fs.Path(self.path))  # noqa: SLF001
         self._log = deltalog.forTable(self._spark._jsparkSession, self.path)  # noqa: SLF001
+
+    def checkpoint(self, commits: int) -> None:
+        """Write a checkpoint when at least `commits` versions came since the last, so that a commit need not."""
+        with translated(self.path):
+            snapshot = self._log.unsafeVolatileSnapshot()
+            last = self._log.readLastCheckpointFile()
+            done = int(last.get().version()) if last.isDefined() else 0
+            if int(snapshot.version()) - done >= commits:
+                self._log.checkpoint(snapshot, self._jvm.scala.Option.empty())
 
     def remember(self, state: State) -> None:
         """Take `state` for what the version it names holds; only for the commit just made."""

@@ -14,7 +14,7 @@ import structlog
 
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.schema import TableId
-from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.config import GONE_SHARE, SMALL_BYTES, DeltaConfig
 from replicator_target_delta.files import DataFile
 from replicator_target_delta.log import translated
 from replicator_target_delta.table import TargetTable
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = structlog.get_logger(__name__)
-_SMALL_BYTES: Final = 16 << 20
 _MANY_SMALL_FILES: Final = 8
-_GONE_SHARE: Final = 0.2
+_MANY_COMMITS: Final = 20
 _RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
 class Maintenance:
-    """Compaction and vacuum of tables, each on its own schedule; called by one thread, never beside an apply."""
+    """Compaction, vacuum and checkpoints of tables; called by one thread, never beside an apply."""
 
     def __init__(self, config: DeltaConfig) -> None:
         self._config = config
@@ -52,6 +51,8 @@ class Maintenance:
                 self._statement(spark, path, "OPTIMIZE {}")
             if self._due(self._vacuumed, table, self._config.vacuum_interval_seconds):
                 self._vacuum(spark, path)
+            target.log.checkpoint(_MANY_COMMITS)
+            target.begin()  # reads the new version now, so that the next apply finds it in the JVM
 
     def _due(self, last: dict[TableId, float], table: TableId, interval: float) -> bool:
         """Whether `interval` has passed; a table is first due one interval after it is first seen, but compacted at once."""
@@ -91,6 +92,6 @@ class Maintenance:
 
 def worth_optimizing(files: list[DataFile]) -> bool:
     """Whether there are many small files, or files whose rows are largely gone."""
-    small = sum(1 for f in files if int(f.add["size"]) < _SMALL_BYTES)
-    holed = any(f.deleted > _GONE_SHARE * f.rows for f in files if f.rows > 0)
+    small = sum(1 for f in files if int(f.add["size"]) < SMALL_BYTES)
+    holed = any(f.deleted > GONE_SHARE * f.rows for f in files if f.rows > 0)
     return small >= _MANY_SMALL_FILES or holed

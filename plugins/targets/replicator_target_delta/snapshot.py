@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 register("delta.snapshot.begun", "delta.snapshot.files_written", "delta.snapshot.committed", "delta.snapshot.finished")
+
+_FILES_LARGER: Final = 4  # than those of a batch: they stay, and an executor holds one at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,6 @@ class TableSnapshotLoad:
         """Make the table ready for the plan's chunks; returns the indexes of those it has."""
         attempt = self._table.begin()
         names = self._config.metadata_names()
-        progress = attempt.progress
         if self._is_of(attempt, snapshot_id) and self._fits(attempt, schema):
             return self._table.loaded_chunks(attempt)
         begun = TableProgress(self._context.generation, self._context.epoch, position, 0, "", frozenset(), snapshot_id)
@@ -111,7 +112,7 @@ class TableSnapshotLoad:
             self._config.metadata_names(),
             f"snapshot-{snapshot_id}",
             read,
-            self._config.target_file_bytes,
+            _FILES_LARGER * self._config.target_file_bytes,
         )
         made = run_executors(self._spark, work, wanted)
         files = [DataFile.of(add) for adds in made for add in adds]

@@ -72,14 +72,17 @@ class TargetTable:
             self._claimed = False
             return self.begin().progress
 
-    def begin(self) -> Attempt:
+    def begin(self, former: TableId | None = None) -> Attempt:
         """A transaction on the newest version, checked against newer runs and strangers.
+
+        Args:
+            former: The table's name before it was renamed, while the rename is going on.
 
         Raises:
             RetryableError: When somebody wrote the table since this run looked last.
         """
         for _ in range(_CLAIM_ATTEMPTS):
-            attempt = self._begin_checked()
+            attempt = self._begin_checked(former)
             if attempt.progress is None or self._claimed:
                 break
             if attempt.progress.epoch == self._context.epoch or self._claim(attempt):
@@ -96,7 +99,7 @@ class TargetTable:
             )
         return attempt
 
-    def _begin_checked(self) -> Attempt:
+    def _begin_checked(self, former: TableId | None = None) -> Attempt:
         transaction = self.log.begin()
         state = transaction.state
         if state.version < 0:
@@ -110,6 +113,13 @@ class TargetTable:
                 code="RPL-3404",
                 table=str(self.table),
                 hint="choose another `path`, or move that table away",
+            )
+        if TableId.from_json(state.stored["table"]) not in {self.table, former}:
+            raise NeedsUserError(
+                f"the folder {self.log.path} holds another table of this replicator already",
+                code="RPL-3407",
+                table=str(self.table),
+                hint="the store takes the two names for one: replicate one of them to another `path`",
             )
         progress = TableProgress.from_json(state.stored["progress"], self._context.read_offset)
         if progress.epoch > self._context.epoch:

@@ -10,6 +10,7 @@ from replicator_sdk.datatype import FLOAT64, INT64, STRING
 from replicator_sdk.errors import DataError, NeedsUserError, SchemaDriftError
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_target_delta.apply import incomplete
+from replicator_target_delta.log import TableLog
 from tests.plugins.targets.delta.changes import KEYED, KEYLESS, TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
@@ -192,16 +193,21 @@ def test_columns_that_differ_by_case_only_are_refused(lake: Lake) -> None:
         assert [f.name for f in assessor.assess_table(schema).findings] == ["column_names_meet"]
 
 
-def test_progress_survives_checkpoints_and_the_loss_of_older_log_files(lake: Lake) -> None:
+def test_progress_survives_the_clean_up_of_older_log_files(lake: Lake) -> None:
+    """It lies in the checkpoint, not only in the commit that wrote it."""
     consumer = lake.consumer()
-    consumer.apply_batch(batch(1, [insert(row(1))]))
-    deltalog = lake.spark()._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
-    handle = deltalog.forTable(lake.spark()._jsparkSession, str(lake.path(TABLE)))
-    handle.checkpoint(handle.unsafeVolatileSnapshot())
-    for file in (lake.path(TABLE) / "_delta_log").glob("*.json"):
-        file.unlink()
+    for position in (1, 2):
+        consumer.apply_batch(batch(position, [insert(row(position))]))
+    lake.spark().sql(f"OPTIMIZE delta.`{lake.path(TABLE)}`").collect()
+    log = TableLog(lake.spark(), str(lake.path(TABLE)))
+    log.begin()
+    log.checkpoint(1)
+    for version in (0, 1):
+        for file in (lake.path(TABLE) / "_delta_log").glob(f"{version:020}.*"):
+            file.unlink()
     for file in (lake.path(TABLE) / "_delta_log").glob("*.crc"):
         file.unlink()
     found = lake.consumer().progress(TABLE)
     assert found is not None
-    assert found.position == at(1)
+    assert found.position == at(2)
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [1, 2]

@@ -10,7 +10,7 @@ import pytest
 
 from replicator_sdk import failpoint
 from replicator_sdk.datatype import FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, Decimal
-from replicator_sdk.errors import RetryableError, SchemaDriftError
+from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
 from tests.plugins.targets.delta.changes import KEYED, TABLE, alter, at, batch, ddl, insert, row, update
@@ -162,3 +162,13 @@ def test_a_change_of_structure_interrupted_anywhere_is_done_once_by_its_replay(l
         replay.apply_ddl(event)
     assert lake.read_table(wider) == [{"id": 1, "name": None, "note": None, "extra": "d"}]
     assert lake.version(TABLE) == 1
+
+
+def test_a_folder_that_holds_another_table_is_refused(lake: Lake) -> None:
+    """As two tables whose names differ by case only would be on a store that ignores case."""
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    other = TableId("shop", "Customers")
+    lake.path(TABLE).rename(lake.path(other))
+    with pytest.raises(NeedsUserError, match="RPL-3407"):
+        consumer.progress(other)
