@@ -1,0 +1,88 @@
+"""A small SQLite shop that tests of crashes change between and during kills."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Self
+
+TABLES = ("customer", "note")
+
+
+class Shop:
+    """One table with a key, one without (there a change applied twice cannot hide)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def create(self) -> None:
+        """Make the tables, with rows."""
+        self.run(
+            "PRAGMA journal_mode = WAL",
+            "CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT, visits INTEGER)",
+            "CREATE TABLE note (text TEXT)",
+            _numbers("INSERT INTO customer SELECT n, 'name ' || n, 0 FROM numbers", 200),
+            _numbers("INSERT INTO note SELECT 'note ' || n % 20 FROM numbers", 100),
+        )
+
+    def run(self, *statements: str) -> None:
+        """Run statements in one transaction."""
+        with closing(sqlite3.connect(self.path, timeout=30)) as database, database:
+            for statement in statements:
+                database.execute(statement)
+
+    def change(self, chance: random.Random) -> None:
+        """One random transaction: inserts, updates, deletes, a key change, equal rows."""
+        key, free = chance.randint(1, 250), chance.randint(1000, 10**9)
+        steps = (
+            f"INSERT OR IGNORE INTO customer (id, name, visits) VALUES ({free}, 'new', 1)",
+            f"UPDATE customer SET visits = visits + 1 WHERE id BETWEEN {key} AND {key + 20}",
+            f"DELETE FROM customer WHERE id = {key}",
+            f"UPDATE OR IGNORE customer SET id = {free} WHERE id = {key}",
+            f"INSERT INTO note VALUES ('note {key % 20}'), ('note {key % 20}')",
+            f"DELETE FROM note WHERE rowid = (SELECT min(rowid) FROM note WHERE text = 'note {key % 20}')",
+        )
+        self.run(*chance.choices(steps, k=chance.randint(1, 6)), f"INSERT INTO note VALUES ('note {key % 20}')")
+
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns."""
+        with closing(sqlite3.connect(self.path, timeout=30)) as database:
+            return [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+
+    def rows(self, table: str) -> Counter[tuple[Any, ...]]:
+        """The rows of a table, as a bag."""
+        with closing(sqlite3.connect(self.path, timeout=30)) as database:
+            return Counter(database.execute(f"SELECT * FROM {table}"))
+
+
+class Trade:
+    """Changes the shop at random from a thread, as long as the block lasts."""
+
+    def __init__(self, shop: Shop, chance: random.Random, pause: float = 0.02) -> None:
+        self._shop, self._chance, self._pause = shop, chance, pause
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.transactions = 0
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause):
+            self._shop.change(self._chance)
+            self.transactions += 1
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+
+def _numbers(statement: str, count: int) -> str:
+    numbers = f"WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count}) "
+    into, _, rest = statement.partition(" SELECT ")
+    return f"{into} {numbers} SELECT {rest}"

@@ -1,0 +1,61 @@
+"""A process killed at any time, again and again while the source changes, ends equal once it is left alone."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.crash.conftest import MakePair, kill
+from tests.crash.shop import Trade
+from tests.end_to_end import shop
+from tests.end_to_end.comparison import assert_equal_copies
+from tests.end_to_end.replicator import Replicator, postgres_source
+from tests.services.postgres import PostgresDatabase
+
+
+def test_ten_kills_at_random_times_while_the_source_changes(make_pair: MakePair) -> None:
+    pair, chance = make_pair(), random.Random(10)
+    with Trade(pair.shop, random.Random(1)) as trade:
+        for _ in range(10):
+            running = pair.start()
+            time.sleep(chance.uniform(0.8, 3))
+            kill(running)
+    pair.recover()
+    assert trade.transactions > 100
+    assert pair.differences() == {}
+
+
+def test_without_the_tables_own_progress_random_kills_are_noticed(make_pair: MakePair) -> None:
+    """The twin: some kill falls between data and offset; as many tries as it takes, twenty at most."""
+    pair, chance = make_pair(broken="progress"), random.Random(2)
+    with Trade(pair.shop, random.Random(3), pause=0.005):
+        for _ in range(3):
+            running = pair.start(point="engine.offset.before_save")
+            running.wait(60)
+            running = pair.start()
+            time.sleep(chance.uniform(1, 2))
+            kill(running)
+    pair.recover()
+    assert "note" in pair.differences()
+
+
+@pytest.mark.timeout(600)
+def test_three_kills_of_postgres_into_delta_under_concurrent_writers(
+    postgres_database: PostgresDatabase, tmp_path: Path
+) -> None:
+    """One in the first run, wherever it is; two while it streams."""
+    replicator = Replicator(tmp_path, postgres_source(postgres_database))
+    chance = random.Random(7)
+    with postgres_database.connect() as connection:
+        shop.create(connection)
+        with shop.Writers(postgres_database, seed=7):
+            for ready in ("snapshot", "streaming", "streaming"):
+                running = replicator.start()
+                running.said(ready)
+                time.sleep(chance.uniform(0, 4))
+                kill(running)
+        replicator.until_current()
+        assert_equal_copies(connection, replicator.lake, shop.TABLES)

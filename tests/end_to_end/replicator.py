@@ -1,0 +1,161 @@
+"""The command `replicator run` in a process of its own, as a person runs it: a pipeline file, arguments, an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.services.postgres import PostgresDatabase
+from tests.services.processes import spawn, tail
+from tests.services.spark import INTERPRETER, SMALL
+
+COMMAND = (sys.executable, "-c", "from replicator_runtime.cli import main; main()")
+SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended: exit code (negative for a signal), what it said, and the JSON it printed, if it did."""
+
+    status: int
+    messages: str
+    envelope: Mapping[str, Any]
+
+    @property
+    def error(self) -> Mapping[str, Any]:
+        """The envelope's error; empty when there is none."""
+        return self.envelope.get("error") or {}
+
+
+@dataclass
+class Replicator:
+    """One replicator: its pipeline and folders below `folder`.
+
+    Attributes:
+        folder: State, lake, pipeline file and logs.
+        source: The source stage's plugin: name and properties.
+        target: The target stage's plugin; by default Delta below `folder`.
+        settings: Further keys of the pipeline JSON.
+        command: What is run; tests of crashes put a wrapper here.
+    """
+
+    folder: Path
+    source: tuple[str, Mapping[str, Any]]
+    target: tuple[str, Mapping[str, Any]] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    command: Sequence[str] = COMMAND
+    environment: Mapping[str, str] = field(default_factory=dict)
+    _runs: int = 0
+
+    @property
+    def lake(self) -> Path:
+        """Where the default target keeps its tables."""
+        return self.folder / "lake"
+
+    @property
+    def state(self) -> Path:
+        """Offsets and state."""
+        return self.folder / "state"
+
+    def document(self) -> dict[str, Any]:
+        """The pipeline JSON."""
+        target = self.target or ("delta", {"path": str(self.lake)})
+        return {
+            "name": "shop",
+            "offsetBasePath": str(self.state),
+            "stages": [
+                {
+                    "name": "source",
+                    "plugin": {"name": self.source[0], "type": "cdcSource", "properties": self.source[1]},
+                },
+                {"name": "target", "plugin": {"name": target[0], "type": "cdcTarget", "properties": target[1]}},
+            ],
+            "connections": [{"from": "source", "to": "target"}],
+            "retries": {"maxDurationSeconds": 60, "delaySeconds": 0.5},
+            "spark": {"master": "local[2]", "conf": dict(SMALL)},
+            **self.settings,
+        }
+
+    def start(self, *arguments: str, **environment: str) -> Running:
+        """Start a run; it dies with the tests."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        pipeline = self.folder / "pipeline.json"
+        pipeline.write_text(json.dumps(self.document()))
+        self._runs += 1
+        log = self.folder / f"run-{self._runs}.log"
+        command = [*self.command, "run", str(pipeline), "--json", *arguments]
+        return Running(spawn(command, log=log, environment={**INTERPRETER, **self.environment, **environment}), log)
+
+    def run(self, *arguments: str, seconds: float = SECONDS, **environment: str) -> Ended:
+        """Run to the end."""
+        return self.start(*arguments, **environment).wait(seconds)
+
+    def until_current(self, seconds: float = SECONDS) -> Ended:
+        """Run until everything committed at the source is at the target; the run must succeed."""
+        ended = self.run("--until-current", seconds=seconds)
+        assert ended.status == 0, ended.messages
+        assert ended.envelope["data"]["upToDate"], ended.messages
+        return ended
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A run under way."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def wait(self, seconds: float = SECONDS) -> Ended:
+        """Wait for the end; kills the process and fails when that takes too long."""
+        try:
+            status = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"not ended after {seconds} s:\n{tail(self.log, 60)}") from None
+        messages = self.log.read_text(errors="replace")
+        return Ended(status, messages, _envelope(messages))
+
+    def stop(self, seconds: float = 120) -> Ended:
+        """Ask it to end, as Ctrl-C or systemd does, and wait."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait(seconds)
+
+    def kill(self) -> None:
+        """SIGKILL it and what it started: a power cut for the replicator, not for the source."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(20)
+
+    def said(self, text: str, seconds: float = SECONDS) -> None:
+        """Wait until its output holds `text`."""
+        deadline = time.monotonic() + seconds
+        while text not in self.log.read_text(errors="replace"):
+            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{tail(self.log, 60)}"
+            assert time.monotonic() < deadline, f"never said {text!r}:\n{tail(self.log, 60)}"
+            time.sleep(0.1)
+
+
+def _envelope(messages: str) -> Mapping[str, Any]:
+    """The JSON document of standard output, which stands alone on its lines among the messages."""
+    start = messages.rfind("\n{\n") + 1 if not messages.startswith("{\n") else 0
+    try:
+        found, _ = json.JSONDecoder().raw_decode(messages, start)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def postgres_source(database: PostgresDatabase, **properties: Any) -> tuple[str, Mapping[str, Any]]:
+    """The source stage for a test's database."""
+    return "postgres", {
+        "host": database.host, "port": database.port, "database": database.name, "user": database.user,
+        "password": database.password, "sslMode": "disable", **properties,
+    }  # fmt: skip

@@ -1,0 +1,60 @@
+"""A Postgres under concurrent writers and its Delta copy end equal: snapshot, log and schema changes, in real processes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end import shop
+from tests.end_to_end.comparison import assert_equal_copies
+from tests.end_to_end.replicator import Replicator, postgres_source
+from tests.services.postgres import PostgresDatabase
+from tests.services.spark import StandaloneCluster
+
+
+@pytest.mark.timeout(600)
+def test_a_random_history_under_concurrent_writers_ends_equal(
+    postgres_oldest_and_newest: PostgresDatabase, tmp_path: Path
+) -> None:
+    """Writers never pause while the first run takes the snapshot, follows the log and meets six schema changes."""
+    database = postgres_oldest_and_newest
+    replicator = Replicator(tmp_path, postgres_source(database))
+    with database.connect() as connection:
+        shop.create(connection)
+        with shop.Writers(database, seed=database.version) as writers:
+            running = replicator.start()
+            running.said("streaming")
+            for change in shop.STRUCTURE_CHANGES:
+                shop.change_structure(connection, change)
+                time.sleep(0.5)
+            time.sleep(2)
+            stopped = running.stop()
+        assert stopped.status in {0, 143}, stopped.messages
+        assert writers.transactions > 100
+        replicator.until_current()
+        assert assert_equal_copies(connection, replicator.lake, shop.TABLES) > 1000
+
+
+@pytest.mark.timeout(600)
+def test_the_same_pipeline_runs_on_a_cluster_of_two_workers(
+    postgres_database: PostgresDatabase, spark_cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    """Only `spark.master` and sizes differ; both workers' executors read snapshot chunks and write files."""
+    settings = {"spark": {"master": spark_cluster.url, "conf": cluster_settings(spark_cluster)}}
+    replicator = Replicator(tmp_path, postgres_source(postgres_database), settings=settings)
+    with postgres_database.connect() as connection:
+        shop.create(connection)
+        with shop.Writers(postgres_database, seed=2):
+            replicator.until_current()
+        replicator.until_current()
+        assert_equal_copies(connection, replicator.lake, shop.TABLES)
+
+
+def cluster_settings(cluster: StandaloneCluster) -> dict[str, str]:
+    """The cluster's sizes; master, extensions and jars are the pipeline's and the plugins' business."""
+    given = cluster.settings()
+    return {
+        k: v for k, v in given.items() if k not in {"spark.master", "spark.jars"} and not k.startswith("spark.sql.")
+    }
