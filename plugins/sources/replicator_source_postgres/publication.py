@@ -72,16 +72,10 @@ class Publication:
             self._change(sql, "creating the publication")
             log.info("publication created", publication=self.name)
             return
-        all_kinds, via_root = flags
-        if not all_kinds:
+        if not flags[0]:
             self._refuse(
                 "does not publish every kind of change",
                 f"ALTER PUBLICATION {quoted} SET (publish = 'insert, update, delete, truncate');",
-            )
-        if not via_root:
-            self._refuse(
-                "publishes partitions under their own names",
-                f"ALTER PUBLICATION {quoted} SET (publish_via_partition_root = true);",
             )
 
     def _flags(self) -> tuple[bool, bool] | None:
@@ -116,7 +110,7 @@ class Publication:
             NeedsUserError: When a table would make the application fail (I7), may not be added, or is filtered.
             SchemaDriftError: When a table captured before was taken out since.
         """
-        there = self.tables()
+        there, flags = self.tables(), self._flags()
         wanted = {}
         missing = []
         for schema in schemas:
@@ -125,6 +119,9 @@ class Publication:
                 log.warning("table dropped at the source", table=str(schema.table))
                 continue
             check_publishable(self._catalogue, schema.table, facts)
+            if facts.kind == "p" and flags is not None and not flags[1]:
+                fix = f"ALTER PUBLICATION {quote_identifier(self.name)} SET (publish_via_partition_root = true);"
+                self._refuse("publishes partitions under their own names", fix, table=str(schema.table))
             wanted[facts.oid] = schema
             if facts.oid in there:
                 self._check_whole(schema, facts, there[facts.oid])
