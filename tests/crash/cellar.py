@@ -6,6 +6,7 @@ together with the tables' progress, as a real target commits.
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from collections import Counter
@@ -146,6 +147,15 @@ def cellar_rows(path: Path, table: str) -> Counter[tuple[Any, ...]]:
     """The rows of a table, as a bag."""
     tables = pickle.loads(path.read_bytes()) if path.exists() else {}
     return next((kept.rows for name, kept in tables.items() if name.table == table), Counter())
+
+
+def install_cellar(folder: Path) -> str:
+    """Make the cellar an installed plugin below `folder`; returns the PYTHONPATH of processes that shall have it."""
+    info = folder / "cellar-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cellar\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[replicator.plugins]\ncellar = tests.crash.cellar\n")
+    return os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
 
 
 @hookimpl

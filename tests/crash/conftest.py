@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -15,12 +14,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.crash.cellar import cellar_rows
+from tests.crash.cellar import cellar_rows, install_cellar
 from tests.crash.shop import TABLES, Shop
 from tests.end_to_end.comparison import delta_rows
 from tests.end_to_end.replicator import COMMAND, Ended, Replicator, Running
 
-_ROOT = Path(__file__).parents[2]
 _kills: list[str] = []
 
 
@@ -92,18 +90,13 @@ MakePair: TypeAlias = Callable[..., Pair]
 
 
 @pytest.fixture(scope="session")
-def cellar_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that makes the cellar an installed plugin for whoever has it on PYTHONPATH."""
-    folder = tmp_path_factory.mktemp("packages")
-    info = folder / "cellar-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cellar\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[replicator.plugins]\ncellar = tests.crash.cellar\n")
-    return folder
+def cellar_package(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The PYTHONPATH of a process for which the cellar is an installed plugin."""
+    return install_cellar(tmp_path_factory.mktemp("packages"))
 
 
 @pytest.fixture
-def make_pair(tmp_path: Path, cellar_package: Path) -> MakePair:
+def make_pair(tmp_path: Path, cellar_package: str) -> MakePair:
     """Makes a shop and a replicator, `make_pair()` into the cellar, `make_pair(delta=True)` into Delta.
 
     `like` copies another pair's folder, `broken` takes a part of the recovery away (see `entry`).
@@ -123,7 +116,7 @@ def make_pair(tmp_path: Path, cellar_package: Path) -> MakePair:
             None if delta else ("cellar", {"path": str(folder / "cellar")}),
             settings={"batch": {"maxIntervalSeconds": 0.1}, "retries": {"maxDurationSeconds": 20, "delaySeconds": 0.2}},
             command=(sys.executable, str(Path(__file__).with_name("entry.py")), broken) if broken else COMMAND,
-            environment={"PYTHONPATH": os.pathsep.join([str(cellar_package), str(_ROOT)])},
+            environment={"PYTHONPATH": cellar_package},
         )
         return Pair(shop, replicator, random.Random(folder.name))
 
