@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import pytest
 
 from replicator_sdk.datatype import Array, DataType, Decimal, Record
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.testing.history import History
+
+ALL_TYPES: Final = frozenset(
+    {
+        *(
+            "bool",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "float32",
+            "float64",
+            "decimal",
+            "string",
+            "binary",
+            "date",
+            "time",
+        ),
+        *("timestamp", "instant", "json", "uuid", "array", "record"),
+    }
+)
+"""Names of all standard types, without parameters; take from it what a plugin can keep."""
 
 
 class Capabilities:

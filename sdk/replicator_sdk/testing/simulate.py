@@ -53,6 +53,10 @@ class Simulator:
             changes.append(change)
         return changes
 
+    def perform(self, step: Step, table: TableId, offset: Offset) -> list[Change]:
+        """Carry out a step on `table`, whatever the step calls it."""
+        return self.execute(Step(step.kind, next(n for n, t in self.names.items() if t == table), step.facts), offset)
+
     def _changes(self, step: Step, offset: Offset) -> Iterator[Change]:
         table = self.table(step.table)
         match step.kind:

@@ -167,7 +167,7 @@ class SourceConformance(Capabilities):
         @settings(
             max_examples=self.random_histories, deadline=None, suppress_health_check=list(HealthCheck), database=None
         )
-        @given(random_history(keyless=self.supports_keyless, ddl=self.supports_add_column), st.booleans())
+        @given(self._any_history(), st.booleans())
         def check(history: History, settle: bool) -> None:
             app = Application(system, history, prefix=f"r{next(count)}_")
             schemas = app.describe()
@@ -387,6 +387,11 @@ class SourceConformance(Capabilities):
                 found = assessor.assess_table(schema)
                 assert [c.name for c in found.columns] == list(schema.names)
                 assert [f for f in found.findings if f.severity is Severity.ERROR] == []
+
+    def _any_history(self) -> st.SearchStrategy[History]:
+        return random_history(
+            keyless=self.supports_keyless, ddl=self.supports_add_column, unchanged=self.supports_unchanged
+        )
 
     def _need_snapshots(self) -> None:
         if not self.has_snapshots:

@@ -27,14 +27,21 @@ def keyless_schema() -> TableSchema:
 
 @st.composite
 def random_history(
-    draw: st.DrawFn, *, max_transactions: int = 6, max_steps: int = 6, keyless: bool = True, ddl: bool = False
+    draw: st.DrawFn,
+    *,
+    max_transactions: int = 6,
+    max_steps: int = 6,
+    keyless: bool = True,
+    ddl: bool = False,
+    unchanged: bool = True,
 ) -> History:
     """A history of one table with a key and, with `keyless`, one without.
 
     Inserts only take keys that are free and updates only move to free keys, as any database demands; keys are few, so
-    that they are reused, moved in chains and deleted again often. With `ddl`, columns are added in between.
+    that they are reused, moved in chains and deleted again often. With `ddl`, columns are added in between; with
+    `unchanged`, some updates do not send all columns.
     """
-    state: dict[str, Any] = {"keys": set(), "added": 0}
+    state: dict[str, Any] = {"keys": set(), "added": 0, "unchanged": unchanged}
     transactions = []
     for _ in range(draw(st.integers(1, max_transactions))):
         kinds = ["keyed"] * 3 + ["keyless"] * keyless + ["add_column"] * ddl
@@ -49,10 +56,10 @@ def _step(draw: st.DrawFn, kind: str, state: dict[str, Any]) -> Step:
         state["added"] += 1
         default = draw(st.one_of(st.none(), st.integers(0, 9)))
         return Step(kind, "keyed", {"name": f"extra{state['added']}", "type": "int64", "default": default})
-    return _keyed(draw, state["keys"]) if kind == "keyed" else _keyless(draw)
+    return _keyed(draw, state["keys"], unchanged=state["unchanged"]) if kind == "keyed" else _keyless(draw)
 
 
-def _keyed(draw: st.DrawFn, keys: set[int]) -> Step:
+def _keyed(draw: st.DrawFn, keys: set[int], *, unchanged: bool) -> Step:
     key = draw(_KEYS)
     if key not in keys:
         keys.add(key)
@@ -67,13 +74,13 @@ def _keyed(draw: st.DrawFn, keys: set[int]) -> Step:
         if to not in keys:
             keys.discard(key)
             keys.add(to)
-            unchanged = draw(st.sampled_from([[], ["name"], ["name", "number"]]))
-            return Step("update", "keyed", {"where": where, "set": {"id": to}, "unchanged": unchanged})
+            unsent = draw(st.sampled_from([[], ["name"], ["name", "number"]])) if unchanged else []
+            return Step("update", "keyed", {"where": where, "set": {"id": to}, "unchanged": unsent})
         action = "name"
     value = draw(_TEXTS if action == "name" else _NUMBERS)
     other = "number" if action == "name" else "name"
-    unchanged = draw(st.sampled_from([[], [other]]))
-    return Step("update", "keyed", {"where": where, "set": {action: value}, "unchanged": unchanged})
+    unsent = draw(st.sampled_from([[], [other]])) if unchanged else []
+    return Step("update", "keyed", {"where": where, "set": {action: value}, "unchanged": unsent})
 
 
 def _keyless(draw: st.DrawFn) -> Step:
