@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,6 +13,7 @@ from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import driver, quote_identifier, statement
 from replicator_source_postgres.registry import find_readable
+from replicator_source_postgres.seen import SeenTables
 
 if TYPE_CHECKING:
     import psycopg
@@ -95,7 +96,7 @@ class Publication:
         rows = self._connection.execute(statement(query), [self.name])
         return {oid: PublishedTable(oid, None if c is None else frozenset(c), f) for oid, c, f in rows}
 
-    def add(self, schemas: Sequence[TableSchema], seen: Mapping[int, TableId]) -> dict[int, TableSchema]:
+    def add(self, schemas: Sequence[TableSchema], seen: SeenTables) -> dict[int, TableSchema]:
         """Make sure that it delivers these tables whole; checks all of them before it changes anything.
 
         Args:
@@ -133,11 +134,11 @@ class Publication:
             self._add(missing)
         return wanted
 
-    def _find(self, table: TableId, seen: Mapping[int, TableId]) -> TableFacts | None:
+    def _find(self, table: TableId, seen: SeenTables) -> TableFacts | None:
         """The table by name or, when it was captured before, by identifier; None when it was dropped since."""
-        known = [oid for oid, name in seen.items() if name == table]
-        if known and self._catalogue.find(table) is None:
-            return self._catalogue.by_oid(known[0])
+        oid = seen.oid_of(table)
+        if oid is not None and self._catalogue.find(table) is None:
+            return self._catalogue.by_oid(oid)
         return find_readable(self._catalogue, table)
 
     def _add(self, missing: Iterable[TableFacts]) -> None:

@@ -15,7 +15,7 @@ from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import ReplicatorError, RetryableError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Offset
-from replicator_sdk.schema import TableSchema
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_postgres.catalogue import Catalogue
 from replicator_source_postgres.connection import Endpoint
@@ -24,16 +24,13 @@ from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.pgoutput import Decoder, Relation, Truncation, Window
 from replicator_source_postgres.pgoutput.images import RelationPlan
 from replicator_source_postgres.publication import Publication
-from replicator_source_postgres.relations import (
-    STATE_KEY,
-    Relations,
-    StructureChange,
-    dump_seen,
-    load_seen,
-)
+from replicator_source_postgres.relations import Relations, StructureChange
+from replicator_source_postgres.seen import STATE_KEY, SeenTables
 from replicator_source_postgres.slot import Slot
 from replicator_source_postgres.stream import ReplicationStream, StatusThread
 from replicator_source_postgres.table_watch import TableWatch
+from replicator_source_postgres.told import STATE_KEY as TOLD_KEY
+from replicator_source_postgres.told import ToldChange, dump_told, load_told
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +39,7 @@ _WINDOW_BYTES = 16 << 20
 _QUIET_SECONDS = 0.02
 _WINDOW_SECONDS = 0.1
 _SLOT_PATIENCE_SECONDS = 15.0
+_END_OF_LOG = 1 << 64
 
 
 class PostgresEventReader(EventReader):
@@ -78,7 +76,9 @@ class PostgresEventReader(EventReader):
         self._policy: OutOfRange = endpoint.config.out_of_range or definition.out_of_range
         self._closed = threading.Event()
         self._catalogue: Catalogue | None = None
-        self._seen = load_seen(context.get_state(STATE_KEY))
+        self._seen = SeenTables.load(context.get_state(STATE_KEY))
+        self._told = load_told(context.get_state(TOLD_KEY))
+        self._to_retell: list[ToldChange] = []
         self._offset = PostgresOffset(0)
         self._ordinal = 0
         self._is_open = False
@@ -130,8 +130,9 @@ class PostgresEventReader(EventReader):
         catalogue = self._open()
         with diagnosed("adding tables to the publication"):
             captured = Publication(catalogue, self._publication_name).add(tables, self._seen)
-            known = set(self._seen.values())
-            self._seen |= {oid: schema.table for oid, schema in captured.items() if schema.table not in known}
+            for oid, schema in captured.items():
+                if self._seen.oid_of(schema.table) is None:
+                    self._seen[oid] = schema.table
         self._save_seen()
 
     def _open(self) -> Catalogue:
@@ -141,7 +142,7 @@ class PostgresEventReader(EventReader):
         return self._catalogue
 
     def _save_seen(self) -> None:
-        stored = dump_seen(self._seen)
+        stored = self._seen.dump()
         if stored != self._context.get_state(STATE_KEY):
             self._context.put_state(STATE_KEY, stored)
 
@@ -167,6 +168,7 @@ class PostgresEventReader(EventReader):
         )
         self._watch = TableWatch(catalogue, self._publication_name)
         start = self._offset
+        self._to_retell = [told for told in self._told if told.at >= start.lsn]
         stream = ReplicationStream.open(self._endpoint, self._slot_name, self._publication_name, start)
         with contextlib.closing(stream), StatusThread(stream, self._durable, self._status_seconds()):
             self._context.set_ok()
@@ -204,6 +206,8 @@ class PostgresEventReader(EventReader):
                 messages = self._deliver(messages, is_full=is_full)
                 size, since = sum(map(len, messages)), now
             if now - heartbeat >= self._endpoint.config.heartbeat_interval_seconds and not self._is_open:
+                if not messages:
+                    self._retell(stream.wal_end + 1)
                 self._watch.look(self._relations.captured())
                 self._settle(stream.wal_end if not messages else self._offset.lsn)
                 if not messages:
@@ -212,16 +216,15 @@ class PostgresEventReader(EventReader):
 
     def _beat(self, wal_end: int) -> None:
         """Move the offset of an idle source on: whatever commits later does so behind the position the server told."""
+        if self._ordinal and wal_end <= self._offset.lsn:
+            # What was told needs a position behind it, which an idle server would not make.
+            self._watch.move_on()
         if wal_end > self._offset.lsn and not self._watch.is_waiting:
             self._emit_commits(single_commit(self._ordinal, PostgresOffset(wal_end)))
 
     def _settle(self, read_up_to: int) -> None:
         """Emit changes of structure that no row has announced, once all that was written before them has been read."""
         assert self._relations is not None
-
-        def report(change: StructureChange) -> None:
-            self._emit_structure(change, self._ordinal)
-            self._ordinal += 1
 
         for oid, table in self._watch.settled(read_up_to):
             if oid in self._watch.dropped:
@@ -230,8 +233,35 @@ class PostgresEventReader(EventReader):
                 self._ordinal += 1
                 self._relations.forget(table)
             else:
-                self._relations.settle(oid, report)
+                self._tell(oid, table)
             self._save_seen()
+
+    def _tell(self, oid: int, table: TableId) -> None:
+        """Emit what the catalogue shows of a table, kept first so that a replay tells the same at the same place."""
+        assert self._relations is not None
+        changes: list[StructureChange] = []
+        self._relations.settle(oid, changes.append)
+        if changes:
+            last = changes[-1]
+            needs_snapshot = any(change.needs_snapshot for change in changes)
+            self._told.append(ToldChange(self._offset.lsn, oid, table, last.schema, needs_snapshot))
+            self._context.put_state(TOLD_KEY, dump_told(self._told))
+        for change in changes:
+            self._report(change)
+
+    def _report(self, change: StructureChange) -> None:
+        """Emit a change of structure as the next event."""
+        self._emit_structure(change, self._ordinal)
+        self._ordinal += 1
+
+    def _retell(self, before: int) -> None:
+        """Emit what an earlier run told from the catalogue at positions less than `before`."""
+        assert self._relations is not None
+        while self._to_retell and self._to_retell[0].at < before:
+            told = self._to_retell.pop(0)
+            if self._offset.lsn < told.at:
+                self._emit_commits(single_commit(self._ordinal, PostgresOffset(told.at)))
+            self._relations.retell(told, self._report)
 
     def _deliver(self, messages: list[memoryview | bytes], *, is_full: bool) -> list[memoryview | bytes]:
         """Decode and emit up to the last commit; returns the messages of the transaction still open.
@@ -239,20 +269,26 @@ class PostgresEventReader(EventReader):
         A transaction that fills a window by itself is emitted without its commit, ordinals running on.
         """
         window = Window(messages)
-        ends = window.commits().index + 1
+        commits = window.commits()
+        ends = commits.index + 1
         if not len(ends) and not is_full:
             return messages
         stop = int(ends[-1]) if len(ends) else len(window)
         begin = 0
-        for end in self._cuts(window.part(0, stop), ends.tolist()):
-            self._emit_part(window.part(begin, end))
+        for end in self._cuts(window.part(0, stop), ends.tolist(), commits.end_lsn.tolist()):
+            part = window.part(begin, end)
+            first = part.commits().end_lsn
+            self._retell(int(first[0]) if len(first) else _END_OF_LOG)
+            self._emit_part(part)
             begin = end
         self._count_replaced()
         return messages[stop:]
 
-    def _cuts(self, window: Window, ends: list[int]) -> list[int]:
+    def _cuts(self, window: Window, ends: list[int], positions: list[int]) -> list[int]:
         """Where to end windows: a change of structure stands in the first transaction of its window."""
         cuts = {len(window)}
+        for told in self._to_retell:
+            cuts.update([end for end, position in zip(ends, positions, strict=True) if position <= told.at][-1:])
         for border in self._decoder.borders(window):
             before = [end for end in ends if end <= border]
             if before:

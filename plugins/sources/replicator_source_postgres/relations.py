@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -17,13 +16,12 @@ from replicator_source_postgres.catalogue import Catalogue, ColumnFacts, TableFa
 from replicator_source_postgres.pgoutput.images import RelationPlan
 from replicator_source_postgres.pgoutput.message import Relation
 from replicator_source_postgres.schema_change import Observed, compare, identify, keeps_values
+from replicator_source_postgres.seen import SeenTables
+from replicator_source_postgres.told import ToldChange
 from replicator_source_postgres.types.array import split_arrays
 from replicator_source_postgres.types.convert import Converter
 from replicator_source_postgres.types.mapping import standard_type
 from replicator_source_postgres.types.range import Policy
-
-STATE_KEY = "postgres-tables"
-"""Where the captured tables' identifiers are kept (`dump_seen`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class Relations:
         database: str,
         tables: Iterable[TableSchema],
         out_of_range: OutOfRange,
-        seen: dict[int, TableId],
+        seen: SeenTables,
         narrowed: Iterable[TableId] = (),
     ) -> None:
         self._catalogue = catalogue
@@ -87,12 +85,12 @@ class Relations:
         table = TableId(self._database, relation.table, relation.schema)
         if table in self.schemas:
             return table
-        before = self.seen.get(relation.oid)
-        return before if before in self.schemas else None
+        return self.seen.name_in(relation.oid, self.schemas)
 
     def captured(self) -> dict[int, TableId]:
         """The captured tables by identifier."""
-        return {oid: table for oid, table in self.seen.items() if table in self.schemas}
+        names = {oid: self.seen.name_in(oid, self.schemas) for oid in self.seen}
+        return {oid: name for oid, name in names.items() if name is not None}
 
     def forget(self, table: TableId) -> None:
         """A table was dropped: one of its name that comes later is another table."""
@@ -123,14 +121,23 @@ class Relations:
 
         A change of structure is announced in the log with the next row only, which may never come.
         """
-        facts, table = self._catalogue.by_oid(oid), self.seen.get(oid)
-        if facts is None or table not in self.schemas:
+        facts, table = self._catalogue.by_oid(oid), self.seen.name_in(oid, self.schemas)
+        if facts is None or table is None:
             return
         named = TableId(self._database, facts.name, facts.schema)
         if named != table:
             self._rename(table, named, report)
-            self.seen[oid] = named
+            self.seen.rename(oid, named)
         self._follow(self._narrow(self._catalogue.schema(facts, named)), facts, report, certain=True)
+
+    def retell(self, told: ToldChange, report: Callable[[StructureChange], None]) -> None:
+        """Report what was told from the catalogue in an earlier run, whatever the catalogue shows by now."""
+        now = told.schema.table
+        if now not in self.schemas and told.before in self.schemas:
+            self._rename(told.before, now, report)
+        if now in self.schemas:
+            facts = self._catalogue.by_oid(told.oid)
+            self._follow(told.schema, facts, report, certain=not told.needs_snapshot)
 
     def _follow(
         self,
@@ -165,7 +172,7 @@ class Relations:
             report(StructureChange(DDLOperation.TRUNCATE_TABLE, table, self.schemas[table], needs_snapshot=True))
         for other in same_name:
             del self.seen[other]
-        self.seen[oid] = table
+        self.seen.rename(oid, table)
 
     def _observe(self, relation: Relation, facts: TableFacts | None, known: TableSchema) -> tuple[TableSchema, bool]:
         """The table's schema as the log shows it, narrowed to the columns asked for."""
@@ -261,13 +268,3 @@ def narrow(now: TableSchema, known: TableSchema) -> TableSchema:
     """`now` with the columns `known` has, whatever their names, and its key."""
     wanted = {column.source_id for column in known.columns} | {now[name].source_id for name in now.primary_key}
     return replace_columns(now, (column for column in now.columns if column.source_id in wanted))
-
-
-def dump_seen(seen: dict[int, TableId]) -> bytes:
-    """The form kept in state."""
-    return json.dumps({str(oid): table.to_json() for oid, table in seen.items()}, sort_keys=True).encode()
-
-
-def load_seen(stored: bytes | None) -> dict[int, TableId]:
-    """The inverse of `dump_seen`; nothing stored is nothing known."""
-    return {int(oid): TableId.from_json(table) for oid, table in json.loads(stored or b"{}").items()}

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _KEEPALIVE_BYTES = 18
 _SLICE = 4096
+_FAREWELL_SECONDS = 2.0
+_SILENCE_SECONDS = 120.0
+"""A server that is alive answers every status report that asks for it."""
 
 
 class ReplicationStream:
@@ -40,6 +43,7 @@ class ReplicationStream:
         self._lock = threading.Lock()
         self.wal_end = start.lsn
         self.wants_reply = threading.Event()
+        self._heard = time.monotonic()
 
     @classmethod
     def open(cls, endpoint: Endpoint, slot: str, publication: str, start: PostgresOffset) -> ReplicationStream:
@@ -78,6 +82,14 @@ class ReplicationStream:
                 with self._lock, diagnosed("reading the log"):
                     self._connection.consume_input()
                 size = self._take(into, limit_messages, limit_bytes)
+        if size:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard > _SILENCE_SECONDS:
+            raise RetryableError(
+                f"the server has not answered for {_SILENCE_SECONDS:.0f} seconds",
+                code="RPL-3210",
+                hint="the connection is made anew; look at the network and at the server's load",
+            )
         return size
 
     def _take(self, into: list[memoryview | bytes], limit_messages: int, limit_bytes: int) -> int:
@@ -112,6 +124,7 @@ class ReplicationStream:
         return size, False
 
     def _note_keepalive(self, message: bytes) -> None:
+        self._heard = time.monotonic()
         self.wal_end = max(self.wal_end, int.from_bytes(message[1:9], "big"))
         if message[17]:
             self.wants_reply.set()
@@ -141,9 +154,25 @@ class ReplicationStream:
             self._connection.flush()
 
     def close(self) -> None:
-        """End the session; the server frees the slot."""
+        """End the session; the server frees the slot before this returns, unless it takes too long to answer."""
+        from psycopg import Error
+
         with self._lock:
+            with contextlib.suppress(Error, OSError):
+                self._end_copy(time.monotonic() + _FAREWELL_SECONDS)
             self._connection.finish()
+
+    def _end_copy(self, deadline: float) -> None:
+        """Say that no more is wanted, and take what is still on its way, until the server says the same."""
+        self._connection.put_copy_end()
+        self._connection.flush()
+        while time.monotonic() < deadline:
+            length, _ = self._connection.get_copy_data(1)
+            if length < 0:
+                return
+            if length == 0:
+                select.select([self._connection.socket], [], [], 0.1)
+                self._connection.consume_input()
 
 
 class StatusThread:

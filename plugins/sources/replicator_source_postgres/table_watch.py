@@ -84,7 +84,11 @@ class TableWatch:
                 self._waiting[oid] = (table, _Sight(look, position, now))
         if any(now - sight.since > _PATIENCE_SECONDS for _, sight in self._waiting.values()):
             # The end of the log belongs to no commit, so nobody flushes it; a commit of ours does.
-            self._catalogue.connection.execute(_MOVE_ON)
+            self.move_on()
+
+    def move_on(self) -> None:
+        """Write a message of a few bytes to the log, so that it ends further on."""
+        self._catalogue.connection.execute(_MOVE_ON)
 
     def _look(self, oids: list[int]) -> tuple[dict[int, str], int]:
         row = self._catalogue.connection.execute(_LOOK, [oids]).fetchone()

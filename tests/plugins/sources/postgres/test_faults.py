@@ -299,6 +299,25 @@ def test_a_server_that_goes_down_is_tried_again_and_loses_nothing(how: str, priv
         assert ids(pump) == [1, 2]
 
 
+def test_a_server_that_falls_silent_is_given_up(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C17: a session that hangs without closing its connection, here stopped by a signal."""
+    monkeypatch.setattr("replicator_source_postgres.stream._SILENCE_SECONDS", 1.0)
+    query = f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{slot_of(pump)}'"
+    stopped: list[psutil.Process] = []
+
+    def stop(_: Run) -> None:
+        stopped.append(psutil.Process(int(pump.database.execute(query)[0][0])))
+        stopped[0].suspend()
+
+    try:
+        error = error_of(pump, stop)
+    finally:
+        for process in stopped:
+            process.resume()
+    assert isinstance(error, RetryableError)
+    assert error.code == "RPL-3210"
+
+
 class BlockedEmitter(CollectingEmitter):
     """A full queue: holds the first batch until told."""
 
