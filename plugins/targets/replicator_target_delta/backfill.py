@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from replicator_target_delta.apply.matching import open_file
+from replicator_target_delta.apply.matching import live_rows
 from replicator_target_delta.datafile import write_data_file
-from replicator_target_delta.deletion_vector import read_deletion_vector
 from replicator_target_delta.encoding import combined
 from replicator_target_delta.files import DataFile
 from replicator_target_delta.log import State
@@ -73,20 +71,10 @@ def _rewrite(task: _Rewrite, *, target: pa.Schema, values: tuple[NewValues, ...]
     made = {v.field.name: v for v in values}
     read = [f for f in target if f.name not in made]
     read += [v.origin for v in values if v.origin is not None and v.origin.name not in {f.name for f in read}]
-    gone = np.array(read_deletion_vector(storage, task.vector).to_array(), np.int64)
-    file = open_file(task.root, task.location)
     parts = []
-    start = 0
-    try:
-        for rows in file.read_all(read):
-            here = gone[(gone >= start) & (gone < start + rows.num_rows)] - start
-            start += rows.num_rows
-            live = np.ones(rows.num_rows, np.bool_)
-            live[here] = False
-            kept = rows.filter(pa.array(live)).combine_chunks()
-            columns = [made[f.name].of(kept) if f.name in made else combined(kept.column(f.name)) for f in target]
-            parts.append(pa.Table.from_arrays(columns, schema=target))
-    finally:
-        file.close()
+    for rows in live_rows(task.root, task.location, task.vector, read):
+        kept = rows.combine_chunks()
+        columns = [made[f.name].of(kept) if f.name in made else combined(kept.column(f.name)) for f in target]
+        parts.append(pa.Table.from_arrays(columns, schema=target))
     rows = pa.concat_tables(parts) if parts else target.empty_table()
     return [write_data_file(storage, rows)] if rows.num_rows else []

@@ -14,10 +14,6 @@ SOURCE_TIMESTAMP: Final = "source_timestamp"
 IS_DELETED: Final = "is_deleted"
 BATCH_ID: Final = "batch_id"
 OPERATION: Final = "op"
-SMALL_BYTES: Final = 16 << 20
-"""A data file below this is put together with others."""
-GONE_SHARE: Final = 0.2
-"""A data file of which more than this is deleted is written anew."""
 METADATA_COLUMNS: Final = (SEQUENCE, BATCH_ID, OPERATION, IS_DELETED, SOURCE_TIMESTAMP)
 
 

@@ -48,12 +48,16 @@ class DataFile:
         vector = self.add.get("deletionVector")
         return int(vector["cardinality"]) if vector else 0
 
-    def remove(self) -> dict[str, Any]:
-        """The action that takes the file, with its deletion vector, out of the table."""
+    def remove(self, *, data_change: bool = True) -> dict[str, Any]:
+        """The action that takes the file, with its deletion vector, out of the table.
+
+        Args:
+            data_change: Whether rows go; not when they come back in another file of the same commit.
+        """
         content = {
             "path": self.path,
             "deletionTimestamp": int(time.time() * 1000),
-            "dataChange": True,
+            "dataChange": data_change,
             "extendedFileMetadata": True,
             "partitionValues": self.add.get("partitionValues", {}),
             "size": self.add["size"],

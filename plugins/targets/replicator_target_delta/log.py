@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from py4j.protocol import Py4JJavaError
 
@@ -53,16 +53,18 @@ class State:
 class TableLog:
     """The log of the table at `path`. Used by one thread at a time.
 
-    Remembers the state of the version it wrote or read last; nobody else's version is ever taken for it, since every
-    transaction starts from the version the JVM finds in storage.
+    The state of the version read or written last is remembered for the whole process, so that a new consumer, or
+    maintenance, need not read it again. It counts only while the JVM finds that very version of that very table to be the
+    newest in storage.
     """
+
+    _states: ClassVar[dict[str, State]] = {}
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
         self.storage = Storage(path)
         self._spark = spark
         self._jvm: Any = cast("Any", spark._jvm)  # noqa: SLF001 - Delta's transactions have no door in Python
-        self._known: State | None = None
         jvm: Any = self._jvm
         with translated(path):
             self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001
@@ -72,14 +74,14 @@ class TableLog:
         with translated(self.path):
             transaction = self._log.startTransaction()
             snapshot = transaction.snapshot()
-            version = int(snapshot.version())
-            if self._known is None or self._known.version != version:
-                self._known = self._read(snapshot, version)
-        return Transaction(self, transaction, self._known)
+            state = self._states.get(self.path)
+            if state is None or not _is_of(state, snapshot):
+                state = self._states[self.path] = self._read(snapshot, int(snapshot.version()))
+        return Transaction(self, transaction, state)
 
     def forget(self) -> None:
         """Read everything anew at the next `begin`, also in the JVM."""
-        self._known = None
+        self._states.pop(self.path, None)
         deltalog = self._jvm.org.apache.spark.sql.delta.DeltaLog
         deltalog.invalidateCache(self._spark._jsparkSession, self._jvm.org.apache.hadoop.fs.Path(self.path))  # noqa: SLF001
         self._log = deltalog.forTable(self._spark._jsparkSession, self.path)  # noqa: SLF001
@@ -95,7 +97,7 @@ class TableLog:
 
     def remember(self, state: State) -> None:
         """Take `state` for what the version it names holds; only for the commit just made."""
-        self._known = state
+        self._states[self.path] = state
 
     def metadata_at(self, version: int) -> dict[str, Any] | None:
         """The `metaData` as the library wrote it with `version`; None when there is a later version already."""
@@ -168,6 +170,7 @@ class Transaction:
         remove: Iterable[DataFile] = (),
         metadata: dict[str, Any] | None = None,
         note: str = "",
+        data_change: bool = True,
     ) -> None:
         """Write one version holding all of it; durable on return.
 
@@ -178,12 +181,15 @@ class Transaction:
             remove: Files to take away; a file in `add` with another vector is here with its old one.
             metadata: The new `metaData` content, when it changes.
             note: For the table's history.
+            data_change: Whether rows come or go; not when they only lie in other files afterwards.
 
         Raises:
             RetryableError: When it did not, or perhaps did, come through.
         """
         added, removed = list(add), list(remove)
-        actions = [f.remove() for f in removed] + [{"add": f.add} for f in added]
+        actions = [f.remove(data_change=data_change) for f in removed] + [
+            {"add": {**f.add, "dataChange": data_change}} for f in added
+        ]
         domain = {"domain": DOMAIN, "configuration": json.dumps(stored), "removed": False}
         actions.append({"domainMetadata": domain})
         sequence = int(stored.get("progress", {}).get("sequence", 0))
@@ -208,12 +214,19 @@ class Transaction:
             if written is None:
                 return
             metadata, layout = written, Layout.of(json.loads(written["schemaString"]))
-        files = self.state.files  # changed in place: a table of many thousand files is not copied for every batch
+        files = dict(self.state.files)
         for file in removed:
             del files[file.path]
         for file in added:
             files[file.path] = file
         self._log.remember(State(version, metadata, layout, files, stored))
+
+
+def _is_of(state: State, snapshot: Any) -> bool:
+    """Whether `state` is the JVM's `snapshot`: a folder may hold another table by now, at the same version."""
+    if state.version != int(snapshot.version()):
+        return False
+    return state.version < 0 or bool(state.metadata["id"] == snapshot.metadata().id())
 
 
 def _fields(metadata: dict[str, Any]) -> list[dict[str, Any]]:

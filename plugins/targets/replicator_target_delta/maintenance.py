@@ -1,7 +1,7 @@
 """Keeps tables fast to read and to apply to: small files put together, deletion vectors worked in, old files deleted.
 
-Neither touches the progress in the log, and a table that others compact as well stays right: an apply that meets a
-compaction fails and is repeated.
+Neither changes the progress in the log, and a table that somebody else compacts as well stays right: an apply that meets
+such a compaction fails and is repeated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import structlog
 
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.schema import TableId
-from replicator_target_delta.config import GONE_SHARE, SMALL_BYTES, DeltaConfig
-from replicator_target_delta.files import DataFile
+from replicator_target_delta.compaction import compact
+from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.log import translated
 from replicator_target_delta.table import TargetTable
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = structlog.get_logger(__name__)
-_MANY_SMALL_FILES: Final = 8
 _MANY_COMMITS: Final = 20
 _RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 
@@ -44,15 +43,11 @@ class Maintenance:
             attempt = target.begin()
             if attempt.progress is None:
                 continue
-            path = target.log.path
-            if self._due(self._optimized, table, self._config.optimize_interval_seconds) and worth_optimizing(
-                list(attempt.state.files.values())
-            ):
-                self._statement(spark, path, "OPTIMIZE {}")
+            if self._due(self._optimized, table, self._config.optimize_interval_seconds):
+                self._compact(target, spark)
             if self._due(self._vacuumed, table, self._config.vacuum_interval_seconds):
-                self._vacuum(spark, path)
+                self._vacuum(spark, target.log.path)
             target.log.checkpoint(_MANY_COMMITS)
-            target.begin()  # reads the new version now, so that the next apply finds it in the JVM
 
     def _due(self, last: dict[TableId, float], table: TableId, interval: float) -> bool:
         """Whether `interval` has passed; a table is first due one interval after it is first seen, but compacted at once."""
@@ -67,31 +62,20 @@ class Maintenance:
         last[table] = now
         return True
 
+    def _compact(self, target: TargetTable, spark: SparkSession) -> None:
+        started = time.monotonic()
+        if count := compact(target, spark):
+            seconds = round(time.monotonic() - started, 1)
+            log.info("delta.compacted", table=str(target.table), files=count, seconds=seconds)
+
     def _vacuum(self, spark: SparkSession, path: str) -> None:
         hours = self._config.vacuum_retention_hours
         checked = spark.conf.get(_RETENTION_CHECK, "true")
         try:
             if hours < 168:  # Delta refuses less than a week, unless told that this is meant
                 spark.conf.set(_RETENTION_CHECK, "false")
-            self._statement(spark, path, "VACUUM {} RETAIN " + str(hours) + " HOURS")
+            quoted = path.replace("`", "``")
+            with translated(path):
+                spark.sql(f"VACUUM delta.`{quoted}` RETAIN {hours} HOURS").collect()
         finally:
             spark.conf.set(_RETENTION_CHECK, str(checked))
-
-    def _statement(self, spark: SparkSession, path: str, statement: str) -> None:
-        started = time.monotonic()
-        quoted = f"delta.`{path.replace('`', '``')}`"
-        with translated(path):
-            spark.sql(statement.format(quoted)).collect()
-        log.info(
-            "delta.maintained",
-            path=path,
-            what=statement.split(maxsplit=1)[0],
-            seconds=round(time.monotonic() - started, 1),
-        )
-
-
-def worth_optimizing(files: list[DataFile]) -> bool:
-    """Whether there are many small files, or files whose rows are largely gone."""
-    small = sum(1 for f in files if int(f.add["size"]) < SMALL_BYTES)
-    holed = any(f.deleted > GONE_SHARE * f.rows for f in files if f.rows > 0)
-    return small >= _MANY_SMALL_FILES or holed

@@ -12,7 +12,7 @@ from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_delta.assessment import DeltaAssessor
-from replicator_target_delta.config import GONE_SHARE, SMALL_BYTES, DeltaConfig
+from replicator_target_delta.config import DeltaConfig
 
 if TYPE_CHECKING:
     from replicator_target_delta.maintenance import Maintenance
@@ -32,12 +32,6 @@ def session_settings(cores: int) -> dict[str, str]:
         # A commit's checksum is derived from the one before; recomputing it to compare costs a second each time.
         f"{_DELTA}.incremental.commit.verify": "false",
         f"{_DELTA}.versionChecksum.forcedValidationInterval": "-1",
-        # Compaction gathers small files only, and those with a fifth of their rows gone; large ones are left alone.
-        f"{_DELTA}.optimize.maxFileSize": str(128 << 20),
-        f"{_DELTA}.optimize.minFileSize": str(SMALL_BYTES),
-        f"{_DELTA}.optimize.maxDeletedRowsRatio": str(GONE_SHARE),
-        # Compaction writes what other readers, too, take for microseconds.
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
 
 

@@ -147,17 +147,25 @@ class TargetTable:
         add: Iterable[DataFile] = (),
         remove: Iterable[DataFile] = (),
         metadata: dict[str, Any] | None = None,
-        dropped: bool = False,
+        dropped: bool | None = None,
+        data_change: bool = True,
     ) -> None:
         """Commit files, metadata and `progress` in one version; durable on return.
 
+        Whether the source has dropped the table stays as it was where `dropped` does not say it.
         A lost answer is looked up: the commit has happened when the table stands where it should and we put it there.
         """
         stored = self._stored(progress, attempt.state, dropped=dropped)
         failpoint("delta.commit.before")
         try:
             attempt.transaction.commit(
-                stored, writer=self._owner, add=add, remove=remove, metadata=metadata, note=progress.batch
+                stored,
+                writer=self._owner,
+                add=add,
+                remove=remove,
+                metadata=metadata,
+                note=progress.batch if data_change else "compacted",
+                data_change=data_change,
             )
         except ReplicatorError:
             self.log.forget()
@@ -166,7 +174,7 @@ class TargetTable:
         self._last, self._claimed = progress, True
         failpoint("delta.commit.after")
 
-    def _stored(self, progress: TableProgress, state: State, *, dropped: bool = False) -> dict[str, Any]:
+    def _stored(self, progress: TableProgress, state: State, *, dropped: bool | None = None) -> dict[str, Any]:
         """What our domain shall hold; the chunks of a finished snapshot stay known while its plan may be begun again."""
         chunks = progress.snapshot_chunks
         kept = state.stored or {}
@@ -179,7 +187,7 @@ class TargetTable:
             "table": self.table.to_json(),
             "progress": progress.to_json(),
             "loadedChunks": loaded,
-            "dropped": dropped,
+            "dropped": kept.get("dropped", False) if dropped is None else dropped,
         }
 
     def loaded_chunks(self, attempt: Attempt) -> frozenset[int]:

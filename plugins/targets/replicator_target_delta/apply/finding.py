@@ -57,11 +57,21 @@ def find(place: Place, sought: Sought) -> Iterator[tuple[DataFile, FileMatch]]:
     if is_local(place.spark) or known < _DRIVER_ROWS:
         results = run_threads(partial(_match_numbered, sought=sought), numbered)
     else:
-        shared = place.spark.sparkContext.broadcast(sought)
-        results = run_executors(place.spark, lambda task: _match_numbered(task, sought=shared.value), numbered)
+        results = _match_on_executors(place.spark, sought, numbered)
     for number, matches in results:
         for match in matches:
             yield groups[number][match.index], match
+
+
+def _match_on_executors(
+    spark: SparkSession, sought: Sought, numbered: list[tuple[int, FileGroup]]
+) -> list[tuple[int, list[FileMatch]]]:
+    """What is sought is sent to each executor once, however many groups it gets."""
+    shared = spark.sparkContext.broadcast(sought)
+    try:
+        return run_executors(spark, lambda task: _match_numbered(task, sought=shared.value), numbered)
+    finally:
+        shared.destroy()
 
 
 def _match_numbered(task: tuple[int, FileGroup], *, sought: Sought) -> tuple[int, list[FileMatch]]:

@@ -198,6 +198,19 @@ class _OpenFile:
         return kept
 
 
-def open_file(root: str, location: str) -> _OpenFile:
-    """One data file of the table at `root`, open for reading."""
-    return _OpenFile(Storage(root), location)
+def live_rows(
+    root: str, location: str, vector: dict[str, Any] | None, fields: Sequence[pa.Field]
+) -> Iterator[pa.Table]:
+    """The rows of one data file of the table at `root` that are not gone, row group by row group."""
+    storage = Storage(root)
+    gone = np.array(read_deletion_vector(storage, vector).to_array(), np.int64)
+    file = _OpenFile(storage, location)
+    start = 0
+    try:
+        for rows in file.read_all(fields):
+            live = np.ones(rows.num_rows, np.bool_)
+            live[gone[(gone >= start) & (gone < start + rows.num_rows)] - start] = False
+            start += rows.num_rows
+            yield rows if live.all() else rows.filter(pa.array(live))
+    finally:
+        file.close()
