@@ -67,7 +67,7 @@ def test_types_are_immutable_and_told_apart() -> None:
     assert datatype.STRING != datatype.JSON
     assert datatype.STRING.arrow == datatype.JSON.arrow
     with pytest.raises((AttributeError, TypeError)):  # a subclass of a frozen class with slots fails by TypeError
-        Decimal(10, 2).precision = 3  # type: ignore[misc]
+        Decimal(10, 2).precision = 3
 
 
 @pytest.mark.parametrize("kind", SIMPLE, ids=str)
