@@ -109,12 +109,19 @@ class Relations:
             return None
         facts = self._catalogue.by_oid(relation.oid)
         named = TableId(self._database, relation.table, relation.schema)
-        if named != table:
+        if named != table and self._is_past_name(relation.oid, named, facts):
+            named = table
+        elif named != table:
             self._rename(table, named, report)
         self._recognise(relation.oid, named, report)
         now, certain = self._observe(relation, facts, self.schemas[named])
         self._follow(now, facts, report, certain=certain)
         return self._plan(relation, self.schemas[named])
+
+    def _is_past_name(self, oid: int, name: TableId, facts: TableFacts | None) -> bool:
+        """Whether the log, read again, calls the table as it was called before a rename that is already known."""
+        now = facts and (facts.schema, facts.name)
+        return self.seen.former.get(name) == oid and now != (name.schema, name.table)
 
     def settle(self, oid: int, report: Callable[[StructureChange], None]) -> None:
         """Report what the catalogue shows, once the log holds nothing of the table that was written before it.

@@ -69,9 +69,10 @@ class TableWatch:
         now = time.monotonic()
         if now < self._next:
             return
+        # In this order: a table dropped in between is missing below, not merely unpublished.
+        published = self._publication.tables()
         looks, position = self._look(list(captured))
         self._waiting = {oid: waiting for oid, waiting in self._waiting.items() if oid in captured}
-        published = self._publication.tables()
         self._next = now + _REST * (time.monotonic() - now)
         for oid, table in captured.items():
             look = looks.get(oid)
