@@ -107,6 +107,13 @@ class Orders:
         self.execute(f"CALL churn('{table}', {changes}, {transaction}, {spread}, {seed})")
         return changes // (3 * third) * 3 * third
 
+    def insert(self, table: str, rows: int, transaction: int) -> None:
+        """Append `rows` rows, `transaction` of them in each transaction."""
+        first = int(str(self.execute(f"SELECT max(id) FROM {table}")[0][0]))
+        for start in range(first, first + rows, transaction):
+            stop = min(start + transaction, first + rows)
+            self.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series({start + 1}::bigint, {stop}) AS i")
+
     def fingerprint(self, table: str) -> Fingerprint:
         """The table's as it is now."""
         found = self.execute(f"SELECT count(*), sum(id)::bigint, sum(quantity)::bigint FROM {table}")

@@ -1,0 +1,99 @@
+"""The replicator, as a person runs it: `replicator run pipeline.json`, Postgres into Delta."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable, QueryBuilder
+
+from bench.orders import DATABASE, PUBLICATION, Fingerprint, Orders
+from bench.process import Cost, run
+from tests.services.processes import spawn
+
+_COMMAND = [sys.executable, "-c", "from replicator_runtime.cli import main; main()", "run"]
+
+
+class Ours:
+    """One replicator of some tables; state and lake below `folder`, which it makes."""
+
+    def __init__(self, orders: Orders, folder: Path, tables: list[str], **settings: Any) -> None:
+        folder.mkdir(parents=True)
+        self._orders, self._folder, self._tables = orders, folder, tables
+        self.pipeline = folder / "pipeline.json"
+        self.pipeline.write_text(json.dumps(self._document(settings)))
+
+    def _document(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "name": "bench",
+            "offsetBasePath": str(self._folder / "state"),
+            "stages": [
+                {"name": "in", "plugin": {"name": "postgres", "type": "cdcSource", "properties": self.source}},
+                {
+                    "name": "out",
+                    "plugin": {"name": "delta", "type": "cdcTarget", "properties": {"path": str(self.lake)}},
+                },
+            ],
+            "connections": [{"from": "in", "to": "out"}],
+            "tables": [{"schema": "public", "table": name} for name in self._tables],
+            "retries": {"maxDurationSeconds": 60},
+            **settings,
+        }
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The source's properties."""
+        server = self._orders.server
+        return {
+            "host": server.host, "port": server.port, "database": DATABASE, "user": server.user,
+            "password": server.password, "sslMode": "disable", "publication": PUBLICATION, "slot": self.slot,
+        }  # fmt: skip
+
+    @property
+    def lake(self) -> Path:
+        """Where the Delta tables are."""
+        return self._folder / "lake"
+
+    @property
+    def slot(self) -> str:
+        """The slot's name, one for each folder."""
+        return "bench_" + "".join(c if c.isalnum() else "_" for c in self._folder.name.lower())
+
+    @property
+    def log(self) -> Path:
+        """What the runs said."""
+        return self._folder / "log"
+
+    def until_current(self) -> Cost:
+        """Run until everything committed so far is at the target; checks that source and target agree."""
+        cost = run([*_COMMAND, self.pipeline, "--until-current", "--log-level", "info"], self.log)
+        for table in self._tables:
+            found, wanted = self.fingerprint(table), self._orders.fingerprint(table)
+            if found != wanted:
+                raise AssertionError(f"{table}: the copy has {found}, the source {wanted}")
+        return cost
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start a run that goes on; the caller ends it."""
+        return spawn([*_COMMAND, self.pipeline], log=self.log)
+
+    def table(self, table: str) -> Path:
+        """The folder of one Delta table."""
+        return self.lake / "public" / table
+
+    def fingerprint(self, table: str) -> Fingerprint:
+        """The copy's, read by a reader that shares no code with us."""
+        query = "SELECT count(*) AS n, sum(id) AS i, sum(quantity) AS q FROM copy"
+        found = QueryBuilder().register("copy", DeltaTable(str(self.table(table)))).execute(query)
+        values = [column[0].as_py() for batch in found for column in _columns(batch)]
+        return Fingerprint(*(int(value or 0) for value in values))
+
+
+def _columns(batch: Any) -> list[Any]:
+    import pyarrow as pa
+
+    return list(pa.record_batch(batch).columns)

@@ -1,0 +1,128 @@
+"""`RESULTS.md`: medians, their spread, and the ratios that were asked for."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import psutil
+
+from bench.measure import Book
+from bench.scenarios import BACKLOG, DECODE, SNAPSHOT, Plan
+
+_RATE = "rows/s, marginal"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One number that was asked for.
+
+    Attributes:
+        name: What it says.
+        reach: The goal, as text.
+        value: Takes it from the book; None when it was not measured.
+        met: Whether a value reaches the goal.
+    """
+
+    name: str
+    reach: str
+    value: Callable[[Book], float | None]
+    met: Callable[[float], bool]
+
+
+def _ratio(scenario: str, side: str) -> Callable[[Book], float | None]:
+    def value(book: Book) -> float | None:
+        ours, theirs = book.median(scenario, "ours", _RATE), book.median(scenario, side, _RATE)
+        return ours / theirs if ours and theirs else None
+
+    return value
+
+
+def _number(scenario: str, what: str) -> Callable[[Book], float | None]:
+    return lambda book: book.median(scenario, "ours", what)
+
+
+def _at_least(goal: float) -> Callable[[float], bool]:
+    return lambda value: value >= goal
+
+
+def _at_most(goal: float) -> Callable[[float], bool]:
+    return lambda value: value <= goal
+
+
+def goals(plan: Plan) -> tuple[Goal, ...]:
+    """What is compared with what, and how far it shall reach."""
+
+    def size(book: Book) -> float | None:
+        what = "s, 50,000 clustered changes into {:,} rows"
+        small, large = (book.median("table size", "ours", what.format(n)) for n in (plan.rows, 10 * plan.rows))
+        return large / small if small and large and small > 0 else None
+
+    def growth(book: Book) -> float | None:
+        small, large = (book.median("memory", "ours", f"MB of Python, {n}") for n in ("backlog", "backlog × 10"))
+        return large / small if small and large else None
+
+    def against(name: str, scenario: str, side: str, least: float) -> Goal:
+        return Goal(f"{name} ÷ {side}", f"≥ {least:g} ×", _ratio(scenario, side), _at_least(least))
+
+    return (
+        against("snapshot", SNAPSHOT, "dlt + connectorx", 1.0),
+        against("snapshot", SNAPSHOT, "Debezium-iceberg", 10),
+        against("backlog, merged", BACKLOG, "pg_recvlogical", 0.3),
+        against("backlog, merged", BACKLOG, "Debezium-jdbc", 6),
+        against("backlog, merged", BACKLOG, "Debezium-iceberg", 2),
+        against("decode alone", DECODE, "Debezium engine", 2),
+        Goal("latency p50, s", "≤ 3", _number("latency", "s, p50"), _at_most(3)),
+        Goal("latency p99, s", "≤ 8", _number("latency", "s, p99"), _at_most(8)),
+        Goal(
+            "Python, MB, one transaction",
+            "≤ 512",
+            _number("memory", "MB of Python, one transaction"),
+            _at_most(512),
+        ),
+        Goal("Python, backlog × 10 ÷ backlog", "flat (≤ 1.2)", growth, _at_most(1.2)),
+        Goal("table of 10 × rows ÷ table", "≤ 2 ×", size, _at_most(2)),
+    )
+
+
+def render(book: Book, plan: Plan) -> str:
+    """The whole page."""
+    lines = [
+        "# Results",
+        "",
+        _machine(plan),
+        "",
+        "## Asked for",
+        "",
+        "| what | goal | measured | |",
+        "|---|---|---|---|",
+    ]
+    for goal in goals(plan):
+        value = goal.value(book)
+        shown, met = ("not measured", "") if value is None else (f"{value:.2f}", "yes" if goal.met(value) else "**no**")
+        lines.append(f"| {goal.name} | {goal.reach} | {shown} | {met} |")
+    lines += [
+        "",
+        "## All numbers",
+        "",
+        "| scenario | side | what | median | least | most | n |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for key in dict.fromkeys((n.scenario, n.side, n.what) for n in book.numbers):
+        values, median = book.values(*key), book.median(*key)
+        if median is not None:
+            shown = " | ".join(f"{v:,.2f}" if v < 1000 else f"{v:,.0f}" for v in (median, values[0], values[-1]))
+            lines.append(f"| {' | '.join(key)} | {shown} | {len(values)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _machine(plan: Plan) -> str:
+    return (
+        f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores, "
+        f"{psutil.virtual_memory().total >> 30} GiB, {platform.system()}, Python {platform.python_version()}; "
+        f"{plan.rows:,} rows, {plan.changes:,} changes, {plan.rounds} rounds, load average "
+        f"{os.getloadavg()[0]:.1f} at the end. What bounds each number is in [README](README.md)."
+    )
