@@ -208,7 +208,7 @@ class PostgresEventReader(EventReader):
             if now - heartbeat >= self._endpoint.config.heartbeat_interval_seconds and not self._is_open:
                 if not messages:
                     self._retell(stream.wal_end + 1)
-                self._watch.look(self._relations.captured())
+                self._watch.look(self._relations.captured(), is_idle=came == 0)
                 self._settle(stream.wal_end if not messages else self._offset.lsn)
                 if not messages:
                     self._beat(stream.wal_end)

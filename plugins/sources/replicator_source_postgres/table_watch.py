@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from replicator_sdk.schema import TableId
 from replicator_source_postgres.catalogue import Catalogue
+from replicator_source_postgres.connection import driver
 from replicator_source_postgres.publication import Publication, taken_out
 
 _PATIENCE_SECONDS = 2.0
@@ -60,8 +62,8 @@ class TableWatch:
         self._next = 0.0
         self.dropped: set[int] = set()
 
-    def look(self, captured: Mapping[int, TableId]) -> None:
-        """Find tables that look other than told.
+    def look(self, captured: Mapping[int, TableId], *, is_idle: bool) -> None:
+        """Find tables that look other than told; `is_idle` says that the log brought nothing just now.
 
         Raises:
             SchemaDriftError: When one is there but no longer published.
@@ -83,13 +85,14 @@ class TableWatch:
                 self._waiting.pop(oid, None)
             elif before is None or before[1].look != look:
                 self._waiting[oid] = (table, _Sight(look, position, now))
-        if any(now - sight.since > _PATIENCE_SECONDS for _, sight in self._waiting.values()):
+        if is_idle and any(now - sight.since > _PATIENCE_SECONDS for _, sight in self._waiting.values()):
             # The end of the log belongs to no commit, so nobody flushes it; a commit of ours does.
             self.move_on()
 
     def move_on(self) -> None:
-        """Write a message of a few bytes to the log, so that it ends further on."""
-        self._catalogue.connection.execute(_MOVE_ON)
+        """Write a message of a few bytes to the log, so that it ends further on; where that is forbidden, time does it."""
+        with contextlib.suppress(driver().errors.InsufficientPrivilege):
+            self._catalogue.connection.execute(_MOVE_ON)
 
     def _look(self, oids: list[int]) -> tuple[dict[int, str], int]:
         row = self._catalogue.connection.execute(_LOOK, [oids]).fetchone()
