@@ -12,7 +12,7 @@ from replicator_runtime.redaction import redact
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
-    from replicator_runtime.config import Selection
+    from replicator_runtime.config import PipelineConfig, Selection
     from replicator_runtime.engine.run import Run
     from replicator_sdk import TableId, TableRegistry, TableSchema
 
@@ -108,6 +108,11 @@ def mark_failing(run: Run, record: TableRecord, error: Exception) -> None:
         "hint": redact(getattr(error, "hint", "")),
     }
     run.progress.set_table(record.table, TableState.FAILING, redact(str(error)))
+
+
+def has_patterns(config: PipelineConfig) -> bool:
+    """Whether tables may join that the pipeline does not name."""
+    return not config.tables or any(map(is_pattern, config.tables))
 
 
 def _is_named(run: Run, table: TableId) -> bool:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import structlog
+
 from replicator_runtime.engine.contexts import SourceContext, TargetContext
+from replicator_runtime.engine.patience import TablePatience
 from replicator_runtime.engine.tables import TableBook
 from replicator_sdk.failpoint import failpoint, register
 from replicator_state import SavedOffset
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from replicator_sdk import Offset, TableId
     from replicator_state import Lease, OffsetStore, StateStore
 
+log = structlog.get_logger()
 register("engine.offset.before_save", "engine.offset.after_save")
 
 
@@ -89,11 +93,13 @@ class Run:
     identified: bool = False
     failing: dict[TableId, Exception] = field(default_factory=dict)
     book: TableBook = field(init=False)
+    table_patience: TablePatience = field(init=False)
     _spark: SparkSession | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.book = TableBook(self.store, self.read_offset)
+        self.table_patience = TablePatience(self.config.retries)
 
     @property
     def config(self) -> PipelineConfig:
@@ -153,6 +159,19 @@ class Run:
                     memory_mb=self.config.resources.memory_mb,
                 )
             return self._spark
+
+    def drop_dead_spark(self) -> None:
+        """Forget a session whose Java virtual machine is gone or stopped, so that the next attempt starts one (G6)."""
+        with self._lock:
+            if self._spark is None:
+                return
+            try:
+                alive = not self._spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001
+            except Exception:  # noqa: BLE001 - whatever it is: it does not answer
+                alive = False
+        if not alive:
+            log.warning("spark.restart")
+            self.stop_spark()
 
     def stop_spark(self) -> None:
         """Stop the session, if there is one."""

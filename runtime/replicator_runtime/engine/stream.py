@@ -6,6 +6,7 @@ commits come in order.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from replicator_runtime.engine.discovery import mark_failing, unknown_tables
+from replicator_runtime.engine.discovery import has_patterns, mark_failing, unknown_tables
 from replicator_runtime.engine.error_policy import Verdict, verdict
 from replicator_runtime.engine.event_queue import EventQueue
 from replicator_runtime.engine.gather import Gathering, TableFloor
@@ -66,12 +67,15 @@ class Stream:
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._flight: Future[dict[TableId, Exception]] | None = None
         self._flown: list[Gathered] = []
+        self._flown_oldest = -1
         self._gathered_since = 0.0
         self._saved_at = time.monotonic()
         self._maintained_at = time.monotonic()
         self._looked_at = time.monotonic()
         self._joined_at = time.monotonic()
         self._waiting_to_join = False
+        self._retry_at = math.inf
+        self._watches = run.config.new_tables == "include" and has_patterns(run.config)
 
     def start(self, offset: Offset, sequence_number: int) -> None:
         """Reading begins after `offset`; called once, before `run`, when the reader has said where."""
@@ -159,6 +163,7 @@ class Stream:
     def _flush(self, *, wait: bool) -> None:
         """Begin applying everything gathered; the batch before it ends first."""
         self._land()
+        self._flown_oldest = self._gathering.oldest_timestamp
         gathered = self._gathering.take()
         here = (self._gathering.offset, self._gathering.sequence_number)
         if gathered:
@@ -199,18 +204,24 @@ class Stream:
         for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
             metrics.count(f"dml.{name}", count, table=table)
         self._run.progress.applied(table, tally.rows, tally.source_timestamp)
+        self._run.table_patience.succeeded(table)
 
     def _failed(self, table: TableId, error: Exception) -> None:
-        """One table failed: it stands still alone, or all is replayed."""
+        """One table failed: it stands still alone, for a while or until the next start, or all is replayed."""
         isolate = self._run.config.on_table_error == "isolate" and len(self._floors) > 1
-        if verdict(error, isolate=isolate) is not Verdict.TABLE:
+        decided = verdict(error, isolate=isolate)
+        delay = self._run.table_patience.next_delay(table) if isolate and decided is Verdict.RETRY else None
+        if decided is not Verdict.TABLE and delay is None:
             raise error
-        log.error("table.failing", table=str(table), code=getattr(error, "code", ""), error=str(error))
+        log.error("table.failing", table=str(table), code=getattr(error, "code", ""), error=str(error), retry=delay)
         self._floors.pop(table, None)
         self._gathering.drop(table)
-        self._run.set_failing(table, error)
         mark_failing(self._run, self._run.book.records[table], error)
-        self._run.book.save()
+        if delay is None:
+            self._run.set_failing(table, error)
+            self._run.book.save()
+        else:
+            self._retry_at = min(self._retry_at, time.monotonic() + delay)
 
     @property
     def _held(self) -> bool:
@@ -318,11 +329,15 @@ class Stream:
 
     def _reached(self, goal: Offset | None) -> bool:
         """Whether everything up to `goal` is durable and nothing waits to join."""
-        waiting = self._waiting_to_join or (self._snapshots is not None and self._snapshots.running)
-        if goal is None or waiting or self._gathering.offset < goal:
+        if goal is None or self._expects_tables() or self._gathering.offset < goal:
             return False
         self._flush(wait=True)
-        return True
+        return not self._expects_tables()
+
+    def _expects_tables(self) -> bool:
+        """Whether some table will join, or come back after a failure."""
+        snapshotting = self._snapshots is not None and self._snapshots.running
+        return snapshotting or self._waiting_to_join or self._retry_at < math.inf
 
     def _join_snapshots(self) -> None:
         """Let tables whose snapshot is done join, by reading again from the offset held for them."""
@@ -346,16 +361,16 @@ class Stream:
     def _housekeep(self) -> None:
         now, gathering = time.monotonic(), self._gathering
         idle = gathering.empty and self._flight is None
-        self._run.progress.read(idle, gathering.oldest_timestamp)
+        self._run.progress.read(idle, gathering.oldest_timestamp if self._flight is None else self._flown_oldest)
         if idle and now - self._saved_at > _IDLE_SAVE_SECONDS:
             self._flown_to = (gathering.offset, gathering.sequence_number)
             self._save()
             self._saved_at = now
         self._maintain(now)
-        if (
-            self._run.config.new_tables == "include"
-            and now - self._looked_at > self._run.config.new_tables_interval_seconds
-        ):
+        if now >= self._retry_at:
+            self._flush(wait=True)
+            raise Rejoin
+        if self._watches and now - self._looked_at > self._run.config.new_tables_interval_seconds:
             self._looked_at = now
             if unknown_tables(self._run):
                 self._flush(wait=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +12,7 @@ import structlog
 
 from replicator_runtime.engine.attempt import Attempt
 from replicator_runtime.engine.error_policy import Verdict, as_replicator_error, verdict
+from replicator_runtime.engine.patience import Patience
 from replicator_runtime.engine.progress import Progress
 from replicator_runtime.engine.run import Limits, Run
 from replicator_runtime.engine.snapshots import SnapshotsStopped
@@ -142,7 +141,7 @@ def _raise_failing(run: Run, *, reached: bool) -> None:
 
 def _attempts(run: Run, *, until_current: bool) -> bool:
     """Attempt after attempt; returns whether the goal was reached (False: stopped)."""
-    patience = _Patience(run)
+    patience, seen = Patience(run.config.retries), _mark(run)
     goal: Offset | None = None
     while not run.stop.is_set():
         try:
@@ -156,6 +155,8 @@ def _attempts(run: Run, *, until_current: bool) -> bool:
             if run.stop.is_set():
                 log.warning("run.error_while_stopping", error=str(error))
                 return False
+            if seen != (seen := _mark(run)):
+                patience.progressed()
             _after(run, error, patience)
         else:
             return goal is not None and not run.stop.is_set()
@@ -174,22 +175,28 @@ def _begin(run: Run, goal: Offset | None, *, until_current: bool) -> Offset | No
     return goal
 
 
-def _after(run: Run, error: Exception, patience: _Patience) -> None:
+def _after(run: Run, error: Exception, patience: Patience) -> None:
     """Wait before the next attempt, set one table aside, or give up."""
     isolate = run.config.on_table_error == "isolate"
     decided = verdict(error, isolate=isolate)
     if decided is Verdict.TABLE and _set_aside(run, error):
         return
     run.source_error = error
-    if decided is not Verdict.RETRY or not patience.allows():
+    delay = patience.next_delay() if decided is Verdict.RETRY else None
+    if delay is None:
         raise as_replicator_error(error)
-    delay = patience.next_delay()
+    run.drop_dead_spark()
     run.progress.set_phase("retrying", str(error))
     code = getattr(error, "code", "RPL-9000")
     log.warning("run.retry", code=code, error=str(error), attempt=patience.attempts, seconds=round(delay, 1))
     if not isinstance(error, ReplicatorError):
         log.debug("run.unexpected", exc_info=error)
     run.stop.wait(delay)
+
+
+def _mark(run: Run) -> tuple[object, int]:
+    """Differs when the run went forward."""
+    return run.saved_offset, sum(table.rows for table in run.progress.snapshot().tables)
 
 
 def _set_aside(run: Run, error: Exception) -> bool:
@@ -202,28 +209,3 @@ def _set_aside(run: Run, error: Exception) -> bool:
     log.error("table.failing", table=name, code=getattr(error, "code", ""), error=str(error))
     run.set_failing(table, error)
     return True
-
-
-class _Patience:
-    """The time budget for failures: it starts at the first failure without any progress since (user story 4)."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._since: float | None = None
-        self._seen: object = None
-        self.attempts = 0
-
-    def allows(self) -> bool:
-        """Whether another attempt is within the budget."""
-        mark = (self._run.saved_offset, sum(t.rows for t in self._run.progress.snapshot().tables))
-        now = time.monotonic()
-        if self._since is None or mark != self._seen:
-            self._since, self._seen, self.attempts = now, mark, 0
-        self.attempts += 1
-        budget = self._run.config.retries.max_duration_seconds
-        return budget is None or now - self._since < budget
-
-    def next_delay(self) -> float:
-        """Doubling from half a second up to the configured delay, with some chance in it."""
-        longest = self._run.config.retries.delay_seconds
-        return float(min(longest, 0.5 * 2.0 ** min(self.attempts - 1, 10))) * random.uniform(0.75, 1.0)  # noqa: S311 - no secret

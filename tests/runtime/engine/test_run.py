@@ -204,6 +204,27 @@ def test_one_bad_table_stands_still_and_the_others_go_on(shop: Shop) -> None:
     shop.assert_equal()
 
 
+def test_a_table_that_fails_for_a_while_holds_no_other_back_and_catches_up(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    change(shop)
+    failures: list[float] = []
+    applied: list[float] = []
+
+    def fault(at: str, where: TableId) -> None:
+        if (at, where.table) == ("before", "notes") and (not failures or time.monotonic() < failures[0] + 1):
+            failures.append(time.monotonic())
+            raise OSError("locked")
+        if (at, where.table) == ("after", "customers"):
+            applied.append(time.monotonic())
+
+    kept_target.HOUSE.fault = fault
+    shop.run()
+    assert len(failures) > 1
+    assert applied[0] < failures[-1], "customers went on meanwhile"
+    shop.assert_equal()
+
+
 def test_the_place_in_the_log_is_kept_while_a_table_stands_still(shop: Shop) -> None:
     fill(shop)
     offset = shop.run().offset
