@@ -117,7 +117,7 @@ class TargetTable:
         if TableId.from_json(state.stored["table"]) not in {self.table, former}:
             raise NeedsUserError(
                 f"the folder {self.log.path} holds another table of this replicator already",
-                code="RPL-3407",
+                code="RPL-3408",
                 table=str(self.table),
                 hint="the store takes the two names for one: replicate one of them to another `path`",
             )

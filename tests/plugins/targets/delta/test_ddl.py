@@ -170,5 +170,5 @@ def test_a_folder_that_holds_another_table_is_refused(lake: Lake) -> None:
     consumer.apply_batch(batch(1, [insert(row(1))]))
     other = TableId("shop", "Customers")
     lake.path(TABLE).rename(lake.path(other))
-    with pytest.raises(NeedsUserError, match="RPL-3407"):
+    with pytest.raises(NeedsUserError, match="RPL-3408"):
         consumer.progress(other)
