@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from replicator_sdk.datatype import STRING
 from replicator_sdk.event import Alter, AlterKind
 from replicator_sdk.schema import Column, TableSchema
-
 from replicator_target_delta import backfill
 from replicator_target_delta.apply import finding
 from tests.plugins.targets.delta.changes import KEYED, TABLE, alter, batch, delete, insert, row, update
