@@ -6,9 +6,11 @@ dict as well (`_merge`), with the checks a real target relies on: a fresh key is
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.datatype import FLOAT64, INT64, STRING, Array, DataType, Record
 from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change import NetChanges, NetPlan, net_bag, net_changes
+from replicator_sdk.net_change import NetChanges, NetPlan, keys, net_bag, net_changes
 from replicator_sdk.schema import Column, TableId, TableSchema
 
 INSERT, UPDATE, DELETE = DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE
@@ -286,6 +288,41 @@ def test_nothing_nets_to_nothing_with_the_tables_columns() -> None:
     assert (net.upserts.schema, len(net.upserts), net.deletes.column_names) == (schema.arrow, 0, ["id", "part"])
     bag = net_bag([], make_schema(COLUMNS))
     assert (bag.rows.schema, len(bag)) == (schema.arrow, 0)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3), min_size=1, max_size=50))
+def test_keys_of_many_rows_are_told_apart_by_sorting_as_by_hashing(values: list[int]) -> None:
+    column = pa.array(values, pa.int64())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "_HASHED_ROWS", 0)
+        sorted_codes, count = keys.encode_keys([column])
+    hashed_codes, hashed_count = keys.encode_rows([column])
+    assert count == hashed_count == len(set(values))
+    assert len(set(zip(sorted_codes.tolist(), hashed_codes.tolist(), strict=True))) == count
+
+
+def test_a_plan_holds_none_of_the_rows() -> None:
+    """A batch read from a file is one piece of memory: a slice of it, kept, would keep all of it."""
+    schema = make_schema({"id": INT64, "a": STRING}, ("id",))
+
+    def read() -> Iterator[ChangeBatch]:
+        for first in range(0, 200_000, 20_000):
+            batch = make_batch(
+                schema, [Change(INSERT, {"id": n, "a": "x"}) for n in range(first, first + 10)], first + 1
+            )
+            wide = pa.array(["x" * 100_000] * 10)
+            rows = pa.StructArray.from_arrays([batch.row.field("id"), wide], fields=list(schema.struct))
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, pa.schema(list(schema.struct))) as stream:
+                stream.write_batch(pa.RecordBatch.from_struct_array(rows))
+            loaded = pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+            yield replace(batch, row=loaded.to_struct_array())
+
+    before = pa.total_allocated_bytes()
+    plan = NetPlan(read, schema, overlap=False)
+    gc.collect()
+    assert len(plan) == 100
+    assert pa.total_allocated_bytes() - before < 1_000_000
 
 
 @pytest.mark.parametrize("case", ["no numbers", "no key before", "no key"])

@@ -18,7 +18,9 @@ Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
+Codes = npt.NDArray[np.int32]
 _PRODUCT_LIMIT = 2**62
+_HASHED_ROWS = 1 << 20
 
 
 def join(pieces: Sequence[npt.NDArray[_Scalar]], kind: type[_Scalar]) -> npt.NDArray[_Scalar]:
@@ -41,6 +43,24 @@ def encode_rows(columns: Sequence[pa.Array]) -> tuple[Int64s, int]:
             codes, count = _densify(codes)
         codes, count = codes * more_count + more, count * more_count
     return (codes, count) if len(columns) == 1 else _densify(codes)
+
+
+def encode_keys(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
+    """As `encode_rows`, in less memory for many rows with one whole-number key; the codes' order means nothing."""
+    only = columns[0]
+    if len(columns) > 1 or len(only) <= _HASHED_ROWS or only.null_count or not pa.types.is_integer(only.type):
+        codes, count = encode_rows(columns)
+        return codes.astype(np.int32), count
+    # A hash table of millions of keys takes a hundred bytes a key, sorting takes twenty.
+    values = only.to_numpy()
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    steps = np.empty(len(values), np.int32)
+    steps[0] = 0
+    np.cumsum(ordered[1:] != ordered[:-1], dtype=np.int32, out=steps[1:])
+    encoded = np.empty(len(values), np.int32)
+    encoded[order] = steps
+    return encoded, int(steps[-1]) + 1
 
 
 def _densify(codes: Int64s) -> tuple[Int64s, int]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import BugError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change.keys import Bools, Int64s, encode_rows, join
+from replicator_sdk.net_change.keys import Bools, Codes, Int64s, encode_keys, join
 from replicator_sdk.schema import TableSchema
 
 _UPDATE = DMLOperation.UPDATE
@@ -28,26 +28,20 @@ _DELETE = DMLOperation.DELETE
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a plan needs to know of a run of changes: all of it but the rows.
+    """What a plan needs to know of a run of changes: keys and operations, none of the rows.
 
     Attributes:
         op: int8 operation codes.
-        key: Key columns each change writes at, or deletes.
-        old_key: Key columns before the change; only for `with_old`.
-        with_old: Indexes of the UPDATEs that tell a key before.
+        keys: Key columns: the key each change writes at, or deletes, and behind them the keys before `with_old`.
+        with_old: Ascending indexes of the UPDATEs that tell a key before.
         unchanged: Column → mask of the changes that did not send it; only columns with at least one.
-        sequence: Sequence numbers.
-        timestamp: Commit times at the source, microseconds; -1 unknown.
         starts: Index of the first change of each batch, and the total at the end.
     """
 
     op: npt.NDArray[np.int8]
-    key: list[pa.Array]
-    old_key: list[pa.Array]
+    keys: list[pa.Array]
     with_old: Int64s
     unchanged: dict[str, Bools]
-    sequence: Int64s
-    timestamp: Int64s
     starts: Int64s
 
     def __len__(self) -> int:
@@ -56,32 +50,27 @@ class History:
 
 @dataclass(slots=True)
 class _Pieces:
-    """The history under construction, one entry a batch."""
+    """The history under construction, one entry a batch. Copies what it keeps: a slice would hold its whole batch."""
 
     op: list[npt.NDArray[np.int8]] = field(default_factory=list)
     key: list[list[pa.Array]] = field(default_factory=list)
     old_key: list[list[pa.Array]] = field(default_factory=list)
     with_old: list[Int64s] = field(default_factory=list)
     unchanged: list[dict[str, Bools]] = field(default_factory=list)
-    sequence: list[Int64s] = field(default_factory=list)
-    timestamp: list[Int64s] = field(default_factory=list)
     rows: int = 0
 
     def add(self, batch: ChangeBatch, key_names: tuple[str, ...]) -> None:
         """Note one batch."""
         if batch.sequence_numbers is None:
             raise BugError("changes without sequence numbers", code="RPL-9020", table=str(batch.table))
-        op = batch.op.to_numpy(zero_copy_only=False)
+        op = np.array(batch.op.to_numpy(zero_copy_only=False))
         deletes = op == _DELETE
-        told = _told(batch, op, deletes)
-        with_old = np.flatnonzero(told)
+        with_old = np.flatnonzero(_told(batch, op, deletes))
         self.op.append(op)
         self.key.append([_written_key(batch, name, deletes) for name in key_names])
         self.old_key.append([_old_key(batch, name, with_old) for name in key_names])
         self.with_old.append(with_old + self.rows)
         self.unchanged.append({n: m.to_numpy(zero_copy_only=False) for n, m in batch.unchanged.items()})
-        self.sequence.append(batch.sequence_numbers)
-        self.timestamp.append(np.full(len(op), -1, np.int64) if batch.timestamps is None else batch.timestamps)
         self.rows += len(op)
 
 
@@ -103,16 +92,19 @@ def _told(batch: ChangeBatch, op: npt.NDArray[np.int8], deletes: Bools) -> Bools
 def _written_key(batch: ChangeBatch, name: str, deletes: Bools) -> pa.Array:
     after = batch.row.field(name)
     if batch.before is None or not deletes.any():
-        return after
+        return _copy(after)
     before = batch.before.field(name)
-    return before if deletes.all() else pc.if_else(pa.array(deletes), before, after)
+    return _copy(before) if deletes.all() else pc.if_else(pa.array(deletes), before, after)
 
 
 def _old_key(batch: ChangeBatch, name: str, with_old: Int64s) -> pa.Array:
     if batch.before is None or len(with_old) == 0:
-        return batch.row.field(name).slice(0, 0)
-    before = batch.before.field(name)
-    return before if len(with_old) == len(before) else before.take(pa.array(with_old))
+        return pa.array([], batch.schema[name].type.arrow)
+    return batch.before.field(name).take(pa.array(with_old))
+
+
+def _copy(column: pa.Array) -> pa.Array:
+    return column.take(pa.array(np.arange(len(column))))
 
 
 def read_history(batches: Iterable[ChangeBatch], schema: TableSchema) -> History:
@@ -125,21 +117,14 @@ def read_history(batches: Iterable[ChangeBatch], schema: TableSchema) -> History
     for batch in batches:
         pieces.add(batch, schema.primary_key)
     lengths = [len(op) for op in pieces.op]
-    columns = schema.key_columns()
+    nothing = [pa.array([], column.type.arrow) for column in schema.key_columns()]
     return History(
         op=join(pieces.op, np.int8),
-        key=[_concat([k[i] for k in pieces.key], c.type.arrow) for i, c in enumerate(columns)],
-        old_key=[_concat([k[i] for k in pieces.old_key], c.type.arrow) for i, c in enumerate(columns)],
+        keys=[pa.concat_arrays(parts) for parts in zip(nothing, *pieces.key, *pieces.old_key, strict=True)],
         with_old=join(pieces.with_old, np.int64),
         unchanged=_join_masks(pieces.unchanged, lengths),
-        sequence=join(pieces.sequence, np.int64),
-        timestamp=join(pieces.timestamp, np.int64),
         starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
     )
-
-
-def _concat(pieces: list[pa.Array], kind: pa.DataType) -> pa.Array:
-    return pa.concat_arrays(pieces) if pieces else pa.array([], kind)
 
 
 def _join_masks(pieces: list[dict[str, Bools]], lengths: list[int]) -> dict[str, Bools]:
@@ -158,12 +143,11 @@ class KeyOutcome:
         written: Ascending: the change that writes the final row, one for each key that is there in the end.
         written_fresh: For each of them, whether the key was certainly not there before the history.
         removed_by: Ascending by time: the change that took a key away for good.
-        removed_key: For each of them, where its key stands in `keys`.
+        removed_key: For each of them, where its key stands in `History.keys`.
         removed_fresh: For each of them, whether the key was certainly not there before the history.
-        moved: Indexes of UPDATEs that changed the key.
+        moved: Ascending: the UPDATEs that changed the key.
+        left: For each of them the code of the key before.
         key: Code of the key each change writes at, or deletes.
-        old_key: Code of the key before the change; for an INSERT and where the key did not change the same as `key`.
-        keys: Key columns: those of every change, then those of `History.with_old`.
     """
 
     written: Int64s
@@ -172,52 +156,50 @@ class KeyOutcome:
     removed_key: Int64s
     removed_fresh: Bools
     moved: Int64s
-    key: Int64s
-    old_key: Int64s
-    keys: list[pa.Array]
+    left: Codes
+    key: Codes
 
 
 def decide_keys(history: History) -> KeyOutcome:
     """Which change decides each key of `history`."""
     size = len(history)
-    keys = [pa.concat_arrays([a, b]) for a, b in zip(history.key, history.old_key, strict=True)]
-    codes, count = encode_rows(keys) if size else (np.empty(0, np.int64), 0)
+    codes, count = encode_keys(history.keys) if size else (np.empty(0, np.int32), 0)
     key, told = codes[:size], codes[size:]
     moves = told != key[history.with_old]
     moved, left = history.with_old[moves], told[moves]
-    old_key = key.copy()
-    old_key[moved] = left
 
-    first, last = _first_and_last(key, moved, left, count)
-    arrives = history.op == DMLOperation.INSERT
-    arrives[moved] = True
-    fresh = (first % 2 == 1) & arrives[first // 2]
-
-    gone = (last % 2 == 0) | (history.op[last // 2] == _DELETE)
-    written, written_key = _by_time(last, ~gone)
-    removed, removed_key = _by_time(last, gone)
+    last, gone = _last(history, key, moved, left, count)
+    fresh = _fresh(history, key, moved, left, count)
+    written, written_fresh = _by_time(last, fresh, ~gone)
+    removed, removed_fresh = _by_time(last, fresh, gone)
     place = removed // 2
     taken = removed % 2 == 0  # by a move: the key stands among the old keys
     place[taken] = size + np.searchsorted(history.with_old, place[taken])
-    return KeyOutcome(
-        written // 2, fresh[written_key], removed // 2, place, fresh[removed_key], moved, key, old_key, keys
-    )
+    return KeyOutcome(written // 2, written_fresh, removed // 2, place, removed_fresh, moved, left, key)
 
 
-def _first_and_last(key: Int64s, moved: Int64s, left: Int64s, count: int) -> tuple[Int64s, Int64s]:
-    """Time of the first and of the last record at each key."""
-    times = np.arange(len(key), dtype=np.int64) * 2 + 1
+def _last(history: History, key: Codes, moved: Int64s, left: Codes, count: int) -> tuple[Int64s, Bools]:
+    """Time of the last record at each key, and whether it took the row away."""
     last = np.full(count, -1, np.int64)
-    first = np.full(count, 2 * len(key) + 2, np.int64)
-    last[key] = times  # of equal indexes numpy keeps the last assignment
-    first[key[::-1]] = times[::-1]
+    last[key] = np.arange(1, 2 * len(key), 2)  # of equal indexes numpy keeps the last assignment
     np.maximum.at(last, left, moved * 2)
+    return last, (last % 2 == 0) | (history.op[last // 2] == _DELETE)
+
+
+def _fresh(history: History, key: Codes, moved: Int64s, left: Codes, count: int) -> Bools:
+    """Whether the first record at each key put a row there."""
+    first = np.full(count, 2 * len(key) + 2, np.int64)
+    first[key[::-1]] = np.arange(2 * len(key) - 1, 0, -2)
     np.minimum.at(first, left, moved * 2)
-    return first, last
+    arrives = history.op == DMLOperation.INSERT
+    arrives[moved] = True
+    came: Bools = (first % 2 == 1) & arrives[first // 2]
+    return came
 
 
-def _by_time(last: Int64s, chosen: Bools) -> tuple[Int64s, Int64s]:
-    """The chosen keys' last times in ascending order, and the keys in that order."""
+def _by_time(last: Int64s, fresh: Bools, chosen: Bools) -> tuple[Int64s, Bools]:
+    """The chosen keys' last times in ascending order, and whether each of these keys is fresh."""
     key = np.flatnonzero(chosen)
-    key = key[np.argsort(last[key], kind="stable")]
-    return last[key], key
+    times = last[key]
+    order = np.argsort(times, kind="stable")
+    return times[order], fresh[key[order]]

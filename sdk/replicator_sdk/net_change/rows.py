@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from replicator_sdk.batch import ChangeBatch
-from replicator_sdk.errors import BugError
+from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.net_change.keys import Bools, Int64s, join
 from replicator_sdk.net_change.plan import decide_keys, read_history
@@ -102,7 +102,8 @@ def net_changes(batches: Iterable[ChangeBatch], schema: TableSchema, *, overlap:
 class NetPlan:
     """The net change of a run that may be larger than memory: keys first, rows batch by batch afterwards.
 
-    Holds about 60 bytes a change and its key. Members are as in `NetChanges`.
+    Holds about 40 bytes a change and its key, twice that while it is made; reads the batches once for it, and once more
+    when keys are deleted. Members are as in `NetChanges`.
 
     Args:
         batches: Gives the batches in source order, the same ones at each call, as `TableChanges.batches` does.
@@ -118,12 +119,11 @@ class NetPlan:
         self._overlap = overlap
         self._history = read_history(batches(), schema)
         self._outcome = decide_keys(self._history)
-        self._origins = find_origins(self._history, self._outcome, str(schema.table))
+        self._origins = find_origins(self._history, self._outcome, self._lost_value)
         removed = slice(None) if overlap else np.flatnonzero(~self._outcome.removed_fresh)
         by = self._outcome.removed_by[removed]
         self.deletes: pa.Table = self._keys(self._outcome.removed_key[removed])
-        self.delete_sequence: Int64s = self._history.sequence[by]
-        self.delete_timestamp: Int64s = self._history.timestamp[by]
+        self.delete_sequence, self.delete_timestamp = self._stamps(by)
         self.inserts = self._count(DMLOperation.INSERT)
         self.updates = self._count(DMLOperation.UPDATE)
         self.removals = self._count(DMLOperation.DELETE)
@@ -188,8 +188,7 @@ class NetPlan:
         fresh = self._outcome.written_fresh[chosen]
         return Upserts(
             pa.Table.from_arrays(columns, schema=self._schema.arrow),
-            self._history.sequence[change],
-            self._history.timestamp[change],
+            *_stamps(batch, local),
             np.zeros_like(fresh) if self._overlap else fresh,
             unresolved,
             self._origins.target_rows[low:high] - chosen.start,
@@ -215,16 +214,36 @@ class NetPlan:
 
     def _keys(self, places: Int64s) -> pa.Table:
         chosen = pa.array(places)
-        columns = [column.take(chosen) for column in self._outcome.keys]
+        columns = [column.take(chosen) for column in self._history.keys]
         fields = [pa.field(c.name, c.type.arrow) for c in self._schema.key_columns()]
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def _origin_keys(self, changes: Int64s) -> pa.Table:
         """The keys before `changes`."""
-        moved = self._outcome.old_key[changes] != self._outcome.key[changes]
+        moved = np.isin(changes, self._outcome.moved)
         places = changes.copy()
         places[moved] = len(self._history) + np.searchsorted(self._history.with_old, changes[moved])
         return self._keys(places)
+
+    def _stamps(self, changes: Int64s) -> tuple[Int64s, Int64s]:
+        """Sequence numbers and commit times of some changes, in any order."""
+        sequence, timestamp = np.empty((2, len(changes)), np.int64)
+        order = np.argsort(changes, kind="stable")
+        edges = np.searchsorted(changes[order], self._history.starts)
+        for number, batch in enumerate(self._batches() if len(changes) else ()):
+            here = order[edges[number] : edges[number + 1]]
+            sequence[here], timestamp[here] = _stamps(batch, changes[here] - self._history.starts[number])
+        return sequence, timestamp
+
+    def _lost_value(self, column: str, change: int) -> DataError:
+        sequence, _ = self._stamps(np.array([change]))
+        return DataError(
+            f"an UPDATE does not carry column {column!r}, and the row it changes was deleted before it in the same batch",
+            code="RPL-5020",
+            table=str(self._schema.table),
+            position=f"sequence {sequence[0]}",
+            hint="a filter (dmlBlacklist) drops the INSERT in between; let INSERTs through or take a new snapshot",
+        )
 
     def _count(self, operation: DMLOperation) -> int:
         return int(np.count_nonzero(self._history.op == operation))
@@ -244,3 +263,10 @@ class _Carried:
         place[other] = len(own) + np.searchsorted(self._changes, source[other])
         places = pa.array(place, mask=source < 0)
         return pa.chunked_array([own, *self._values], own.type).take(places).combine_chunks()
+
+
+def _stamps(batch: ChangeBatch, local: Int64s) -> tuple[Int64s, Int64s]:
+    """Sequence numbers and commit times of some changes of a batch."""
+    assert batch.sequence_numbers is not None
+    unknown = np.full(len(local), -1, np.int64)
+    return batch.sequence_numbers[local], unknown if batch.timestamps is None else batch.timestamps[local]

@@ -6,6 +6,7 @@ back to a change that sent the column, or to the row the target holds since befo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +36,13 @@ class Origins:
     target_key: Int64s
 
 
-def find_origins(history: History, outcome: KeyOutcome, table: str) -> Origins:
+def find_origins(history: History, outcome: KeyOutcome, lost: Callable[[str, int], DataError]) -> Origins:
     """Trace every missing value of every written row.
+
+    Args:
+        history: The changes.
+        outcome: What becomes of their keys.
+        lost: Makes the error for a column and a change that needs a value of it that is gone.
 
     Raises:
         DataError: When the row was deleted before an UPDATE that needs a value of it.
@@ -51,9 +57,9 @@ def find_origins(history: History, outcome: KeyOutcome, table: str) -> Origins:
     for name, mask in masks.items():
         root = _jump(mask, previous)[written]
         missing = mask[root]
-        lost = np.flatnonzero(missing & (previous[root] == _LOST))
-        if len(lost):
-            raise _lost_value(history, name, int(root[lost[0]]), table)
+        gone = np.flatnonzero(missing & (previous[root] == _LOST))
+        if len(gone):
+            raise lost(name, int(root[gone[0]]))
         target_key[missing] = root[missing]  # the same for every column: the row's first change in the history
         source[name] = np.where(missing, _NONE, root)
     target_rows = np.flatnonzero(target_key != _NONE)
@@ -63,7 +69,7 @@ def find_origins(history: History, outcome: KeyOutcome, table: str) -> Origins:
 def _previous(history: History, outcome: KeyOutcome) -> Int64s:
     """For each change the one that wrote the row it found, or why there is none."""
     size = len(history)
-    codes = np.concatenate([outcome.key, outcome.old_key[outcome.moved]])
+    codes = np.concatenate([outcome.key, outcome.left])
     times = np.concatenate([np.arange(size, dtype=np.int64) * 2 + 1, outcome.moved * 2])
     order = np.lexsort((times, codes)) if len(outcome.moved) else np.argsort(codes, kind="stable")
     ordered_codes, ordered_times = codes[order], times[order]
@@ -92,13 +98,3 @@ def _jump(mask: Bools, previous: Int64s) -> Int64s:
         if np.array_equal(further, target):
             return target
         target = further
-
-
-def _lost_value(history: History, column: str, change: int, table: str) -> DataError:
-    return DataError(
-        f"an UPDATE does not carry column {column!r}, and the row it changes was deleted before it in the same batch",
-        code="RPL-5020",
-        table=table,
-        position=f"sequence {history.sequence[change]}",
-        hint="a filter (dmlBlacklist) drops the INSERT in between; let INSERTs through or take a new snapshot",
-    )
