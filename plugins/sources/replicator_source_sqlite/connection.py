@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -38,7 +39,7 @@ def connect(path: Path, *, read_only: bool = False) -> Iterator[sqlite3.Connecti
             f"file:{quote(str(path))}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None
         )
         try:
-            database.text_factory = lambda value: value.decode("utf-8", "surrogateescape")
+            database.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             if read_only:
                 database.execute("PRAGMA query_only = 1")
             yield database

@@ -54,7 +54,8 @@ class Decoder:
         Raises:
             DataError: RPL-3510 when a value does not fit and the policy is `fail`.
         """
-        kinds, convert = _WHOLE.get(column.type.name, (frozenset(), _plain))
+        name = "decimal" if isinstance(column.type, Decimal) else column.type.name
+        kinds, convert = _WHOLE.get(name, (frozenset(), _plain))
         if set(map(type, values)) <= kinds | {type(None)}:
             try:
                 return convert(values, column.type.arrow)
@@ -94,6 +95,12 @@ def _parsed(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
     return pa.array(values, pa.string()).cast(arrow)
 
 
+def _numbers(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    """A REAL counts as its 15-digit decimal, as in `_decimal`; Arrow refuses what does not fit."""
+    texts = [None if v is None else f"{v:.15g}" if isinstance(v, float) else str(v) for v in values]
+    return pa.array(texts, pa.string()).cast(arrow)
+
+
 def _flags(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
     if not set(values) <= {0, 1, None}:
         raise pa.ArrowInvalid("not a flag")
@@ -107,6 +114,7 @@ _WHOLE: Final[dict[str, tuple[frozenset[type], Callable[[Sequence[Any], pa.DataT
     "string": (frozenset({str}), _plain),
     "json": (frozenset({str}), _plain),
     "binary": (frozenset({bytes}), _plain),
+    "decimal": (frozenset({int, float}), _numbers),
     "date": (frozenset({str}), _parsed),
     "timestamp": (frozenset({str}), _parsed),
 }

@@ -186,6 +186,24 @@ def test_whole_columns_and_single_values_agree(values: list[int | None]) -> None
     assert whole.equals(single)
 
 
+@given(st.lists(st.one_of(st.none(), st.integers(-(10**7), 10**7), st.floats(-1e7, 1e7).map(lambda x: round(x, 2)))))
+def test_whole_columns_and_single_values_of_decimals_agree(values: list[Any]) -> None:
+    made, column = decoder("DECIMAL(12,2)")
+    whole = made.column(column, values)
+    single = pa.array([made._value(column, value) for value in values], column.type.arrow)
+    assert whole.equals(single)
+
+
+@given(st.one_of(st.integers(), st.floats()))
+def test_a_whole_column_takes_no_decimal_that_a_single_value_refuses(value: float) -> None:
+    """What does not fit exactly is clamped and counted, and never rounded in silence."""
+    made, column = decoder("DECIMAL(6,2)", OutOfRange.CLAMP)
+    found = made.column(column, [value])[0].as_py()
+    exact = value == value and abs(value) < 10**4 and Number(f"{value:.15g}") == round(Number(f"{value:.15g}"), 2)
+    assert made.replaced == (0 if exact else 1)
+    assert not exact or found == Number(f"{value:.15g}")
+
+
 def test_every_standard_type_of_a_declared_one_is_known_to_the_decoder() -> None:
     kinds: list[DataType] = [
         standard_type(t) for t in ("INT", "", "BLOB", "REAL", "DATE", "TIME", "DATETIME", "UUID", "JSON")
