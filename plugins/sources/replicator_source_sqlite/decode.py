@@ -96,8 +96,10 @@ def _parsed(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
 
 
 def _numbers(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    """A REAL counts as its 15-digit decimal, as in `_decimal`; Arrow refuses what does not fit."""
+    """A REAL counts as its 15-digit decimal, as in `_decimal`; Arrow refuses what does not fit, if it has no exponent."""
     texts = [None if v is None else f"{v:.15g}" if isinstance(v, float) else str(v) for v in values]
+    if any("e" in text for text in texts if text):
+        raise pa.ArrowInvalid("Arrow takes a very small number for zero")
     return pa.array(texts, pa.string()).cast(arrow)
 
 
