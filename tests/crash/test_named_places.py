@@ -69,6 +69,7 @@ DELTA_ON_THE_WAY = (
     "delta.ddl.before",
     "delta.ddl.after",
 )
+DELTA_IN_MAINTENANCE = ("delta.compaction.written",)
 
 
 def test_no_named_place_is_left_out() -> None:
@@ -83,7 +84,7 @@ def test_no_named_place_is_left_out() -> None:
     for room in rooms:
         for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
             importlib.import_module(module.name)
-    tried = {*AT_THE_BEGINNING, *ON_THE_WAY, *LATER, *DELTA_AT_THE_BEGINNING, *DELTA_ON_THE_WAY}
+    tried = {*AT_THE_BEGINNING, *ON_THE_WAY, *LATER, *DELTA_AT_THE_BEGINNING, *DELTA_ON_THE_WAY, *DELTA_IN_MAINTENANCE}
     assert {p for p in failpoint.registered() if not p.startswith("test.")} | {
         "cellar.commit.before",
         "cellar.commit.after",
@@ -139,6 +140,14 @@ def test_kills_at_every_place_of_delta_are_mended_by_the_next_run(make_pair: Mak
         if "ddl" in point:
             pair.shop.run(f"ALTER TABLE customer ADD COLUMN city_{number} TEXT DEFAULT 'Rome'")
         pair.kill_at(point)
+    pair.recover()
+    assert pair.differences() == {}
+    pair.replicator.lake_settings = {"optimizeIntervalSeconds": 1}
+    for point in DELTA_IN_MAINTENANCE:
+        running = pair.start(point=point)
+        pair.trade(200)
+        killed(running, point)
+    pair.replicator.lake_settings = {}
     pair.recover()
     assert pair.differences() == {}
 

@@ -43,6 +43,7 @@ class Replicator:
         folder: State, lake, pipeline file and logs.
         source: The source stage's plugin: name and properties.
         target: The target stage's plugin; by default Delta below `folder`.
+        lake_settings: Further properties of that Delta target.
         settings: Further keys of the pipeline JSON.
         command: What is run; tests of crashes put a wrapper here.
     """
@@ -51,6 +52,7 @@ class Replicator:
     source: tuple[str, Mapping[str, Any]]
     target: tuple[str, Mapping[str, Any]] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    lake_settings: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] = COMMAND
     environment: Mapping[str, str] = field(default_factory=dict)
     _runs: int = 0
@@ -67,7 +69,7 @@ class Replicator:
 
     def document(self) -> dict[str, Any]:
         """The pipeline JSON."""
-        target = self.target or ("delta", {"path": str(self.lake)})
+        target = self.target or ("delta", {"path": str(self.lake), **self.lake_settings})
         return {
             "name": "shop",
             "offsetBasePath": str(self.state),
