@@ -150,7 +150,7 @@ class SnapshotLoader(ABC):
         removed, so that rows deleted meanwhile at the source do not stay.
 
         Returns:
-            Indexes of the chunks already loaded, as stored with the data.
+            Indexes of the chunks already loaded, as stored with the data; all of them when that plan is finished.
         """
 
     @abstractmethod

@@ -7,7 +7,7 @@ source and target with a float key holds it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -51,16 +51,22 @@ def encode_keys(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
     if len(columns) > 1 or len(only) <= _HASHED_ROWS or only.null_count or not pa.types.is_integer(only.type):
         codes, count = encode_rows(columns)
         return codes.astype(np.int32), count
-    # A hash table of millions of keys takes a hundred bytes a key, sorting takes twenty.
+    # A hash table of millions of keys takes a hundred bytes a key, sorting takes twenty, ascending keys take none.
     values = only.to_numpy()
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    steps = np.empty(len(values), np.int32)
-    steps[0] = 0
-    np.cumsum(ordered[1:] != ordered[:-1], dtype=np.int32, out=steps[1:])
+    if bool((values[1:] > values[:-1]).all()):
+        return np.arange(len(values), dtype=np.int32), len(values)
+    order = np.argsort(values)
+    steps = _steps(values[order])
     encoded = np.empty(len(values), np.int32)
     encoded[order] = steps
     return encoded, int(steps[-1]) + 1
+
+
+def _steps(ordered: npt.NDArray[np.integer[Any]]) -> Codes:
+    """Codes of ascending values."""
+    steps = np.zeros(len(ordered), np.int32)
+    np.cumsum(ordered[1:] != ordered[:-1], dtype=np.int32, out=steps[1:])
+    return steps
 
 
 def _densify(codes: Int64s) -> tuple[Int64s, int]:

@@ -24,6 +24,8 @@ from replicator_sdk.schema import TableSchema
 
 _UPDATE = DMLOperation.UPDATE
 _DELETE = DMLOperation.DELETE
+_SHORT_TIMES = 2**30 - 2
+Times = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,38 +170,41 @@ def decide_keys(history: History) -> KeyOutcome:
     moves = told != key[history.with_old]
     moved, left = history.with_old[moves], told[moves]
 
+    # One byte for each time: 0 decides nothing, else 1 + whether the key was fresh + 2 if no row is left there.
+    decided = np.zeros(2 * size, np.int8)
     last, gone = _last(history, key, moved, left, count)
-    fresh = _fresh(history, key, moved, left, count)
-    written, written_fresh = _by_time(last, fresh, ~gone)
-    removed, removed_fresh = _by_time(last, fresh, gone)
+    decided[last] = 1 + _fresh(history, key, moved, left, count) + 2 * gone.astype(np.int8)
+    del last, gone
+    writes = decided[1::2]  # a row is written at odd times only
+    written = np.flatnonzero((writes == 1) | (writes == 2))
+    removed = np.flatnonzero(decided > 2)
     place = removed // 2
     taken = removed % 2 == 0  # by a move: the key stands among the old keys
     place[taken] = size + np.searchsorted(history.with_old, place[taken])
-    return KeyOutcome(written // 2, written_fresh, removed // 2, place, removed_fresh, moved, left, key)
+    return KeyOutcome(written, writes[written] == 2, removed // 2, place, decided[removed] == 4, moved, left, key)
 
 
-def _last(history: History, key: Codes, moved: Int64s, left: Codes, count: int) -> tuple[Int64s, Bools]:
+def _last(history: History, key: Codes, moved: Int64s, left: Codes, count: int) -> tuple[Times, Bools]:
     """Time of the last record at each key, and whether it took the row away."""
-    last = np.full(count, -1, np.int64)
-    last[key] = np.arange(1, 2 * len(key), 2)  # of equal indexes numpy keeps the last assignment
-    np.maximum.at(last, left, moved * 2)
-    return last, (last % 2 == 0) | (history.op[last // 2] == _DELETE)
+    kind = time_type(len(key))
+    last = np.full(count, -1, kind)
+    last[key] = np.arange(1, 2 * len(key), 2, dtype=kind)  # of equal indexes numpy keeps the last assignment
+    np.maximum.at(last, left, (moved * 2).astype(kind))
+    return last, (last & 1 == 0) | (history.op[last >> 1] == _DELETE)
 
 
 def _fresh(history: History, key: Codes, moved: Int64s, left: Codes, count: int) -> Bools:
     """Whether the first record at each key put a row there."""
-    first = np.full(count, 2 * len(key) + 2, np.int64)
-    first[key[::-1]] = np.arange(2 * len(key) - 1, 0, -2)
-    np.minimum.at(first, left, moved * 2)
+    kind = time_type(len(key))
+    first = np.full(count, 2 * len(key) + 2, kind)
+    first[key[::-1]] = np.arange(2 * len(key) - 1, 0, -2, dtype=kind)
+    np.minimum.at(first, left, (moved * 2).astype(kind))
     arrives = history.op == DMLOperation.INSERT
     arrives[moved] = True
-    came: Bools = (first % 2 == 1) & arrives[first // 2]
+    came: Bools = (first & 1 == 1) & arrives[first >> 1]
     return came
 
 
-def _by_time(last: Int64s, fresh: Bools, chosen: Bools) -> tuple[Int64s, Bools]:
-    """The chosen keys' last times in ascending order, and whether each of these keys is fresh."""
-    key = np.flatnonzero(chosen)
-    times = last[key]
-    order = np.argsort(times, kind="stable")
-    return times[order], fresh[key[order]]
+def time_type(changes: int) -> type[np.int32] | type[np.int64]:
+    """The smallest integers that hold the times of so many changes."""
+    return np.int32 if changes < _SHORT_TIMES else np.int64

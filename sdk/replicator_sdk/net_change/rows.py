@@ -12,9 +12,11 @@ from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.net_change.keys import Bools, Int64s, join
-from replicator_sdk.net_change.plan import decide_keys, read_history
+from replicator_sdk.net_change.plan import History, KeyOutcome, decide_keys, read_history
 from replicator_sdk.net_change.unchanged import find_origins
 from replicator_sdk.schema import TableSchema
+
+_OPERATIONS = (DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +119,29 @@ class NetPlan:
         self._batches = batches
         self._schema = schema
         self._overlap = overlap
-        self._history = read_history(batches(), schema)
-        self._outcome = decide_keys(self._history)
-        self._origins = find_origins(self._history, self._outcome, self._lost_value)
-        removed = slice(None) if overlap else np.flatnonzero(~self._outcome.removed_fresh)
-        by = self._outcome.removed_by[removed]
-        self.deletes: pa.Table = self._keys(self._outcome.removed_key[removed])
-        self.delete_sequence, self.delete_timestamp = self._stamps(by)
-        self.inserts = self._count(DMLOperation.INSERT)
-        self.updates = self._count(DMLOperation.UPDATE)
-        self.removals = self._count(DMLOperation.DELETE)
+        history = read_history(batches(), schema)
+        self._starts = history.starts
+        outcome = decide_keys(history)
+        self._written, self._fresh = outcome.written, outcome.written_fresh
+        self._origins = find_origins(history, outcome, self._lost_value)
+        self._origin = self._keys(history, _places_before(history, outcome, self._origins.target_key))
+        removed = slice(None) if overlap else np.flatnonzero(~outcome.removed_fresh)
+        self.deletes: pa.Table = self._keys(history, outcome.removed_key[removed])
+        self.inserts, self.updates, self.removals = (
+            int(np.count_nonzero(history.op == operation)) for operation in _OPERATIONS
+        )
+        deleted_by = outcome.removed_by[removed]
+        del history, outcome  # all keys of the run: nothing needs them from here on
+        self.delete_sequence, self.delete_timestamp = self._stamps(deleted_by)
 
     def __len__(self) -> int:
         """How many rows are to be written."""
-        return len(self._outcome.written)
+        return len(self._written)
 
     @property
     def all_fresh(self) -> bool:
         """Whether no key, written or removed, can be in the target: the rows may simply be appended."""
-        return not self._overlap and bool(self._outcome.written_fresh.all()) and len(self.deletes) == 0
+        return not self._overlap and bool(self._fresh.all()) and len(self.deletes) == 0
 
     def written(self) -> Upserts:
         """All final rows at once."""
@@ -153,7 +159,7 @@ class NetPlan:
                 if name in names
             },
             join([p.origin_rows + at for p, at in zip(parts, offsets, strict=False)], np.int64),
-            pa.concat_tables([self._keys(np.empty(0, np.int64)), *(p.origin for p in parts)]),
+            pa.concat_tables([self._origin.slice(0, 0), *(p.origin for p in parts)]),
         )
 
     def parts(self) -> Iterator[Upserts]:
@@ -162,14 +168,14 @@ class NetPlan:
         Reads the batches once more, and once more before that when values have to be carried between batches.
         """
         carried = self._carry()
-        edges = np.searchsorted(self._outcome.written, self._history.starts)
+        edges = np.searchsorted(self._written, self._starts)
         for number, batch in enumerate(self._batches()):
             first, last = int(edges[number]), int(edges[number + 1])
             if first < last:
-                yield self._part(batch, int(self._history.starts[number]), slice(first, last), carried)
+                yield self._part(batch, int(self._starts[number]), slice(first, last), carried)
 
     def _part(self, batch: ChangeBatch, start: int, chosen: slice, carried: Mapping[str, _Carried]) -> Upserts:
-        change = self._outcome.written[chosen]
+        change = self._written[chosen]
         local = change - start
         whole = len(local) == len(batch)
         columns: list[pa.Array] = []
@@ -185,19 +191,19 @@ class NetPlan:
             if missing.any():
                 unresolved[name] = missing
         low, high = np.searchsorted(self._origins.target_rows, [chosen.start, chosen.stop])
-        fresh = self._outcome.written_fresh[chosen]
+        fresh = self._fresh[chosen]
         return Upserts(
             pa.Table.from_arrays(columns, schema=self._schema.arrow),
             *_stamps(batch, local),
             np.zeros_like(fresh) if self._overlap else fresh,
             unresolved,
             self._origins.target_rows[low:high] - chosen.start,
-            self._origin_keys(self._origins.target_key[low:high]),
+            self._origin.slice(low, high - low),
         )
 
     def _carry(self) -> dict[str, _Carried]:
         """The values that written rows take from other changes than their own, by column."""
-        written = self._outcome.written
+        written = self._written
         wanted = {
             name: np.unique(source[(source >= 0) & (source != written)])
             for name, source in self._origins.source.items()
@@ -205,34 +211,27 @@ class NetPlan:
         taken: dict[str, list[pa.Array]] = {name: [] for name in wanted}
         if any(len(changes) for changes in wanted.values()):
             for number, batch in enumerate(self._batches()):
-                start, stop = self._history.starts[number : number + 2]
+                start, stop = self._starts[number : number + 2]
                 for name, changes in wanted.items():
                     here = changes[slice(*np.searchsorted(changes, [start, stop]))] - start
                     if len(here):
                         taken[name].append(batch.row.field(name).take(pa.array(here)))
         return {name: _Carried(changes, taken[name]) for name, changes in wanted.items()}
 
-    def _keys(self, places: Int64s) -> pa.Table:
+    def _keys(self, history: History, places: Int64s) -> pa.Table:
         chosen = pa.array(places)
-        columns = [column.take(chosen) for column in self._history.keys]
+        columns = [column.take(chosen) for column in history.keys]
         fields = [pa.field(c.name, c.type.arrow) for c in self._schema.key_columns()]
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
-
-    def _origin_keys(self, changes: Int64s) -> pa.Table:
-        """The keys before `changes`."""
-        moved = np.isin(changes, self._outcome.moved)
-        places = changes.copy()
-        places[moved] = len(self._history) + np.searchsorted(self._history.with_old, changes[moved])
-        return self._keys(places)
 
     def _stamps(self, changes: Int64s) -> tuple[Int64s, Int64s]:
         """Sequence numbers and commit times of some changes, in any order."""
         sequence, timestamp = np.empty((2, len(changes)), np.int64)
         order = np.argsort(changes, kind="stable")
-        edges = np.searchsorted(changes[order], self._history.starts)
+        edges = np.searchsorted(changes[order], self._starts)
         for number, batch in enumerate(self._batches() if len(changes) else ()):
             here = order[edges[number] : edges[number + 1]]
-            sequence[here], timestamp[here] = _stamps(batch, changes[here] - self._history.starts[number])
+            sequence[here], timestamp[here] = _stamps(batch, changes[here] - self._starts[number])
         return sequence, timestamp
 
     def _lost_value(self, column: str, change: int) -> DataError:
@@ -245,8 +244,13 @@ class NetPlan:
             hint="a filter (dmlBlacklist) drops the INSERT in between; let INSERTs through or take a new snapshot",
         )
 
-    def _count(self, operation: DMLOperation) -> int:
-        return int(np.count_nonzero(self._history.op == operation))
+
+def _places_before(history: History, outcome: KeyOutcome, changes: Int64s) -> Int64s:
+    """Where the keys before `changes` stand in `History.keys`."""
+    moved = np.isin(changes, outcome.moved)
+    places = changes.copy()
+    places[moved] = len(history) + np.searchsorted(history.with_old, changes[moved])
+    return places
 
 
 class _Carried:
