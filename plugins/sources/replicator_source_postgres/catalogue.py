@@ -38,8 +38,10 @@ SELECT i.indisprimary, i.indisreplident, ARRAY(
          JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
          WHERE k.rank <= i.indnkeyatts ORDER BY k.rank)
 FROM pg_catalog.pg_index i
-WHERE i.indrelid = %s AND (i.indisprimary OR i.indisreplident)
+WHERE i.indrelid = %s AND i.indisvalid AND (i.indisprimary OR i.indisreplident) AND i.indimmediate
 """
+# A deferrable key may be double between two changes of a transaction, so it does not tell rows apart; the server does not
+# take it as a replica identity either.
 
 
 @dataclass(frozen=True, slots=True)
