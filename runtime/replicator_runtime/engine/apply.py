@@ -47,9 +47,13 @@ class BatchApplier(Applier):
         self._pool = ThreadPoolExecutor(parallel_tables, thread_name_prefix="apply")
 
     def apply(self, gathered: list[Gathered], offset: Offset) -> dict[TableId, Exception]:  # noqa: ARG002 - rows need it
-        """Apply the largest tables first, as many at once as the pool has threads."""
-        ordered = sorted(gathered, key=lambda item: -item.changes.rows)
-        futures = {item.changes.table: self._pool.submit(self._apply_one, item) for item in ordered}
+        """Apply the largest tables first, as many at once as the pool has threads; a table's own stretches in order."""
+        tables: dict[TableId, list[Gathered]] = {}
+        for item in sorted(gathered, key=lambda item: -item.changes.rows):
+            tables.setdefault(item.changes.table, [])
+        for item in gathered:
+            tables[item.changes.table].append(item)
+        futures = {table: self._pool.submit(self._apply_table, items) for table, items in tables.items()}
         outcomes = {table: future.exception() for table, future in futures.items()}
         failures = {table: error for table, error in outcomes.items() if isinstance(error, Exception)}
         for error in failures.values():
@@ -64,6 +68,10 @@ class BatchApplier(Applier):
     def close(self) -> None:
         """End threads."""
         self._pool.shutdown(wait=True)
+
+    def _apply_table(self, items: list[Gathered]) -> None:
+        for item in items:
+            self._apply_one(item)
 
     def _apply_one(self, item: Gathered) -> None:
         failpoint("engine.table.before_apply")

@@ -6,7 +6,8 @@ Also decides which changes a table has already: by its own *position*, never by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.segment import Segment, tally
@@ -33,6 +34,10 @@ class TableFloor:
 
     position: Position
     overlap_until: Offset | None = None
+
+    def overlaps(self, offset: Offset) -> bool:
+        """Whether changes behind `offset` may repeat what the snapshot holds."""
+        return self.overlap_until is not None and offset < self.overlap_until
 
 
 @dataclass(slots=True)
@@ -109,8 +114,8 @@ class Gathering:
                 position=str(mark.start),
             )
         for table, segments in self._window.items():
-            skip = self._skip(table, mark.start, mark.commits)
-            self._seal(table, segments, skip=skip, commits=mark.commits)
+            for segment in segments:
+                self._seal(table, segment, self._committed(table, segment, mark))
         self._window, self._window_bytes, self._window_ddl = {}, 0, -1
         self.offset, self.sequence_number = mark.commits.last, mark.sequence_number
         if self._sealed and self.oldest_timestamp < 0:
@@ -122,9 +127,9 @@ class Gathering:
         floor = self._floors.get(event.table)
         timestamp = -1 if event.source_timestamp is None else int(event.source_timestamp.timestamp() * 1_000_000)
         if floor is not None and event.table in self._window:
-            segments = self._window.pop(event.table)
-            skip = _open_skip(floor.position, self.offset)
-            self._seal(event.table, segments, skip=skip, commits=None, timestamp=timestamp)
+            skip, overlap = _open_skip(floor.position, self.offset), floor.overlaps(self.offset)
+            for segment in self._window.pop(event.table):
+                self._seal(event.table, segment, [replace(segment, skip=skip, timestamp=timestamp, overlap=overlap)])
         return self._take(event.table, Position(self.offset, event.ordinal))
 
     def take(self) -> list[Gathered]:
@@ -144,24 +149,38 @@ class Gathering:
         for table in {*self._window, *self._sealed}:
             self.drop(table)
 
-    def _seal(
-        self, table: TableId, segments: list[Segment], *, skip: int, commits: Commits | None, timestamp: int = -1
-    ) -> None:
-        for segment in segments:
-            segment.seal(skip=skip, commits=commits, timestamp=timestamp)
-            if self._has_rows(segment):
-                self._sealed.setdefault(table, []).append(segment)
-                self.rows += segment.spilled.rows if segment.spilled else sum(len(b) for b in segment.batches)
-                self.nbytes += segment.spilled.nbytes if segment.spilled else segment.nbytes
-            else:
-                segment.close()
+    def _committed(self, table: TableId, segment: Segment, mark: CommitMark) -> list[Segment]:
+        """The segment as its window's end shows it: one part up to the end of the table's overlap, one behind it.
 
-    @staticmethod
-    def _has_rows(segment: Segment) -> bool:
-        """Whether anything is left behind the floor; cheap for windows in memory."""
-        if segment.spilled is not None:
-            return next(segment.read(), None) is not None
-        return any(int(batch.ordinals[-1]) >= segment.skip for batch in segment.batches)
+        The two are never applied together: a row that moved in each of them stands at the target under the key in
+        between, where only the second part may look for it.
+        """
+        commits, floor = mark.commits, self._floors[table]
+        skip = self._skip(table, mark.start, commits)
+        inside = 0 if floor.overlap_until is None else commits.count_until(floor.overlap_until)
+        border = int(commits.ordinals[inside - 1]) if inside else 0
+        parts = []
+        if inside:
+            end = commits.offset_at(inside - 1)
+            parts.append(replace(segment, skip=skip, until=border, commits=commits, overlap=True, end=end))
+        if inside < len(commits):
+            parts.append(replace(segment, skip=max(skip, border), commits=commits, end=commits.last))
+        return parts
+
+    def _seal(self, table: TableId, segment: Segment, parts: list[Segment]) -> None:
+        """Keep what is left of a segment for the flush."""
+        segment.finish()
+        kept = []
+        for part in parts:
+            part.batches, part.spilled = segment.batches, segment.spilled
+            if not part.empty:
+                kept.append(part)
+        if not kept:
+            segment.close()
+            return
+        self._sealed.setdefault(table, []).extend(kept)
+        self.rows += segment.spilled.rows if segment.spilled else sum(len(b) for b in segment.batches)
+        self.nbytes += segment.spilled.nbytes if segment.spilled else segment.nbytes
 
     def _skip(self, table: TableId, start: Offset, commits: Commits) -> int:
         """Below which ordinal the window's changes are in the table already."""
@@ -172,19 +191,20 @@ class Gathering:
         return below + floor.events_after if at == floor.offset else below
 
     def _take(self, table: TableId, position: Position) -> list[Gathered]:
-        """One `TableChanges` for each run of one schema version."""
+        """One `TableChanges` for each stretch in or behind the overlap, in order; the last one ends at `position`."""
         segments = self._sealed.pop(table, [])
-        runs: list[list[Segment]] = []
-        for segment in segments:
-            if runs and runs[-1][0].schema == segment.schema:
-                runs[-1].append(segment)
-            else:
-                runs.append([segment])
-        if len(runs) > 1:
+        if any(segment.schema != segments[0].schema for segment in segments):
             raise BugError("changes under two schemas met without a schema change", code="RPL-9007", table=str(table))
-        return [g for run in runs if (g := self._gathered(table, run, position)) is not None]
+        runs = [list(run) for _, run in groupby(segments, lambda segment: segment.overlap)]
+        found = []
+        for run in runs:
+            end = run[-1].end
+            stands = position if run is runs[-1] or end is None else Position(end)
+            if (gathered := self._gathered(run, stands)) is not None:
+                found.append(gathered)
+        return found
 
-    def _gathered(self, table: TableId, run: list[Segment], position: Position) -> Gathered | None:
+    def _gathered(self, run: list[Segment], position: Position) -> Gathered | None:
         counted = tally(run)
         if counted is None:
             for segment in run:
@@ -197,15 +217,11 @@ class Gathering:
             lambda: (batch for segment in run for batch in segment.read()),
             rows=counted.rows,
             nbytes=sum(s.spilled.nbytes if s.spilled else s.nbytes for s in run),
-            overlap=counted.is_snapshot or self._overlaps(table),
+            overlap=counted.is_snapshot or run[0].overlap,
             inserts_only=counted.updates == 0 and counted.deletes == 0,
             source_timestamp=counted.source_timestamp,
         )
         return Gathered(changes, counted, run)
-
-    def _overlaps(self, table: TableId) -> bool:
-        floor = self._floors[table]
-        return floor.overlap_until is not None and floor.position.offset < floor.overlap_until
 
     def _spill(self) -> None:
         """Move the open window's rows to disk: the transaction is larger than memory should hold."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replicator_runtime.engine.spill import SpillFile
-    from replicator_sdk import TableSchema
+    from replicator_sdk import Offset, TableSchema
 
 
 @dataclass(slots=True)
@@ -24,12 +24,21 @@ class Segment:
         schema: Their schema.
         batches: In memory, in order; empty when spilled.
         spilled: On disk; None when in memory.
+        skip: Changes with a lower ordinal are applied already, or stand in the segment before.
+        until: Changes with this ordinal or a higher one stand in the segment behind.
+        commits: The window's commits; None when a schema change cut the transaction.
+        timestamp: The commit time where there are no commits.
+        overlap: Whether the table may hold the effect of these changes already.
+        end: Where the table stands once they are applied; None when a schema change says.
     """
 
     schema: TableSchema
     batches: list[ChangeBatch]
     spilled: SpillFile | None = None
     skip: int = 0
+    until: int = 1 << 62
+    overlap: bool = False
+    end: Offset | None = None
     commits: Commits | None = None
     timestamp: int = -1
 
@@ -44,25 +53,25 @@ class Segment:
             file.write(batch)
         self.spilled, self.batches = file, []
 
-    def seal(self, *, skip: int, commits: Commits | None, timestamp: int = -1) -> None:
-        """The window has ended.
-
-        Args:
-            skip: Changes with an ordinal below this are applied already.
-            commits: The window's commits; None when a schema change cut the transaction.
-            timestamp: The commit time where there are no commits.
-        """
-        self.skip, self.commits, self.timestamp = skip, commits, timestamp
+    def finish(self) -> None:
+        """Its window has ended: nothing is added any more."""
         if self.spilled is not None:
             self.spill(self.spilled)
             self.spilled.finish()
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left between `skip` and `until`; cheap for what is in memory."""
+        if self.spilled is not None:
+            return next(self.read(), None) is None
+        return not any(int(b.ordinals[-1]) >= self.skip and int(b.ordinals[0]) < self.until for b in self.batches)
+
     def read(self) -> Iterator[ChangeBatch]:
         """What is not applied yet, with commit times, in order."""
         for batch in self.spilled.read() if self.spilled is not None else self.batches:
-            start = int(np.searchsorted(batch.ordinals, self.skip)) if self.skip else 0
-            if start < len(batch):
-                kept = batch.slice(start, len(batch)) if start else batch
+            start, stop = (int(i) for i in np.searchsorted(batch.ordinals, (self.skip, self.until)))
+            if start < stop:
+                kept = batch.slice(start, stop) if start or stop < len(batch) else batch
                 yield replace(kept, timestamps=self._timestamps(kept))
 
     def close(self) -> None:

@@ -188,3 +188,21 @@ def test_a_transaction_larger_than_memory_goes_to_disk_and_comes_back_whole() ->
     assert values(item.changes) == list(range(50))
     assert values(item.changes) == list(range(50)), "batches() starts anew at each call"
     item.close()
+
+
+@pytest.mark.parametrize("spill_bytes", [0, 1 << 30])
+def test_changes_in_and_behind_the_overlap_are_never_applied_together(spill_bytes: int) -> None:
+    """The border is the end of the last transaction the snapshot's rows may hold, also inside a window."""
+    floors = {TABLES["a"].table: TableFloor(Position(START), overlap_until=Place(2))}
+    gathering = Gathering((START, 0), floors, generation=1, epoch=1, spill_bytes=spill_bytes)
+    gathering.add(batch(TABLES["a"], [0, 1, 2, 3], [1, 2, 3, 4]))
+    gathering.commit(CommitMark(commits([1, 2, 3, 4], 1), START, 4))
+    gathering.add(batch(TABLES["a"], [0], [5]))
+    gathering.commit(CommitMark(commits([1], 5), Place(4), 5))
+    inside, behind = gathering.take()
+    assert (values(inside.changes), inside.changes.overlap) == ([1, 2], True)
+    assert inside.changes.identity.position == Position(Place(2))
+    assert (values(behind.changes), behind.changes.overlap) == ([3, 4, 5], False)
+    assert behind.changes.identity.position == Position(Place(5))
+    inside.close()
+    behind.close()
