@@ -185,7 +185,8 @@ class TableChanges:
         nbytes: How many bytes, about.
         overlap: Whether the table may already hold the effect of some of these changes (its snapshot was read over a
             range of positions, or its source's reader takes snapshots itself): inserts must then be upserts, deletes
-            of missing rows and updates of missing rows are no error.
+            of missing rows and updates of missing rows are no error; an update of a missing row that does not carry
+            all columns is a `SnapshotNeededError`.
         inserts_only: Whether every change is an INSERT.
         source_timestamp: Highest commit time in it, microseconds since 1970 UTC; -1 unknown.
     """

@@ -6,6 +6,7 @@ One root, two axes. The *class* is the recovery, decided once where the error is
 class                what happens next                             exit code
 ===================  ============================================  =========
 RetryableError       reset to the last saved offset, replay        4 when the budget is spent
+SnapshotNeededError  the table is copied anew                      4 when the budget is spent
 NeedsUserError       stands still until somebody mends it          3
 DataError            a value cannot be represented; table FAILING  5
 SchemaDriftError     a schema change needs a decision              6
@@ -73,6 +74,14 @@ class RetryableError(ReplicatorError):
     exit_code = 4
     error_class = "retryable"
     retryable = True
+
+
+class SnapshotNeededError(RetryableError):
+    """The log alone cannot make the table whole: the runtime forgets its snapshot and copies it anew, at one position.
+
+    For a target that meets, in an overlap, an update without some columns of a row it does not have: chunks of an
+    interrupted snapshot were read at two positions, and the row moved between them.
+    """
 
 
 class NeedsUserError(ReplicatorError):

@@ -78,7 +78,7 @@ class Snapshots:
         self._check_stop()
         kept = record.snapshot.chunks if record.snapshot else ()
         with self._reader.open(record.schema, kept) as snapshot:
-            record.snapshot = plan = _plan(record.snapshot, snapshot)
+            record.snapshot = plan = _plan(record, snapshot)
             record.learn(Position(snapshot.position), snapshot.schema)
             record.state, record.error = TableState.SNAPSHOTTING, None
             self._run.book.save()
@@ -103,6 +103,12 @@ class Snapshots:
         schema, first = snapshot.schema, Position(plan.first)
         held = loader.begin_snapshot(schema, plan.snapshot_id, first)
         waiting = [c for c in snapshot.chunks if c.index not in held]
+        if waiting:
+            # Rows of one position need no overlap; chunks read at another one stretch it.
+            plan.first = plan.first if held else snapshot.position
+            plan.last = max(plan.last, snapshot.position)
+            self._run.book.save()
+            first = Position(plan.first)
         progress, total = self._run.progress, len(snapshot.chunks)
         progress.snapshot_chunks(schema.table, 0, total - len(waiting), total)
         for wave in _waves(waiting):
@@ -132,14 +138,14 @@ class Snapshots:
         plan.first = offset
 
 
-def _plan(kept: SnapshotRecord | None, snapshot: TableSnapshot) -> SnapshotRecord:
-    """The kept plan with a later last position, or a new one where none is kept or none can be resumed."""
-    if kept is None or not kept.chunks or not snapshot.resumable:
+def _plan(record: TableRecord, snapshot: TableSnapshot) -> SnapshotRecord:
+    """The kept plan, or a new one where none is kept, none can be resumed, or the table has changed its columns."""
+    kept = record.snapshot
+    if kept is None or not kept.chunks or not snapshot.resumable or snapshot.schema != record.schema:
         chunks = snapshot.chunks if snapshot.resumable else ()
         return SnapshotRecord(uuid.uuid4().hex, chunks, snapshot.position, snapshot.position)
     if [c.to_json() for c in kept.chunks] != [c.to_json() for c in snapshot.chunks]:
         raise BugError("a resumed snapshot changed its chunks", code="RPL-9008", table=str(snapshot.schema.table))
-    kept.last = max(kept.last, snapshot.position)
     return kept
 
 

@@ -22,7 +22,7 @@ from replicator_runtime.engine.gather import Gathering, TableFloor
 from replicator_runtime.engine.progress import TableState
 from replicator_runtime.engine.sequencer import CommitMark, Item, SequencingEmitter
 from replicator_sdk import ChangeBatch, DDLEvent, DDLOperation, Position, ReaderClosed
-from replicator_sdk.errors import SchemaDriftError
+from replicator_sdk.errors import SchemaDriftError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.gather import Gathered
     from replicator_runtime.engine.run import Run
     from replicator_runtime.engine.snapshots import Snapshots
+    from replicator_runtime.engine.tables import TableRecord
     from replicator_sdk import EventReader, Offset, TableId, TableSchema
 
 register("engine.batch.gathered", "engine.batch.applied", "engine.ddl.before_apply", "engine.ddl.after_apply")
@@ -208,6 +209,10 @@ class Stream:
 
     def _failed(self, table: TableId, error: Exception) -> None:
         """One table failed: it stands still alone, for a while or until the next start, or all is replayed."""
+        if isinstance(error, SnapshotNeededError):
+            log.warning("table.copied_anew", table=str(table), code=error.code, error=str(error))
+            self._copy_anew(self._run.book.records[table])
+            raise Rejoin
         isolate = self._run.config.on_table_error == "isolate" and len(self._floors) > 1
         decided = verdict(error, isolate=isolate)
         delay = self._run.table_patience.next_delay(table) if isolate and decided is Verdict.RETRY else None
@@ -312,8 +317,6 @@ class Stream:
             raise Rejoin
         if event.schema is not None:
             record.learn(event.position, event.schema)
-        if event.needs_snapshot:
-            record.snapshot, record.state = None, TableState.PENDING
         self._run.book.save()
         self._run.metrics.count("ddl", table=event.table)
         log.info("ddl.applied", table=str(event.table), operation=str(event.operation), position=str(event.position))
@@ -323,9 +326,15 @@ class Stream:
         elif event.table in self._floors:
             self._floors[event.table].position = event.position
         if event.needs_snapshot:
-            self._floors.pop(event.table, None)
-            self._gathering.drop(event.table)
+            self._copy_anew(record)
             raise Rejoin
+
+    def _copy_anew(self, record: TableRecord) -> None:
+        """Forget the table's snapshot; it joins again once it is copied."""
+        record.snapshot, record.state = None, TableState.PENDING
+        self._run.book.save()
+        self._floors.pop(record.table, None)
+        self._gathering.drop(record.table)
 
     def _reached(self, goal: Offset | None) -> bool:
         """Whether everything up to `goal` is durable and nothing waits to join."""
