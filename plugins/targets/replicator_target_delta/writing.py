@@ -59,9 +59,12 @@ class FileWriter:
             return
         while len(self._running) >= _WRITERS:
             self._collect()
-        rows = pa.concat_tables(self._buffer)
+        # Copied, since a slice keeps the whole batch it comes from in memory, columns that are not written included.
+        rows = pa.concat_tables(self._buffer).combine_chunks()
         self._buffer, self._buffered = [], 0
-        self._running.add(self._pool.submit(write_data_file, self._storage, rows))
+        self._running.add(self._pool.submit(_write, self._storage, rows))
+        del rows
+        pa.default_memory_pool().release_unused()
 
     def _collect(self) -> None:
         done, self._running = wait(self._running, return_when=FIRST_COMPLETED)
@@ -74,3 +77,12 @@ class FileWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _write(storage: Storage, rows: pa.Table) -> dict[str, Any]:
+    """As `write_data_file`; gives back what Arrow's allocator keeps for this thread, as much again as the rows."""
+    try:
+        return write_data_file(storage, rows)
+    finally:
+        del rows
+        pa.default_memory_pool().release_unused()

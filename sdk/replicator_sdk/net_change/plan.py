@@ -25,7 +25,7 @@ from replicator_sdk.schema import TableSchema
 _UPDATE = DMLOperation.UPDATE
 _DELETE = DMLOperation.DELETE
 _SHORT_TIMES = 2**30 - 2
-Times = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+Times = npt.NDArray[np.int32 | np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,6 @@ def _fresh(history: History, key: Codes, moved: Int64s, left: Codes, count: int)
     return came
 
 
-def time_type(changes: int) -> type[np.int32] | type[np.int64]:
+def time_type(changes: int) -> type[np.int32 | np.int64]:
     """The smallest integers that hold the times of so many changes."""
     return np.int32 if changes < _SHORT_TIMES else np.int64

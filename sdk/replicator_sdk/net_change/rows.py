@@ -104,8 +104,8 @@ def net_changes(batches: Iterable[ChangeBatch], schema: TableSchema, *, overlap:
 class NetPlan:
     """The net change of a run that may be larger than memory: keys first, rows batch by batch afterwards.
 
-    Holds about 40 bytes a change and its key, twice that while it is made; reads the batches once for it, and once more
-    when keys are deleted. Members are as in `NetChanges`.
+    Holds about 10 bytes for each row to be written, and 50 for each change while it is made; reads the batches once for
+    it, and once more when keys are deleted. Members are as in `NetChanges`.
 
     Args:
         batches: Gives the batches in source order, the same ones at each call, as `TableChanges.batches` does.
@@ -247,6 +247,8 @@ class NetPlan:
 
 def _places_before(history: History, outcome: KeyOutcome, changes: Int64s) -> Int64s:
     """Where the keys before `changes` stand in `History.keys`."""
+    if len(changes) == 0 or len(outcome.moved) == 0:
+        return changes
     moved = np.isin(changes, outcome.moved)
     places = changes.copy()
     places[moved] = len(history) + np.searchsorted(history.with_old, changes[moved])

@@ -22,6 +22,7 @@ from replicator_sdk.errors import (
     ReplicatorError,
     RetryableError,
     SchemaDriftError,
+    SnapshotNeededError,
 )
 from replicator_source_sqlite.plugin import SqliteSource
 from tests.runtime.engine import kept_target
@@ -222,6 +223,25 @@ def test_a_table_that_fails_for_a_while_holds_no_other_back_and_catches_up(shop:
     shop.run()
     assert len(failures) > 1
     assert applied[0] < failures[-1], "customers went on meanwhile"
+    shop.assert_equal()
+
+
+def test_a_table_the_log_cannot_make_whole_is_copied_anew(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    change(shop)
+    asked: list[str] = []
+
+    def fault(at: str, where: TableId) -> None:
+        if (at, where.table) == ("before", "customers") and not asked:
+            asked.append(at)
+            raise SnapshotNeededError("old values cannot be found", code="RPL-5403")
+        if at == "load":
+            asked.append(where.table)
+
+    kept_target.HOUSE.fault = fault
+    shop.run()
+    assert asked == ["before", "customers"], "only that table"
     shop.assert_equal()
 
 
