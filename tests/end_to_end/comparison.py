@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,7 +25,7 @@ def assert_equal_copies(connection: psycopg.Connection[Any], lake: Path, tables:
     for schema, table in tables:
         columns = _columns(connection, schema, table)
         source = Counter(_source_rows(connection, schema, table, columns))
-        target = Counter(delta_rows(lake / schema / table.replace('"', "%22"), [name for name, _ in columns]))
+        target = Counter(delta_rows(lake / schema / table.replace('"', "~22"), [name for name, _ in columns]))
         total += source.total()
         if source != target:
             missing, surplus = source - target, target - source
@@ -65,10 +63,6 @@ def _source_rows(
 def delta_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a Delta table; none when it is not there."""
     if not (path / "_delta_log").is_dir():
-        return
-    if "%" in path.name:  # deltalake decodes a folder's name once too often, so it reads a copy under a plain one
-        with tempfile.TemporaryDirectory() as plain:
-            yield from delta_rows(Path(shutil.copytree(path, Path(plain) / "copy")), columns)
         return
     listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
     for batch in QueryBuilder().register("copy", DeltaTable(str(path))).execute(f"SELECT {listed} FROM copy"):

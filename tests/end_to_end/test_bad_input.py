@@ -193,10 +193,10 @@ def test_a_full_disk_below_the_state_needs_the_user(pair: Pair, tiny_disk: Path)
 
 
 @pytest.mark.timeout(240)
-def test_a_target_that_cannot_be_written_is_retried_and_names_its_path(pair: Pair) -> None:
+def test_a_target_that_cannot_be_written_needs_the_user_and_is_named(pair: Pair) -> None:
     """The lake's place is a file."""
     pair.replicator.folder.mkdir(exist_ok=True)
     pair.replicator.lake.write_text("not a folder")
     blocked = replace(pair.replicator, target=None).run("--until-current", seconds=200)
-    assert_fails(blocked, errors.RetryableError, str(pair.replicator.lake))
+    assert_fails(blocked, errors.NeedsUserError, str(pair.replicator.lake))
     pair.assert_nothing_lost()

@@ -8,8 +8,8 @@ from pathlib import Path
 from replicator_sdk.schema import TableId
 
 # What a path segment cannot hold: separators, what Hadoop's paths and globs give a meaning to, and control characters.
-# `%` itself is encoded so that no two names meet.
-_UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\%:*?"<>|{}\[\]#]')
+# Not `%XX`: readers that take a path for a URL decode it (deltalake does), so `%` is encoded, too, and `~` as our own mark.
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\%~:*?"<>|{}\[\]#]')
 
 
 def path_segment(name: str) -> str:
@@ -21,7 +21,7 @@ def path_segment(name: str) -> str:
     text = _UNSAFE.sub(_encode, name)
     if text[:1] in {".", "_"}:
         text = _encode_text(text[0]) + text[1:]
-    return text or "%00empty"
+    return text or "~empty"
 
 
 def _encode(match: re.Match[str]) -> str:
@@ -29,7 +29,7 @@ def _encode(match: re.Match[str]) -> str:
 
 
 def _encode_text(text: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in text.encode())
+    return "".join(f"~{byte:02X}" for byte in text.encode())
 
 
 def table_path(base: str, table: TableId) -> str:

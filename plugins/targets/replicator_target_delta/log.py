@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOMAIN: Final = "replicator.progress"
+_UNWRITABLE: Final = (
+    "DELTA_CANNOT_CREATE_LOG_PATH",
+    "AccessControl",
+    "AccessDenied",
+    "Permission denied",
+    "Read-only file system",
+    "ParentNotDirectory",
+    "Parent path is not a directory",
+    "Not a directory",
+    "Mkdirs failed",
+)
 
 
 def scala_object(package: Any, name: str) -> Any:
@@ -245,8 +256,10 @@ class translated(contextlib.AbstractContextManager["translated"]):  # noqa: N801
             return
         name = str(error.java_exception.getClass().getSimpleName())
         text = str(error.java_exception.getMessage()).splitlines()[0][:300]
-        if "AccessControl" in name or "Permission denied" in text:
+        if any(word in f"{name} {text}" for word in _UNWRITABLE):
             raise NeedsUserError(
-                f"the target may not write {self._path}: {text}", code="RPL-3403", hint="grant write rights on it"
+                f"the target may not write {self._path}: {text}",
+                code="RPL-3403",
+                hint="grant write rights on it, or choose another `path`",
             ) from error
         raise RetryableError(f"{name} at {self._path}: {text}", code="RPL-4401", hint="retried by itself") from error

@@ -240,6 +240,9 @@ class Attempt:
         if own:
             reader.capture(list(schemas.values()))
             self._create_tables(records, floors, start)
+        for table, floor in floors.items():
+            selected = self._run.pipeline.selection.matches(table)
+            floor.filtered = selected is not None and bool(selected.dml_blacklist)
         stream.start(start, self._run.saved_sequence)
         self._run.progress.set_phase("streaming")
         stream.run(reader, self._later_goal(records))

@@ -30,10 +30,12 @@ class TableFloor:
     Attributes:
         position: Everything up to it is in the table.
         overlap_until: Until this offset changes may repeat what the table's snapshot holds; None when exact.
+        filtered: Whether some operations are left out, so that an insert may find a row that the source deleted.
     """
 
     position: Position
     overlap_until: Offset | None = None
+    filtered: bool = False
 
     def overlaps(self, offset: Offset) -> bool:
         """Whether changes behind `offset` may repeat what the snapshot holds."""
@@ -217,11 +219,14 @@ class Gathering:
             lambda: (batch for segment in run for batch in segment.read()),
             rows=counted.rows,
             nbytes=sum(s.spilled.nbytes if s.spilled else s.nbytes for s in run),
-            overlap=counted.is_snapshot or run[0].overlap,
+            overlap=counted.is_snapshot or run[0].overlap or self._is_filtered(run[0].schema.table),
             inserts_only=counted.updates == 0 and counted.deletes == 0,
             source_timestamp=counted.source_timestamp,
         )
         return Gathered(changes, counted, run)
+
+    def _is_filtered(self, table: TableId) -> bool:
+        return table in self._floors and self._floors[table].filtered
 
     def _spill(self) -> None:
         """Move the open window's rows to disk: the transaction is larger than memory should hold."""

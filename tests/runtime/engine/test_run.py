@@ -396,6 +396,9 @@ def test_blacklisted_changes_are_left_out(shop: Shop) -> None:
     shop.run()
     names = {r["id"]: r["name"] for r in kept_target.HOUSE.rows("customers")}
     assert (names[3], names[4]) == ("n3", "y")
+    shop.sql("INSERT INTO customers VALUES (3, 'again')")
+    shop.run()
+    assert [r["name"] for r in kept_target.HOUSE.rows("customers") if r["id"] == 3] == ["again"], "not doubled"
 
 
 def test_an_endless_run_takes_in_a_new_table_and_drains_when_stopped(shop: Shop) -> None:

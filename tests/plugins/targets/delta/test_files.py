@@ -57,7 +57,7 @@ def test_path_segments_are_one_folder_and_equal_only_for_equal_names(one: str, t
 
 def test_names_a_file_system_can_hold_stay_as_they_are() -> None:
     assert table_path("/lake/", TableId("db", "Größe 🎉's", "pub lic")) == "/lake/pub lic/Größe 🎉's"
-    assert table_path("s3://bucket/lake/", TableId("db", "a/b")) == "s3://bucket/lake/db/a%2Fb"
+    assert table_path("s3://bucket/lake/", TableId("db", "a/b")) == "s3://bucket/lake/db/a~2Fb"
 
 
 def _table(kind: pa.DataType, values: list[object]) -> pa.Table:
