@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from replicator_runtime.engine.segment import Segment, tally
 from replicator_runtime.engine.spill import SpillFile
 from replicator_sdk import BatchIdentity, ChangeBatch, DDLEvent, Position, TableChanges
@@ -234,6 +236,7 @@ class Gathering:
             last = segments[-1]
             last.spill(last.spilled or SpillFile(last.schema, self._spill_folder))
         self._window_bytes = 0
+        pa.default_memory_pool().release_unused()  # what was spilled is not to stay in the allocator instead
 
 
 def _open_skip(floor: Position, start: Offset) -> int:

@@ -55,7 +55,7 @@ class Limits:
     def of(cls, config: PipelineConfig) -> Limits:
         """The pipeline's limits; queue and spill follow from the batch's bytes."""
         batch = config.batch
-        held = max(1 << 20, batch.max_bytes // 2)
+        held = max(1 << 20, batch.max_bytes // 4)
         return cls(batch.max_rows, batch.max_bytes, batch.max_interval_seconds, held, held, config.parallelism.tables)
 
 
