@@ -20,11 +20,17 @@ class FileWriter:
 
     Holds at most a few times `target_bytes` of rows: `add` waits while the writers are behind. Leaving the context
     without `finish` abandons the files, which no commit names; vacuum removes them.
+
+    Args:
+        storage: The table's files.
+        target_bytes: How many bytes of rows, in memory, make a file.
+        releases: Whether to give memory back to the system after each file: worth its time in large runs only.
     """
 
-    def __init__(self, storage: Storage, target_bytes: int) -> None:
+    def __init__(self, storage: Storage, target_bytes: int, *, releases: bool = False) -> None:
         self._storage = storage
         self._target = target_bytes
+        self._releases = releases
         self._pool = ThreadPoolExecutor(_WRITERS, thread_name_prefix="delta-write")
         self._buffer: list[pa.Table] = []
         self._buffered = 0
@@ -62,7 +68,10 @@ class FileWriter:
         # Copied, since a slice keeps the whole batch it comes from in memory, columns that are not written included.
         rows = pa.concat_tables(self._buffer).combine_chunks()
         self._buffer, self._buffered = [], 0
-        self._running.add(self._pool.submit(_write, self._storage, rows))
+        if not self._releases:
+            self._running.add(self._pool.submit(write_data_file, self._storage, rows))
+            return
+        self._running.add(self._pool.submit(_write_and_release, self._storage, rows))
         del rows
         pa.default_memory_pool().release_unused()
 
@@ -79,7 +88,7 @@ class FileWriter:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _write(storage: Storage, rows: pa.Table) -> dict[str, Any]:
+def _write_and_release(storage: Storage, rows: pa.Table) -> dict[str, Any]:
     """As `write_data_file`; gives back what Arrow's allocator keeps for this thread, as much again as the rows."""
     try:
         return write_data_file(storage, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from replicator_target_delta.stamps import Stamper
 from replicator_target_delta.writing import FileWriter
 
 register("delta.files.written", "delta.vectors.written")
+_LARGE_ROWS: Final = 1_000_000
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Found = list[tuple[DataFile, int, Int64s]]
@@ -59,6 +61,7 @@ class KeyedApply:
         self._key_names = [self._layout[name].physical for name in self._schema.primary_key]
         self._incomplete = IncompleteRows(self._layout.physical)
         self._written_keys: list[pa.Table] = []
+        self._is_large = changes.rows >= _LARGE_ROWS
         self.missing = 0
 
     def run(self) -> FileChanges:
@@ -68,13 +71,13 @@ class KeyedApply:
             DataError: When an update lacks values of a row that the table does not have.
         """
         plan = NetPlan(self._changes.batches, self._schema, overlap=self._changes.overlap)
-        _release_memory()
+        self._release_memory()
         changes = FileChanges()
         try:
-            with FileWriter(self._place.storage, self._place.target_bytes) as writer:
+            with FileWriter(self._place.storage, self._place.target_bytes, releases=self._is_large) as writer:
                 for part in plan.parts():
                     self._take(part, writer)
-                _release_memory()
+                self._release_memory()
                 removed = self._remove(plan, writer)
                 changes.add = writer.finish()
         finally:
@@ -83,6 +86,12 @@ class KeyedApply:
         mark_removed(self._place.storage, removed, changes)
         failpoint("delta.vectors.written")
         return changes
+
+    def _release_memory(self) -> None:
+        """In a large run give back what the allocators keep for later: NumPy's memory may never go back by itself."""
+        if self._is_large:
+            pa.default_memory_pool().release_unused()
+            pa.system_memory_pool().release_unused()
 
     def _take(self, part: Upserts, writer: FileWriter) -> None:
         """Write the complete rows of `part`, keep the others aside, and note which keys they replace."""
@@ -210,9 +219,3 @@ def _ordered(keys: pa.Table, deletes: pa.Table) -> tuple[pa.Table, Bools]:
     deleted = np.zeros(len(values), np.bool_)
     deleted[np.searchsorted(values, deletes.column(0).to_numpy())] = True
     return pa.Table.from_arrays([pa.array(values)], schema=keys.schema), deleted
-
-
-def _release_memory() -> None:
-    """Give back to the system what the allocators keep for later; by itself NumPy's memory may never go back."""
-    pa.default_memory_pool().release_unused()
-    pa.system_memory_pool().release_unused()
