@@ -11,7 +11,7 @@ ROOMS := sdk state runtime plugins
 TYPED := $(ROOMS) tests $(wildcard bench scripts/*.py)
 CODE := $(TYPED) hatch_build.py  # hatchling, which the hook extends, lives in the build environment only
 
-.PHONY: help setup demo test lint format check bench lock clean
+.PHONY: help setup demo test lint format check bench docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ check: lint test ## Everything a change must pass
 
 bench: setup ## Measure against the peers and write bench/RESULTS.md
 	@$(BIN)/python -m bench
+
+docs: setup ## Rewrite the parts of docs/ that come from the code
+	@$(BIN)/python scripts/reference_docs.py
 
 lock: setup ## Write constraints.txt from what is installed now
 	@scripts/lock.sh $(VENV)
