@@ -83,6 +83,8 @@ class SnapshotNeededError(RetryableError):
     interrupted snapshot were read at two positions, and the row moved between them.
     """
 
+    error_class = "snapshot_needed"
+
 
 class NeedsUserError(ReplicatorError):
     """Only a person can mend it: a wrong password, a missing grant or table, a bad setting."""
