@@ -251,13 +251,7 @@ class Stream:
         new_table = created and self._run.pipeline.selection.matches(event.table) is not None
         if floor is None and not new_table:
             return
-        self._land()
-        before = self._gathering.cut(event)
-        for table, error in self._applier.apply(before, self._gathering.offset).items():
-            self._failed(table, error)
-        for item in before:
-            item.close()
-            self._applied(item)
+        self._apply_before(event)
         if floor is not None and position <= floor.position:
             return
         try:
@@ -266,6 +260,16 @@ class Stream:
             raise
         except Exception as error:  # noqa: BLE001 - the policy decides
             self._failed(event.table, error)
+
+    def _apply_before(self, event: DDLEvent) -> None:
+        """Apply what comes before the event in its table; the batch in the air ends first."""
+        self._land()
+        before = self._gathering.cut(event)
+        for table, error in self._applier.apply(before, self._gathering.offset).items():
+            self._failed(table, error)
+        for item in before:
+            item.close()
+            self._applied(item)
 
     def _leave(self, event: DDLEvent) -> None:
         """The table has another name now: what it was stays at the target; its new name joins like a new table.
@@ -276,10 +280,7 @@ class Stream:
         floor = self._floors.get(event.table)
         if floor is None or Position(self._gathering.offset, event.ordinal + 1) <= floor.position:
             return
-        self._land()
-        before = self._gathering.cut(event)
-        for table, error in self._applier.apply(before, self._gathering.offset).items():
-            self._failed(table, error)
+        self._apply_before(event)
         log.warning("table.renamed", table=str(event.table), position=str(self._gathering.offset))
         self._forget(event.table)
         raise Rejoin
