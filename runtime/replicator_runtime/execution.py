@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from replicator_runtime import engine
+from replicator_runtime.allocator import limit_arenas
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
@@ -29,6 +30,7 @@ class Execution:
 
     def start(self) -> None:
         """Begin."""
+        limit_arenas()
         self._thread.start()
 
     def stop(self) -> None:

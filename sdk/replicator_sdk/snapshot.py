@@ -57,11 +57,14 @@ class ChunkReader(Protocol):
 
 
 class TableSnapshot(ABC):
-    """One table's contents, exact at one offset, as long as it is open. Used by one thread of the driver.
+    """One table's contents, as long as it is open. Used by one thread of the driver.
+
+    Most sources read a table exactly at one offset. A source that cannot share one moment between connections reads
+    each chunk at a moment of its own behind `position`, and tells by `end` how late the latest may have been.
 
     Attributes:
         schema: The schema at `position`.
-        position: Every transaction up to it is in the rows, none after it.
+        position: Every transaction up to it is in the rows; none after it, unless `end` says so.
         chunks: All chunks of the table.
         read: Reads a chunk; valid in any process until `close`.
         resumable: Whether chunks may be read at different positions, by a later snapshot of the same chunks. True for
@@ -74,6 +77,14 @@ class TableSnapshot(ABC):
     chunks: tuple[SnapshotChunk, ...]
     read: ChunkReader
     resumable: bool
+
+    def end(self) -> Offset | None:
+        """How late the rows read so far may be: an offset at or after every transaction that any of them shows.
+
+        None when all of them are exact at `position`. Anything else only for a table with a key: what the log repeats up
+        to there is then applied as upserts and deletes. Asked after the last chunk was loaded.
+        """
+        return None
 
     @abstractmethod
     def close(self) -> None:

@@ -36,6 +36,7 @@ class _Watch:
     alive: bool = False
 
     def look(self, content: bytes | None, now: float) -> None:
+        """Note what the holder's file says now; another content than before is a sign of life."""
         if content != self.seen:
             self.seen, self.since, self.alive = content, now, True
 
@@ -103,6 +104,7 @@ class Contest:
         """The lease file of `epoch`, or its claim when it was not renewed yet."""
 
         def read() -> bytes | None:
+            """One look, repeated by the store's patience."""
             try:
                 return self._folder.read(lease_name(epoch))
             except FileNotFoundError:

@@ -302,27 +302,35 @@ def test_keys_of_many_rows_are_told_apart_by_sorting_as_by_hashing(values: list[
 
 
 def test_a_plan_holds_none_of_the_rows() -> None:
-    """A batch read from a file is one piece of memory: a slice of it, kept, would keep all of it."""
+    """Neither while it is made nor then: a slice of a batch, kept, would keep all of the batch."""
     schema = make_schema({"id": INT64, "a": STRING}, ("id",))
+    before = pa.total_allocated_bytes()
+    held = []
 
     def read() -> Iterator[ChangeBatch]:
         for first in range(0, 200_000, 20_000):
-            batch = make_batch(
-                schema, [Change(INSERT, {"id": n, "a": "x"}) for n in range(first, first + 10)], first + 1
-            )
-            wide = pa.array(["x" * 100_000] * 10)
-            rows = pa.StructArray.from_arrays([batch.row.field("id"), wide], fields=list(schema.struct))
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, pa.schema(list(schema.struct))) as stream:
-                stream.write_batch(pa.RecordBatch.from_struct_array(rows))
-            loaded = pa.ipc.open_stream(sink.getvalue()).read_next_batch()
-            yield replace(batch, row=loaded.to_struct_array())
+            gc.collect()
+            held.append(pa.total_allocated_bytes() - before)
+            yield _in_one_piece(first, schema)
 
-    before = pa.total_allocated_bytes()
     plan = NetPlan(read, schema, overlap=False)
     gc.collect()
     assert len(plan) == 100
+    assert max(held) < 3_000_000  # the batch that was just taken
     assert pa.total_allocated_bytes() - before < 1_000_000
+
+
+def _in_one_piece(first: int, schema: TableSchema) -> ChangeBatch:
+    """A batch of 10 rows and a million bytes as it is read from a file: all its columns are one piece of memory."""
+    changes = [Change(INSERT, {"id": n, "a": "x"}) for n in range(first, first + 10)]
+    batch = make_batch(schema, changes, first + 1)
+    wide = pa.array(["x" * 100_000] * 10)
+    rows = pa.StructArray.from_arrays([batch.row.field("id"), wide], fields=list(schema.struct))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema(list(schema.struct))) as stream:
+        stream.write_batch(pa.RecordBatch.from_struct_array(rows))
+    loaded = pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+    return replace(batch, row=loaded.to_struct_array())
 
 
 @pytest.mark.parametrize("case", ["no numbers", "no key before", "no key"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.types.mapping import PgType, standard_type
 
 if TYPE_CHECKING:
@@ -196,3 +198,36 @@ class Catalogue:
         """The standard schema of a table: its columns but the generated ones, and its key."""
         table = table or TableId(self._database, facts.name, facts.schema)
         return TableSchema(table, tuple(map(self.column, facts.columns)), facts.key)
+
+
+class CatalogueDoor:
+    """The catalogue over a connection of its own, which is opened at the first question and once more after `close`.
+
+    Args:
+        endpoint: Where to connect.
+        statement_timeout_seconds: How long one question may take; 0 for ever.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, statement_timeout_seconds: int = 60) -> None:
+        self._endpoint = endpoint
+        self._timeout = statement_timeout_seconds
+        self._opened: Catalogue | None = None
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The catalogue, connected.
+
+        Raises:
+            ReplicatorError: When the server cannot be reached.
+        """
+        if self._opened is None:
+            connection = self._endpoint.connect(statement_timeout_seconds=self._timeout)
+            self._opened = Catalogue(connection, self._endpoint.config.database)
+        return self._opened
+
+    def close(self) -> None:
+        """Close the connection, if there is one; never raises."""
+        if self._opened is not None:
+            with contextlib.suppress(Exception):
+                self._opened.connection.close()
+            self._opened = None

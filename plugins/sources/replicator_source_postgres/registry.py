@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.registry import TableRegistry, TableSummary
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_source_postgres.catalogue import Catalogue, TableFacts
+from replicator_source_postgres.catalogue import Catalogue, CatalogueDoor, TableFacts
 from replicator_source_postgres.connection import Endpoint, quote_identifier
 from replicator_source_postgres.diagnosis import diagnosed
 
@@ -35,20 +33,14 @@ class PostgresTableRegistry(TableRegistry):
     """The catalogue behind one connection, opened at the first question."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._catalogue: Catalogue | None = None
-
-    def _open(self) -> Catalogue:
-        if self._catalogue is None:
-            connection = self._endpoint.connect(statement_timeout_seconds=60)
-            self._catalogue = Catalogue(connection, self._endpoint.config.database)
-        return self._catalogue
+        self._database = endpoint.config.database
+        self._door = CatalogueDoor(endpoint)
 
     def list_tables(self) -> list[TableSummary]:
         """Ordinary and partitioned tables the role may read; a partitioned table is one table, its partitions none."""
-        database = self._endpoint.config.database
+        database = self._database
         with diagnosed("listing tables"):
-            rows = self._open().connection.execute(_LIST).fetchall()
+            rows = self._door.catalogue.connection.execute(_LIST).fetchall()
         return sorted(
             (TableSummary(TableId(database, name, schema), n, count, size) for schema, name, n, count, size in rows),
             key=lambda summary: summary.table,
@@ -57,16 +49,13 @@ class PostgresTableRegistry(TableRegistry):
     def describe_table(self, table: TableId) -> TableSchema:
         """The schema as it is now; generated columns are left out, because the log does not carry them."""
         with diagnosed(f"describing {table}"):
-            catalogue = self._open()
+            catalogue = self._door.catalogue
             facts = find_readable(catalogue, table)
             return catalogue.schema(facts, table)
 
     def close(self) -> None:
         """Close the connection."""
-        if self._catalogue is not None:
-            with contextlib.suppress(Exception):
-                self._catalogue.connection.close()
-            self._catalogue = None
+        self._door.close()
 
 
 def find_readable(catalogue: Catalogue, table: TableId) -> TableFacts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Container
 
+from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.schema import TableId
 
 STATE_KEY = "postgres-tables"
@@ -41,6 +42,12 @@ class SeenTables(dict[int, TableId]):
         names = {str(oid): name.to_json() for oid, name in self.items()}
         former = [{"oid": oid, **name.to_json()} for name, oid in self.former.items()]
         return json.dumps({"tables": names, "former": former}, sort_keys=True).encode()
+
+    def save(self, context: DeltaSourceContext) -> None:
+        """Keep it in state, where it is not kept so already."""
+        stored = self.dump()
+        if stored != context.get_state(STATE_KEY):
+            context.put_state(STATE_KEY, stored)
 
     @classmethod
     def load(cls, stored: bytes | None) -> SeenTables:

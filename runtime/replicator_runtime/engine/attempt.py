@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,7 +11,9 @@ import structlog
 from replicator_runtime.engine.apply import Applier, BatchApplier, RowApplier
 from replicator_runtime.engine.discovery import discover, mark_failing
 from replicator_runtime.engine.error_policy import Verdict, verdict
+from replicator_runtime.engine.floors import copied_floor, find_floors
 from replicator_runtime.engine.gather import TableFloor
+from replicator_runtime.engine.preparation import prepare_log
 from replicator_runtime.engine.progress import TableState
 from replicator_runtime.engine.snapshots import Snapshots, SnapshotsStopped
 from replicator_runtime.engine.stream import Stream
@@ -21,23 +21,17 @@ from replicator_sdk import (
     BatchConsumer,
     DDLEvent,
     DDLOperation,
-    EventEmitter,
     EventReaderDefinition,
     Position,
     SnapshotLoader,
     TableSchema,
 )
-from replicator_sdk.errors import BugError, NeedsUserError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.run import Run
-    from replicator_runtime.engine.tables import SnapshotRecord, TableRecord
+    from replicator_runtime.engine.tables import TableRecord
     from replicator_sdk import (
-        ChangeBatch,
-        Commits,
-        DMLEvent,
         EventConsumer,
-        EventReader,
         Offset,
         SnapshotReader,
         TableId,
@@ -113,9 +107,9 @@ class Attempt:
     # --- sources whose snapshots the engine coordinates
 
     def _with_snapshots(self, records: list[TableRecord], reader: SnapshotReader) -> None:
-        self._prepare([r for r in records if r.table not in self._run.failing])
+        prepare_log(self._run, self._definition({}), [r for r in records if r.table not in self._run.failing])
         gone = self._gone(records)
-        floors = self._floors([*records, *gone])
+        floors = find_floors(self._run, self._consumer, [*records, *gone])
         working = [r for r in records if r.table not in self._run.failing]
         waiting = [r for r in working if r.needs_snapshot]
         snapshots = Snapshots(self._run, reader, self._consumer)
@@ -124,7 +118,7 @@ class Attempt:
         if waiting and (not floors or not isinstance(self._consumer, SnapshotLoader)):
             self._run.progress.set_phase("snapshot")
             self._wait_for(snapshots)
-            floors |= {r.table: _copied(r.snapshot) for r in waiting if r.snapshot is not None and r.snapshot.done}
+            floors |= {r.table: copied_floor(r.snapshot) for r in waiting if r.snapshot is not None and r.snapshot.done}
         self._stream([*records, *gone], floors, snapshots)
 
     def _gone(self, records: list[TableRecord]) -> list[TableRecord]:
@@ -132,31 +126,6 @@ class Attempt:
         known = self._run.book.records.values()
         matches = self._run.pipeline.selection.matches
         return [r for r in known if r not in records and matches(r.table) is not None and not r.needs_snapshot]
-
-    def _prepare(self, records: list[TableRecord]) -> None:
-        """Make the log available and let it hold all tables' changes, before any snapshot is opened."""
-        reader = self._source.create_reader(self._definition({}), self._run.source_context(), _NoEmitter())
-        try:
-            start = reader.initialize(self._run.saved_offset)
-            if self._run.saved_offset is None:
-                self._run.save_offset(start, 0)
-            self._capture(reader, records)
-        finally:
-            reader.close()
-
-    def _capture(self, reader: EventReader, records: list[TableRecord]) -> None:
-        """Capture all tables; one that cannot be stands still alone where that is asked for."""
-        try:
-            reader.capture([r.schema for r in records])
-        except NeedsUserError as error:
-            if verdict(error, isolate=self._isolate) is not Verdict.TABLE or len(records) < 2:
-                raise
-            bad = [r for r in records if str(r.table) == error.table]
-            if not bad:
-                raise
-            self._run.set_failing(bad[0].table, error)
-            mark_failing(self._run, bad[0], error)
-            self._capture(reader, [r for r in records if r is not bad[0]])
 
     @property
     def _isolate(self) -> bool:
@@ -181,43 +150,6 @@ class Attempt:
         self._run.set_failing(record.table, error)
         mark_failing(self._run, record, error)
         self._run.book.save()
-
-    def _floors(self, records: list[TableRecord]) -> dict[TableId, TableFloor]:
-        """The floors of the tables that take changes; several targets' commits are read at once."""
-        with ThreadPoolExecutor(self._run.limits.parallel_tables, thread_name_prefix="floor") as pool:
-            found = pool.map(self._floor, records)
-            return {r.table: floor for r, floor in zip(records, found, strict=True) if floor is not None}
-
-    def _floor(self, record: TableRecord) -> TableFloor | None:
-        """From where on the table takes changes; None while it takes none."""
-        if record.table in self._run.failing:
-            return None
-        if isinstance(self._consumer, BatchConsumer):
-            return self._batch_floor(record, self._consumer)
-        if record.snapshot is None or not record.snapshot.done:
-            return None
-        return TableFloor(Position(record.snapshot.first))
-
-    def _batch_floor(self, record: TableRecord, consumer: BatchConsumer) -> TableFloor | None:
-        """The table's own word on how far it is; the target's commit counts, not our memory of it."""
-        progress = consumer.progress(record.table)
-        plan = record.snapshot
-        if plan is None:
-            return None
-        if progress is not None and progress.snapshot_chunks is None and progress.snapshot_id == plan.snapshot_id:
-            plan.done = True
-        if not plan.done:
-            return None
-        if progress is None or progress.snapshot_chunks is not None:
-            raise NeedsUserError(
-                "the target's table is gone or not as this replicator left it",
-                code="RPL-4101",
-                hint="put it back, or take the table out of the pipeline and in again to copy it anew",
-                table=str(record.table),
-            )
-        record.state = TableState.REPLICATING
-        self._run.progress.set_table(record.table, TableState.REPLICATING)
-        return replace(_copied(plan), position=progress.position)
 
     # --- sources whose reader takes snapshots by itself
 
@@ -273,28 +205,3 @@ class Attempt:
         if self._goal is None:
             return None
         return max([self._goal, *(r.snapshot.last for r in records if r.snapshot is not None and r.selected)])
-
-
-def _copied(plan: SnapshotRecord) -> TableFloor:
-    """Where a table stands whose snapshot has just ended: the target's word by contract, so it is not asked again."""
-    return TableFloor(Position(plan.first), plan.last if plan.first < plan.last else None)
-
-
-class _NoEmitter(EventEmitter):
-    """For a reader that only prepares."""
-
-    def emit(self, event: DDLEvent | DMLEvent) -> None:
-        """Nothing may come."""
-        raise _early(event)
-
-    def emit_batch(self, batch: ChangeBatch) -> None:
-        """Nothing may come."""
-        raise _early(batch)
-
-    def emit_commits(self, commits: Commits) -> None:
-        """Nothing may come."""
-        raise _early(commits)
-
-
-def _early(what: object) -> BugError:
-    return BugError(f"a reader emitted a {type(what).__name__} before it ran", code="RPL-9009")

@@ -118,7 +118,15 @@ class Snapshots:
             progress.snapshot_chunks(schema.table, rows, len(held), total)
             self._run.metrics.count("dml.insert", rows, table=schema.table)
             failpoint("engine.snapshot.chunks_loaded")
+        self._stretch(plan, snapshot)
         loader.finish_snapshot(schema, plan.snapshot_id, first)
+
+    def _stretch(self, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
+        """Let the overlap reach as far as the rows may be late, also those that an earlier run loaded."""
+        end = snapshot.end()
+        if end is not None and plan.last < end:
+            plan.last = end
+            self._run.book.save()
 
     def _apply_rows(self, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """For targets of the simple door: rows one by one; a table that was begun is emptied first."""
@@ -136,6 +144,7 @@ class Snapshots:
             self._consumer.flush()
             self._run.progress.snapshot_chunks(schema.table, rows, done, len(snapshot.chunks))
         plan.first = offset
+        self._stretch(plan, snapshot)
 
 
 def _plan(record: TableRecord, snapshot: TableSnapshot) -> SnapshotRecord:

@@ -17,7 +17,7 @@ from replicator_runtime.engine.progress import Progress
 from replicator_runtime.engine.run import Limits, Run
 from replicator_runtime.engine.snapshots import SnapshotsStopped
 from replicator_runtime.engine.status import StatusWriter
-from replicator_runtime.engine.stream import Rejoin
+from replicator_runtime.engine.taking_tables import Rejoin
 from replicator_runtime.lineage import Lineage
 from replicator_runtime.logs import set_run
 from replicator_runtime.metrics import MetricsRegistry

@@ -14,6 +14,7 @@ import pickle
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
@@ -200,11 +201,11 @@ class SourceConformance(Capabilities):
             reader.run()
             logged = reader.catch_up(self.wait_seconds)
         reference = interpret(schemas, [])
-        for table, (rows, position) in taken.items():
-            reference.tables[table].rows.extend(rows)
+        for table, copy in taken.items():
+            reference.tables[table].rows.extend(copy.rows)
             for entry in logged:
-                if _table(entry) == table and position < entry.offset:
-                    reference.apply(entry.change)
+                if _table(entry) == table and copy.position < entry.offset:
+                    reference.apply(entry.change, overlap=copy.end is not None and not copy.end < entry.offset)
         self._compare(system, app, reader, reference)
 
     def test_chunks_together_are_the_table(self, system: SourceSystem) -> None:
@@ -238,7 +239,7 @@ class SourceConformance(Capabilities):
         with recording(system.source, schemas, None) as reader:
             for transaction in case.transactions:
                 app.execute(transaction)
-            rows = {table: self._read(self._open(system, schema, reader))[0] for table, schema in schemas.items()}
+            rows = {table: self._read(self._open(system, schema, reader)).rows for table, schema in schemas.items()}
             reader.run()
             reference = interpret(schemas, reader.catch_up(self.wait_seconds))
         for table, schema in schemas.items():
@@ -284,7 +285,7 @@ class SourceConformance(Capabilities):
             assert reference.tables[table].schema.names == schema.names
             assert not difference(schema, system.read_table(schema), reference.tables[table].rows)
             if self.has_snapshots:
-                rows, _ = self._read(self._open(system, schema, reader, narrowed=True))
+                rows = self._read(self._open(system, schema, reader, narrowed=True)).rows
                 assert not difference(schema, system.read_table(schema), rows)
                 assert all(set(row) == set(schema.names) for row in rows)
 
@@ -406,10 +407,10 @@ class SourceConformance(Capabilities):
         assert snapshots is not None
         return snapshots.open(schema)
 
-    def _read(self, snapshot: TableSnapshot) -> tuple[list[Row], Offset]:
+    def _read(self, snapshot: TableSnapshot) -> _Copy:
         with snapshot:
             rows = [row for chunk in snapshot.chunks for batch in snapshot.read(chunk) for row in batch.to_pylist()]
-            return rows, snapshot.position
+            return _Copy(rows, snapshot.position, snapshot.end())
 
     def _compare(self, system: SourceSystem, app: Application, reader: Recording, reference: Reference) -> None:
         """Interpreted events, the source itself, and the application's own idea: all three must be one."""
@@ -417,12 +418,21 @@ class SourceConformance(Capabilities):
         for table in set(app.ids.values()) - untold:
             found = reference.tables[table]
             if table in reference.stale and self.has_snapshots:
-                found.rows, _ = self._read(self._open(system, found.schema, reader))
+                found.rows = self._read(self._open(system, found.schema, reader)).rows
             there = system.read_table(found.schema)
             assert not difference(found.schema, there, found.rows)
             meant = app.simulator.reference.tables[table]
             assert found.schema.names == meant.schema.names
             assert not difference(found.schema, meant.rows, there)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """What a snapshot held: its rows, its position, and how late they may be."""
+
+    rows: list[Row]
+    position: Offset
+    end: Offset | None
 
 
 class _Nowhere(Offset):

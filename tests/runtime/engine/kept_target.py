@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from replicator_sdk import (
+    AlterKind,
     Assessment,
     BatchConsumer,
     DDLEvent,
@@ -141,7 +142,7 @@ class KeptConsumer(BatchConsumer, SnapshotLoader):
         kept = HOUSE.tables[schema.table]
         assert kept.progress is not None
         rows = Counter(
-            tuple(row[n] for n in schema.names)
+            tuple(hashable(row[n]) for n in schema.names)
             for chunk in chunks
             for batch in pickle.loads(pickle.dumps(read))(chunk)
             for row in batch.to_pylist()
@@ -159,14 +160,25 @@ class KeptConsumer(BatchConsumer, SnapshotLoader):
         HOUSE.fault("finished", schema.table)
 
 
+def hashable(value: Any) -> Any:
+    """A value as it stands in a row; arrays as tuples."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _alter(kept: KeptTable, event: DDLEvent) -> None:
     assert event.schema is not None
     old = kept.schema.names
-    renamed = {a.column.name: a.previous.name for a in event.alters if a.column and a.previous}
-    filled = {a.column.name: a.default for a in event.alters if a.column and not a.previous}
+    origins: dict[str, str | None] = {name: name for name in old}
+    added: dict[str, Any] = {}
+    for step in event.alters:  # one column may be renamed by one step and retyped by the next
+        origin = origins.pop(step.previous.name, None) if step.previous is not None else None
+        if step.column is not None and step.kind is AlterKind.ADD_COLUMN:
+            added[step.column.name] = step.default
+        elif step.column is not None:
+            origins[step.column.name] = origin
 
     def value(row: dict[str, Any], name: str) -> Any:
-        return row.get(renamed.get(name, name), filled.get(name))
+        return added[name] if name in added else row.get(origins.get(name) or name)
 
     bag: Counter[tuple[Any, ...]] = Counter()
     for row, count in kept.rows.items():
@@ -184,8 +196,10 @@ def _apply_rows(rows: Counter[tuple[Any, ...]], part: Any, schema: TableSchema, 
             if op != DMLOperation.INSERT:
                 rows[tuple(old[n] for n in names)] -= 1
         else:
-            gone = tuple((old or row)[n] for n in key)
-            found = [r for r in rows if tuple(dict(zip(names, r, strict=True))[n] for n in key) == gone]
+            gone = {tuple((old or row)[n] for n in key)}
+            if overlap and new is not None:
+                gone.add(tuple(row[n] for n in key))  # an overlap: the row may be there already under its new key
+            found = [r for r in rows if tuple(dict(zip(names, r, strict=True))[n] for n in key) in gone]
             assert op != DMLOperation.INSERT or not found or overlap, "an insert of a key that is there"
             assert op == DMLOperation.INSERT or found or overlap, "a change of a row that is not there"
             for row_ in found:

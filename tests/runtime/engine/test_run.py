@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import sqlite3
@@ -24,7 +25,10 @@ from replicator_sdk.errors import (
     SchemaDriftError,
     SnapshotNeededError,
 )
+from replicator_source_sqlite.changelog import last_change
+from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource
+from replicator_source_sqlite.schema_change import synchronise
 from tests.runtime.engine import kept_target
 from tests.runtime.engine.kept_target import House, KeptTarget
 
@@ -242,6 +246,31 @@ def test_a_table_the_log_cannot_make_whole_is_copied_anew(shop: Shop) -> None:
     kept_target.HOUSE.fault = fault
     shop.run()
     assert asked == ["before", "customers"], "only that table"
+    shop.assert_equal()
+
+
+@pytest.mark.parametrize("error", [OSError("locked"), DataError("a value does not fit", code="RPL-5001")])
+def test_a_change_of_structure_waits_for_the_rows_before_it_that_fail(shop: Shop, error: Exception) -> None:
+    """Else the table would stand behind rows that it never got."""
+    fill(shop)
+    shop.run()
+    shop.sql("INSERT INTO customers VALUES (7000, 'before')")
+    shop.sql("ALTER TABLE customers ADD COLUMN city TEXT")
+    with connect(shop.path) as database:
+        synchronise(database, last_change(database))  # as a reader at work does; a later one logs the rows once more
+    shop.sql("INSERT INTO customers VALUES (7001, 'behind', 'Rome')", "INSERT INTO notes VALUES ('meanwhile')")
+    failures: list[str] = []
+
+    def fault(at: str, where: TableId) -> None:
+        if (at, where.table) == ("before", "customers") and not failures:
+            failures.append(at)
+            raise error
+
+    kept_target.HOUSE.fault = fault
+    with contextlib.suppress(DataError):
+        shop.run()
+    assert failures
+    shop.run()
     shop.assert_equal()
 
 

@@ -1,29 +1,18 @@
-"""A Postgres source under test: its reader in a thread, everything it emits in memory."""
+"""A Postgres source under test."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from replicator_sdk import (
-    ChangeBatch,
-    DDLEvent,
-    EventReader,
-    EventReaderDefinition,
-    Offset,
-    OutOfRange,
-    TableId,
-    TableSchema,
-    TableSnapshot,
-)
-from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
+from replicator_sdk import TableId, TableSnapshot
 from replicator_source_postgres import PostgresConfig, PostgresSource
+from tests.plugins.sources.pump import Run, SourcePump, schema_of
 from tests.services.postgres import PostgresDatabase
+
+__all__ = ["Pump", "Run", "schema_of", "source_of"]
 
 
 def source_of(database: PostgresDatabase, **settings: Any) -> PostgresSource:
@@ -40,145 +29,23 @@ def source_of(database: PostgresDatabase, **settings: Any) -> PostgresSource:
     return PostgresSource(PostgresConfig(**{**place, **settings}))
 
 
-class Pump:
-    """One replicator's source side: captured tables, state and offset over several runs of the reader."""
+class Pump(SourcePump):
+    """Tables of one database's schema `public`."""
 
     def __init__(self, database: PostgresDatabase, *tables: str, **settings: Any) -> None:
         self.database = database
-        self.source = source_of(database, **settings)
-        self.context = TestSourceContext("pump")
-        with self.source.create_table_registry() as registry:
-            ids = [TableId(database.name, name, "public") for name in tables]
-            self.schemas = {table: registry.describe_table(table) for table in ids}
-        self.offset: Offset | None = None
-        self.narrowed: frozenset[TableId] = frozenset()
-        self.out_of_range = OutOfRange.FAIL
+        super().__init__(source_of(database, **settings), {name: self.table(name) for name in tables})
 
     def table(self, name: str) -> TableId:
         return TableId(self.database.name, name, "public")
 
-    @property
-    def definition(self) -> EventReaderDefinition:
-        return EventReaderDefinition(self.schemas, self.out_of_range, self.narrowed)
-
-    def reader(self, emitter: CollectingEmitter) -> EventReader:
-        """A prepared reader, tables captured."""
-        reader = self.source.create_reader(self.definition, self.context, emitter)
-        try:
-            self.offset = reader.initialize(self.offset)
-            reader.capture(list(self.schemas.values()))
-        except BaseException:
-            reader.close()
-            raise
-        return reader
-
-    def prepare(self) -> Offset:
-        """Make slot and publication; the offset changes will follow."""
-        self.reader(CollectingEmitter()).close()
-        assert self.offset is not None
-        return self.offset
-
-    @contextlib.contextmanager
-    def running(self, emitter: CollectingEmitter | None = None) -> Iterator[Run]:
-        """The reader running in a thread; its error, if any, is raised at the end."""
-        run = Run(self, emitter or CollectingEmitter())
-        try:
-            yield run
-        finally:
-            run.stop()
-        run.raise_error()
-
-    def read(self, timeout: float = 30) -> Run:
-        """Everything committed so far; the next call goes on after it."""
-        target = self.source.latest_offset()
-        with self.running() as run:
-            run.wait_for(target, timeout)
-        self.offset = run.emitter.last_offset
-        self.context.committed = self.offset
-        return run
-
     def snapshot(self, name: str, *, as_text: bool = False) -> tuple[TableSnapshot, pa.Table]:
         """The table's rows, all chunks in one; `as_text` without ADBC."""
+        if not as_text:
+            return super().snapshot(name)
         reader = self.source.create_snapshot_reader(self.definition, self.context)
         assert reader is not None
         with reader.open(self.schemas[self.table(name)]) as snapshot:
-            if as_text:
-                snapshot.read = replace(snapshot.read, native=None)  # type: ignore[type-var]
+            snapshot.read = replace(snapshot.read, native=None)  # type: ignore[type-var]
             batches = [batch for chunk in snapshot.chunks for batch in snapshot.read(chunk)]
         return snapshot, pa.Table.from_batches(batches, schema=snapshot.schema.arrow)
-
-
-class Run:
-    """One run of the reader."""
-
-    def __init__(self, pump: Pump, emitter: CollectingEmitter) -> None:
-        self.pump, self.emitter = pump, emitter
-        self.error: BaseException | None = None
-        self.reader = pump.reader(emitter)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.reader.run()
-        except BaseException as err:  # noqa: BLE001 - raised by whoever waits
-            self.error = err
-
-    def wait_for(self, offset: Offset, timeout: float = 30) -> None:
-        reached = self.emitter.wait_for(offset, timeout, self._thread.is_alive)
-        if not reached and self.error is None:
-            raise AssertionError(f"did not reach {offset}, only {self.emitter.last_offset}")
-
-    def wait_until(self, condition: Callable[[], bool], timeout: float = 20) -> None:
-        pause = threading.Event()
-        for _ in range(int(timeout / 0.05)):
-            if condition() or self.error is not None:
-                return
-            pause.wait(0.05)
-        raise AssertionError("the condition did not come true")
-
-    def stop(self) -> None:
-        self.reader.close()
-        self.emitter.close()
-        self._thread.join(10)
-        assert not self._thread.is_alive(), "the reader did not stop"
-
-    def raise_error(self) -> None:
-        from replicator_sdk import ReaderClosed
-
-        if self.error is not None and not isinstance(self.error, ReaderClosed):
-            raise self.error
-
-    @property
-    def events(self) -> list[ChangeBatch | DDLEvent]:
-        """Batches and DDL events of ended windows, in the order of emission."""
-        return [e for w in self.emitter.closed_windows for e in w.events if isinstance(e, (ChangeBatch, DDLEvent))]
-
-    @property
-    def ddl(self) -> list[DDLEvent]:
-        return [e for e in self.events if isinstance(e, DDLEvent)]
-
-    def batches(self, name: str) -> list[ChangeBatch]:
-        return [e for e in self.events if isinstance(e, ChangeBatch) and e.table.table == name]
-
-    def changes(self, name: str) -> list[tuple[str, dict[str, Any], dict[str, Any] | None, set[str]]]:
-        """Operation, row, image before, and unsent columns of each change of a table, in order."""
-        found = []
-        for batch in self.batches(name):
-            before = batch.before.to_pylist() if batch.before is not None else [None] * len(batch)
-            ops, rows = batch.op.to_pylist(), batch.row.to_pylist()
-            for i, (op, row, old) in enumerate(zip(ops, rows, before, strict=True)):
-                unsent = {column for column, mask in batch.unchanged.items() if mask[i].as_py()}
-                found.append(("?IUD"[op], row, old, unsent))
-        return found
-
-    def inserted(self, name: str) -> pa.Table:
-        """The rows of a table's inserts, as Arrow."""
-        tables = [pa.Table.from_struct_array(batch.row) for batch in self.batches(name)]
-        return pa.concat_tables(tables)
-
-
-def schema_of(pump: Pump, name: str) -> TableSchema:
-    """The schema as the catalogue shows it now."""
-    with pump.source.create_table_registry() as registry:
-        return registry.describe_table(pump.table(name))

@@ -1,0 +1,49 @@
+"""The assessor: asks the server once, then about one table after the other."""
+
+from __future__ import annotations
+
+from replicator_sdk.assessment import Assessment, Finding, Severity, TableAssessment, TableAssessor
+from replicator_sdk.errors import ReplicatorError
+from replicator_sdk.schema import TableSchema
+from replicator_source_postgres.assessment.columns import about_column
+from replicator_source_postgres.assessment.server import about_server
+from replicator_source_postgres.assessment.tables import about_content, about_publishing, about_reading, missing
+from replicator_source_postgres.catalogue import CatalogueDoor
+from replicator_source_postgres.connection import Endpoint
+from replicator_source_postgres.diagnosis import diagnosed
+
+
+class PostgresTableAssessor(TableAssessor):
+    """Looks at settings, rights and tables over one connection; changes nothing."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._config = endpoint.config
+        self._door = CatalogueDoor(endpoint)
+
+    def assess(self) -> Assessment:
+        """Connection, WAL settings, capacity, rights. Reports what it cannot reach as a finding."""
+        try:
+            with diagnosed("assessing the source"):
+                return Assessment(tuple(about_server(self._door.catalogue.connection, self._config)))
+        except ReplicatorError as err:
+            return Assessment((_unreachable(err),))
+
+    def assess_table(self, schema: TableSchema) -> TableAssessment:
+        """Replica identity, rights, row security, generated columns, and how every column arrives."""
+        columns = tuple(map(about_column, schema.columns))
+        catalogue = self._door.catalogue
+        with diagnosed(f"assessing {schema.table}"):
+            facts = catalogue.find(schema.table)
+            if facts is None:
+                return TableAssessment(schema.table, columns, (missing(schema.table),))
+            findings = about_publishing(catalogue, schema.table, facts)
+            findings += about_reading(catalogue, schema.table, facts)
+        return TableAssessment(schema.table, columns, tuple(findings + about_content(schema, facts)))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._door.close()
+
+
+def _unreachable(err: ReplicatorError) -> Finding:
+    return Finding("connection", Severity.ERROR, err.message, "nothing can be read", err.hint, code=err.code)

@@ -1,0 +1,70 @@
+"""From where on each table takes changes: the target's word, not our memory of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.gather import TableFloor
+from replicator_runtime.engine.progress import TableState
+from replicator_sdk import BatchConsumer, Position
+from replicator_sdk.errors import NeedsUserError
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.run import Run
+    from replicator_runtime.engine.tables import SnapshotRecord, TableRecord
+    from replicator_sdk import EventConsumer, TableId
+
+
+def find_floors(run: Run, consumer: EventConsumer, records: list[TableRecord]) -> dict[TableId, TableFloor]:
+    """The floors of the tables that take changes; several targets' commits are read at once.
+
+    Raises:
+        NeedsUserError: When a table that was copied is not at the target as this replicator left it.
+    """
+    with ThreadPoolExecutor(run.limits.parallel_tables, thread_name_prefix="floor") as pool:
+        found = pool.map(lambda record: _floor(run, consumer, record), records)
+        return {r.table: floor for r, floor in zip(records, found, strict=True) if floor is not None}
+
+
+def copied_floor(plan: SnapshotRecord) -> TableFloor:
+    """Where a table stands whose snapshot has just ended: the target's word by contract, so it is not asked again."""
+    return TableFloor(Position(plan.first), plan.last if plan.first < plan.last else None)
+
+
+def _floor(run: Run, consumer: EventConsumer, record: TableRecord) -> TableFloor | None:
+    """From where on the table takes changes; None while it takes none."""
+    if record.table in run.failing:
+        return None
+    if isinstance(consumer, BatchConsumer):
+        return told_floor(run, consumer, record)
+    if record.snapshot is None or not record.snapshot.done:
+        return None
+    return TableFloor(Position(record.snapshot.first))
+
+
+def told_floor(run: Run, consumer: BatchConsumer, record: TableRecord) -> TableFloor | None:
+    """What the table's own last commit says; also whether its snapshot is complete.
+
+    Raises:
+        NeedsUserError: As `find_floors`.
+    """
+    progress = consumer.progress(record.table)
+    plan = record.snapshot
+    if plan is None:
+        return None
+    if progress is not None and progress.snapshot_chunks is None and progress.snapshot_id == plan.snapshot_id:
+        plan.done = True
+    if not plan.done:
+        return None
+    if progress is None or progress.snapshot_chunks is not None:
+        raise NeedsUserError(
+            "the target's table is gone or not as this replicator left it",
+            code="RPL-4101",
+            hint="put it back, or take the table out of the pipeline and in again to copy it anew",
+            table=str(record.table),
+        )
+    record.state = TableState.REPLICATING
+    run.progress.set_table(record.table, TableState.REPLICATING)
+    return replace(copied_floor(plan), position=progress.position)

@@ -1,0 +1,104 @@
+"""The tables that take changes: what becomes of one whose changes are applied, that fails, that goes or is copied anew."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.discovery import mark_failing
+from replicator_runtime.engine.error_policy import Verdict, verdict
+from replicator_runtime.engine.progress import TableState
+from replicator_sdk.errors import SnapshotNeededError
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.gather import Gathered, Gathering, TableFloor
+    from replicator_runtime.engine.run import Run
+    from replicator_runtime.engine.tables import TableRecord
+    from replicator_sdk import TableId
+
+log = structlog.get_logger()
+
+
+class Rejoin(Exception):  # noqa: N818 - a signal, not an error
+    """Tables are to join or come back: read again from the saved offset, which was held for them."""
+
+
+class TakingTables:
+    """Used by the engine's main thread.
+
+    Args:
+        run: The run.
+        floors: From where on each table takes changes; those not in it take none.
+        gathering: What waits for them.
+
+    Attributes:
+        floors: The same; a floor rises once changes are durable, and a table that takes no more is gone from it.
+        gathering: The same.
+        retry_at: When a table that failed comes back, on this process's clock; infinite while none does.
+    """
+
+    def __init__(self, run: Run, floors: dict[TableId, TableFloor], gathering: Gathering) -> None:
+        self._run = run
+        self.floors = floors
+        self.gathering = gathering
+        self.retry_at = math.inf
+
+    @property
+    def hold_the_offset(self) -> bool:
+        """Whether some table stands behind, so that the saved offset must not move."""
+        return any(record.table not in self.floors for record in self._run.book.records.values() if record.selected)
+
+    def applied(self, item: Gathered) -> None:
+        """The table has these changes, durable."""
+        table, tally, metrics = item.changes.table, item.tally, self._run.metrics
+        if table in self.floors:
+            self.floors[table].position = item.changes.identity.position
+        for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
+            metrics.count(f"dml.{name}", count, table=table)
+        self._run.progress.applied(table, tally.rows, tally.source_timestamp)
+        self._run.table_patience.succeeded(table)
+
+    def failed(self, table: TableId, error: Exception) -> None:
+        """One table failed: it stands still alone, for a while or until the next start, or all is replayed.
+
+        Raises:
+            Rejoin: When the table is to be copied anew.
+            Exception: `error`, when it concerns more than the table.
+        """
+        if isinstance(error, SnapshotNeededError):
+            log.warning("table.copied_anew", table=str(table), code=error.code, error=str(error))
+            self.copy_anew(self._run.book.records[table])
+            raise Rejoin
+        isolate = self._run.config.on_table_error == "isolate" and len(self.floors) > 1
+        decided = verdict(error, isolate=isolate)
+        delay = self._run.table_patience.next_delay(table) if isolate and decided is Verdict.RETRY else None
+        if decided is not Verdict.TABLE and delay is None:
+            raise error
+        log.error("table.failing", table=str(table), code=getattr(error, "code", ""), error=str(error), retry=delay)
+        self._stop_taking(table)
+        mark_failing(self._run, self._run.book.records[table], error)
+        if delay is None:
+            self._run.set_failing(table, error)
+            self._run.book.save()
+        else:
+            self.retry_at = min(self.retry_at, time.monotonic() + delay)
+
+    def copy_anew(self, record: TableRecord) -> None:
+        """Forget the table's snapshot; it joins again once it is copied."""
+        record.snapshot, record.state = None, TableState.PENDING
+        self._run.book.save()
+        self._stop_taking(record.table)
+
+    def forget(self, table: TableId) -> None:
+        """The table is gone at the source: it is replicated no more, and its target stays as it is."""
+        self._stop_taking(table)
+        self._run.book.records.pop(table, None)
+        self._run.book.save()
+        self._run.progress.forget_table(table)
+
+    def _stop_taking(self, table: TableId) -> None:
+        self.floors.pop(table, None)
+        self.gathering.drop(table)
