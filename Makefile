@@ -6,6 +6,8 @@ SHELL := bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Most tests wait for servers and JVMs, so that two at once take little more than one; a file's tests stay together.
+WORKERS ?= 2
 STAMP := $(VENV)/.setup-done
 ROOMS := sdk state runtime plugins
 TYPED := $(ROOMS) tests $(wildcard bench scripts/*.py)
@@ -18,15 +20,15 @@ help: ## Show this list
 
 setup: $(STAMP) ## Install Java, the Python environment and the downloads that demo and tests need
 
-$(STAMP): pyproject.toml sdk/pyproject.toml constraints.txt scripts/setup.sh tests/services/artifacts.py
+$(STAMP): pyproject.toml sdk/pyproject.toml constraints.txt scripts/setup.sh tests/services/artifacts.py tests/services/mysql_programs.py
 	@scripts/setup.sh $(VENV)
 	@touch $@
 
 demo: setup ## Replicate a small shop into Delta tables while it changes
 	@$(BIN)/replicator demo
 
-test: setup ## Run every test; ARGS="-k name" narrows them
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## Run every test; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: setup ## Check style, types and the import rule
 	@$(BIN)/ruff check $(CODE)

@@ -94,14 +94,7 @@ def error_codes() -> dict[str, Meaning]:
     """Every code in the rooms, with what is said of it there."""
     found: dict[str, Meaning] = defaultdict(Meaning)
     trees = {path: ast.parse(path.read_text("utf-8")) for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))}
-    named = {
-        target.id: node.value.value
-        for tree in trees.values()
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        for target in node.targets
-        if isinstance(target, ast.Name) and CODE.fullmatch(node.value.value)
-    }
+    named = {name: code for tree in trees.values() for node in tree.body for name, code in _named_codes(node)}
     for path, tree in trees.items():
         room = _room(path)
         constants = {
@@ -121,6 +114,18 @@ def error_codes() -> dict[str, Meaning]:
     for meaning in found.values():
         _fill(meaning)
     return dict(sorted(found.items()))
+
+
+def _named_codes(node: ast.stmt) -> Iterator[tuple[str, str]]:
+    """Names a statement gives to codes, one or several at once."""
+    if not isinstance(node, ast.Assign):
+        return
+    for target in node.targets:
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        for name, value in zip(names, values, strict=False):
+            if isinstance(name, ast.Name) and (code := _code(value, {})):
+                yield name.id, code
 
 
 def _fill(meaning: Meaning) -> None:
@@ -177,7 +182,14 @@ def _read_function(
         if code is None:
             continue
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name == "error" and not _is_log(call.func):
+            name = "DataError"  # what a value policy makes
         _add(found[code], name, positional, given, local)
+
+
+def _is_log(function: ast.expr) -> bool:
+    """Whether a method is a logger's."""
+    return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "log"
 
 
 def _read_tuple(row: ast.Tuple, named: Mapping[str, str], found: dict[str, Meaning]) -> None:
@@ -212,6 +224,8 @@ def _add(
         meaning.kinds.add("finding")
     message = given.get("message") or given.get("description") or (positional[0] if positional else None)
     hint = given.get("hint") or given.get("suggestion")
+    if name == "Finding" and len(positional) > 4:  # code, severity, description, impact, suggestion
+        message, hint = positional[2], positional[4]
     for words, node in ((meaning.messages, message), (meaning.hints, hint)):
         text = " ".join(_text(node, local).split())
         if text.strip("… ") and text not in words:

@@ -55,4 +55,13 @@ say "Installing the Python packages into $venv"
 
 say "Fetching Spark's Delta jars and the PostgreSQL servers of the tests"
 "$venv/bin/python" -m tests.services.artifacts >&2
+
+# They come from Debian's packages, unpacked into the cache; the keyring has the signatures they are checked against.
+if command -v apt-get >/dev/null; then
+  [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || install_packages debian-archive-keyring
+  say "Fetching the MySQL and MariaDB servers of the tests"
+  "$venv/bin/python" -m tests.services.mysql_programs >&2
+else
+  say "There is no apt-get here: the tests with MySQL and MariaDB cannot run on this machine."
+fi
 say "Ready: $venv/bin/replicator"

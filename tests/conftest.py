@@ -2,4 +2,36 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.services.postgres_fixtures", "tests.services.spark_fixtures", "tests.services.network"]
+from typing import Any
+
+import pytest
+
+from tests.crash import kills
+
+pytest_plugins = [
+    "tests.services.postgres_fixtures",
+    "tests.services.mysql_fixtures",
+    "tests.services.spark_fixtures",
+    "tests.services.network",
+]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker hands over what it has killed."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["kills"], output["harms"] = kills.kills, kills.harms
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker has killed."""
+    output = getattr(node, "workeroutput", {})
+    kills.kills.extend(output.get("kills", ()))
+    kills.harms.extend(output.get("harms", ()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many kills there were."""
+    if line := kills.summary():
+        terminalreporter.write_line(line)

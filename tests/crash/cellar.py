@@ -10,12 +10,16 @@ import os
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
 from replicator_sdk import (
+    AlterKind,
     ChunkReader,
     DDLEvent,
     DeltaTarget,
@@ -30,9 +34,9 @@ from replicator_sdk import (
     TableSchema,
     hookimpl,
 )
-from replicator_sdk.errors import FencedError
+from replicator_sdk.errors import FencedError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
-from replicator_sdk.net_change import NetBag, net_bag, net_changes
+from replicator_sdk.net_change import NetBag, NetChanges, net_bag, net_changes
 from tests.runtime.engine import kept_target
 
 register("cellar.commit.before", "cellar.commit.after")
@@ -62,9 +66,11 @@ class Cellar(kept_target.KeptConsumer):
 
     Attributes:
         checks_progress: Whether a batch that the table holds already is left alone; a twin switches it off.
+        checks_structure: The same of a change of structure.
     """
 
     checks_progress: ClassVar[bool] = True
+    checks_structure: ClassVar[bool] = True
 
     def __init__(self, context: DeltaTargetContext, path: Path) -> None:
         super().__init__(context)
@@ -77,6 +83,12 @@ class Cellar(kept_target.KeptConsumer):
 
     def apply_ddl(self, event: DDLEvent) -> None:
         with self._commit():
+            assert event.position is not None
+            kept = kept_target.HOUSE.tables.get(event.table)
+            if kept is not None and kept.progress is not None and not self.checks_structure:
+                kept.progress = replace(kept.progress, position=_just_before(event.position))
+            if kept is not None and kept.progress is not None and event.position > kept.progress.position:
+                _refuse_twins(kept.schema, event)
             super().apply_ddl(event)
 
     def apply_batch(self, changes: TableChanges) -> None:
@@ -87,8 +99,9 @@ class Cellar(kept_target.KeptConsumer):
                 raise FencedError("a newer run wrote the table", code="RPL-8001", table=str(changes.table))
             if self.checks_progress and changes.identity.position <= kept.progress.position:
                 return
-            kept.rows = _changed(kept.rows, changes)
-            kept.progress = TableProgress.of(changes.identity)
+            kept.rows = _changed(kept, changes)
+            if changes.identity.position > kept.progress.position:  # not so only where progress is not checked
+                kept.progress = TableProgress.of(changes.identity)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         with self._commit():
@@ -108,35 +121,73 @@ class Cellar(kept_target.KeptConsumer):
     def _commit(self) -> Iterator[None]:
         with _LOCK:
             _load(self._path)
+            before = {table: replace(kept) for table, kept in kept_target.HOUSE.tables.items()}
             yield
-            partial = self._path.with_suffix(".partial")
-            partial.write_bytes(pickle.dumps(kept_target.HOUSE.tables))
-            failpoint("cellar.commit.before")
-            partial.replace(self._path)
-            failpoint("cellar.commit.after")
+            self._publish(before)
+
+    def _publish(self, before: Mapping[TableId, kept_target.KeptTable]) -> None:
+        """Put all tables, which were `before`, into the file's place at once."""
+        partial = self._path.with_suffix(".partial")
+        partial.write_bytes(pickle.dumps(kept_target.HOUSE.tables))
+        failpoint("cellar.commit.before")
+        partial.replace(self._path)
+        failpoint("cellar.commit.after")
 
 
-def _changed(rows: Counter[tuple[Any, ...]], changes: TableChanges) -> Counter[tuple[Any, ...]]:
-    """The rows after the changes."""
-    names, key = changes.schema.names, changes.schema.primary_key
+def _changed(kept: kept_target.KeptTable, changes: TableChanges) -> Counter[tuple[Any, ...]]:
+    """The table's rows after the changes."""
+    names, key = kept.schema.names, changes.schema.primary_key
     if not key:
         bag = net_bag(changes.batches(), changes.schema)
         come, gone = _signed(bag, names, 1), _signed(bag, names, -1)
-        return rows + come - gone
+        return kept.rows + come - gone
     net = net_changes(changes.batches(), changes.schema, overlap=changes.overlap)
     places = [names.index(name) for name in key]
-    by_key = {tuple(row[i] for i in places): row for row in rows}
-    for gone in net.deletes.to_pylist():
-        by_key.pop(tuple(gone[name] for name in key), None)
-    for row in net.upserts.to_pylist():
-        by_key[tuple(row[name] for name in key)] = tuple(row[name] for name in names)
-    return Counter(by_key.values())
+    # As at a real target, a key that is new at the source is not looked for: applied twice, it is there twice.
+    known = net.written.rows.filter(pa.array(~net.written.fresh))
+    sought = {tuple(row[name] for name in key) for row in [*net.deletes.to_pylist(), *known.to_pylist()]}
+    left = {row: count for row, count in kept.rows.items() if tuple(row[i] for i in places) not in sought}
+    return Counter(left) + Counter(_row(row, names) for row in _completed(kept, net, key))
+
+
+def _completed(kept: kept_target.KeptTable, net: NetChanges, key: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows to write, with what their changes did not send taken from the table's own rows."""
+    names = kept.schema.names
+    rows: list[dict[str, Any]] = net.written.rows.to_pylist()
+    held = {tuple(row[names.index(name)] for name in key): row for row in (kept.rows if net.written.unresolved else ())}
+    for index, origin in zip(net.written.origin_rows.tolist(), net.written.origin.to_pylist(), strict=True):
+        old = held.get(tuple(origin[name] for name in key))
+        if old is None:
+            table = kept.schema.table
+            raise SnapshotNeededError(
+                "an update lacks columns of a row that is not here", table=str(table), code="RPL-5403"
+            )
+        lacking = [name for name, mask in net.written.unresolved.items() if mask[index]]
+        rows[index] |= {name: old[names.index(name)] for name in lacking}
+    return rows
+
+
+def _just_before(position: Position) -> Position:
+    return replace(position, events_after=position.events_after - 1)
+
+
+def _refuse_twins(schema: TableSchema, event: DDLEvent) -> None:
+    """A column is not added twice; Delta refuses it as well."""
+    gone = {alter.previous.name for alter in event.alters if alter.previous is not None}
+    for alter in event.alters:
+        name = alter.column.name if alter.column is not None else ""
+        if alter.kind is AlterKind.ADD_COLUMN and name in schema and name not in gone:
+            raise SchemaDriftError(f"the table has a column {name} already", code="RPL-6401", table=str(event.table))
 
 
 def _signed(bag: NetBag, names: Sequence[str], sign: int) -> Counter[tuple[Any, ...]]:
     """The rows that come (sign 1) or go (sign -1), with how many."""
     counts = zip(bag.rows.to_pylist(), bag.counts.tolist(), strict=True)
-    return Counter({tuple(row[n] for n in names): sign * count for row, count in counts if sign * count > 0})
+    return Counter({_row(row, names): sign * count for row, count in counts if sign * count > 0})
+
+
+def _row(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(kept_target.hashable(row.get(name)) for name in names)
 
 
 def _load(path: Path) -> None:

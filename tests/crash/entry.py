@@ -1,52 +1,45 @@
 """The command `replicator` with a part of its recovery broken, for the tests' twins: `entry.py WHAT run pipeline.json …`.
 
-Each breakage takes away one thing that makes a crash harmless. A test of crashes that passes with all of them in place must
-fail with one of them gone, else it tests nothing.
+`entry.py each WHAT=FOLDER …` runs the pipelines in several folders until they are current, one after the other and each
+with another part broken, in one process and one Java virtual machine; what each says is in its folder's `twin.log`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+
+from tests.crash.breakages import Patch, altered
 
 
-def forget_progress() -> None:
-    """Nobody looks at how far a table says it is: what was applied before a crash is applied again."""
-    from replicator_runtime.engine import attempt
-    from replicator_runtime.engine.gather import TableFloor
-    from replicator_sdk import Position
-    from replicator_target_delta import table
-    from tests.crash.cellar import Cellar
+def main(arguments: list[str]) -> int:
+    """Run the command line; the exit code."""
+    from replicator_runtime.cli.app import app
 
-    true_floor = attempt.Attempt._batch_floor
-
-    def floor(self: attempt.Attempt, record: Any, consumer: Any) -> Any:
-        found = true_floor(self, record, consumer)
-        return None if found is None else TableFloor(Position(record.snapshot.first))
-
-    attempt.Attempt._batch_floor = floor  # type: ignore[method-assign]
-    table.Attempt.stands_at = lambda self, position: False  # type: ignore[method-assign]
-    Cellar.checks_progress = False
+    try:
+        app(arguments, prog_name="replicator")
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
 
 
-def save_early() -> None:
-    """The offset is saved before the target has what comes before it: what was in the air at a crash is lost."""
-    from replicator_runtime.engine.stream import Stream
+def each(pairs: list[str]) -> None:
+    """Run every folder's pipeline in one Spark session."""
+    from replicator_runtime import spark_session
 
-    true_flush = Stream._flush
+    with Patch() as patch:
+        patch.setattr(spark_session, "stop_session", lambda session: None)
+        for pair in pairs:
+            what, _, folder = pair.partition("=")
+            with (Path(folder) / "twin.log").open("w") as said, contextlib.redirect_stdout(said), altered(what):
+                status = main(["run", str(Path(folder) / "pipeline.json"), "--json", "--until-current"])
+            (Path(folder) / "twin.status").write_text(str(status))
 
-    def flush(self: Stream, *, wait: bool) -> None:
-        self._run.save_offset(self._gathering.offset, self._gathering.sequence_number)
-        true_flush(self, wait=wait)
-
-    Stream._flush = flush  # type: ignore[method-assign]
-
-
-BREAKAGES: dict[str, Callable[[], None]] = {"progress": forget_progress, "order": save_early}
 
 if __name__ == "__main__":
-    BREAKAGES[sys.argv.pop(1)]()
-    from replicator_runtime.cli import main
-
-    main()
+    if sys.argv[1] == "each":
+        each(sys.argv[2:])
+    else:
+        with altered(sys.argv[1]):
+            sys.exit(main(sys.argv[2:]))

@@ -10,6 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 
+from replicator_source_sqlite.changelog import last_change
+from replicator_source_sqlite.connection import connect
+from replicator_source_sqlite.schema_change import synchronise
+
 TABLES = ("customer", "note")
 
 
@@ -34,6 +38,11 @@ class Shop:
         with closing(sqlite3.connect(self.path, timeout=30)) as database, database:
             for statement in statements:
                 database.execute(statement)
+
+    def notice(self) -> None:
+        """Look for a change of structure, as a reader that runs does; a reader that comes later has to log all rows changed before."""
+        with connect(self.path) as database:
+            synchronise(database, last_change(database))
 
     def change(self, chance: random.Random) -> None:
         """One random transaction: inserts, updates, deletes, a key change, equal rows."""

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_sdk import TableId
 from replicator_sdk.datatype import parse_type
+from replicator_source_mysql.plugin import MySqlSource
 from replicator_source_postgres.plugin import PostgresSource
 from replicator_source_sqlite.column_type import standard_type as sqlite_type
 from replicator_target_delta.schema import spark_type
 
 if TYPE_CHECKING:
+    from tests.services.mysql import MysqlDatabase
     from tests.services.postgres import PostgresDatabase
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
@@ -49,6 +51,30 @@ def test_postgres_types_arrive_as_the_page_says(postgres_database: PostgresDatab
     for i, (declared, standard, delta) in enumerate(table):
         assert str(schema[f"c{i}"].type) == standard, declared
         assert spark_text(spark_type(parse_type(standard))) == delta, declared
+
+
+def test_mysql_types_arrive_as_the_page_says(mysql_and_mariadb: MysqlDatabase) -> None:
+    """On both servers; a type that only one of them has is created on that one."""
+    database = mysql_and_mariadb
+    table = [row for row in rows("MySQL and MariaDB → standard type → Delta") if is_known(row[0], database)]
+    columns = ", ".join(f"c{i} {declared} NULL" for i, (declared, _, _) in enumerate(table))
+    database.execute(f"CREATE TABLE kinds (id int PRIMARY KEY, {columns})")
+    server = database.server
+    settings = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    config = MySqlSource.config_type.model_validate({**settings, "sslMode": "disable"})
+    with MySqlSource(config).create_table_registry() as registry:
+        schema = registry.describe_table(TableId(database.name, "kinds"))
+    for i, (declared, standard, delta) in enumerate(table):
+        if not (declared == "json" and database.is_mariadb):
+            assert str(schema[f"c{i}"].type) == standard, declared
+        assert spark_text(spark_type(parse_type(standard))) == delta, declared
+
+
+def is_known(declared: str, database: MysqlDatabase) -> bool:
+    """Whether the server has the type."""
+    if declared in {"uuid", "inet4", "inet6"}:
+        return database.is_mariadb
+    return not (declared.startswith("vector") and database.is_mariadb and database.server.version < (11, 7))
 
 
 def test_sqlite_types_arrive_as_the_page_says() -> None:

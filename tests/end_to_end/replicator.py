@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.services.mysql_client import Server as MysqlAddress
 from tests.services.postgres import PostgresDatabase
 from tests.services.processes import spawn, tail
 from tests.services.spark import INTERPRETER, SMALL
@@ -160,4 +161,12 @@ def postgres_source(database: PostgresDatabase, **properties: Any) -> tuple[str,
     return "postgres", {
         "host": database.host, "port": database.port, "database": database.name, "user": database.user,
         "password": database.password, "sslMode": "disable", **properties,
+    }  # fmt: skip
+
+
+def mysql_source(server: MysqlAddress, **properties: Any) -> tuple[str, Mapping[str, Any]]:
+    """The source stage for a MySQL or MariaDB, or one database of it."""
+    return "mysql", {
+        "host": server.host, "port": server.port, "user": server.user, "password": server.password,
+        "sslMode": "disable", **properties,
     }  # fmt: skip

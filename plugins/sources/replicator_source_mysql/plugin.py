@@ -1,0 +1,100 @@
+"""The source as the runtime sees it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from replicator_sdk.assessment import TableAssessor
+from replicator_sdk.config import PluginConfig
+from replicator_sdk.context import Configurer, DeltaSourceContext
+from replicator_sdk.offset import Offset
+from replicator_sdk.registry import TableRegistry
+from replicator_sdk.snapshot import SnapshotReader
+from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
+from replicator_source_mysql.config import MySqlConfig
+from replicator_source_mysql.connection import Endpoint, server_of
+from replicator_source_mysql.log_end import current_offset, origin_of
+from replicator_source_mysql.offset import MySqlOffset
+
+if TYPE_CHECKING:
+    import pymysql
+
+
+class MySqlSource(DeltaSource):
+    """MySQL 8 and 9, MariaDB 10 and 11, through the binlog; see `DeltaSource`."""
+
+    name: ClassVar[str] = "mysql"
+    title: ClassVar[str] = "MySQL 8 and 9, MariaDB 10 and 11, row-based binlog"
+    config_type: ClassVar[type[PluginConfig]] = MySqlConfig
+    offset_type: ClassVar[type[Offset]] = MySqlOffset
+
+    config: MySqlConfig
+
+    def configure(self, configurer: Configurer) -> None:
+        """Nothing beyond what the settings model checks, but a certificate file that is not there."""
+        root = self.config.ssl_root_cert
+        if root is not None and not root.is_file():
+            configurer.add_failure(
+                f"the file {str(root)!r} is not there",
+                path="sslRootCert",
+                hint="give the server's authority in PEM form",
+            )
+
+    def endpoint(self, application: str = "replicator") -> Endpoint:
+        """Where and as whom to connect."""
+        return Endpoint(self.config, application)
+
+    def identity(self) -> str:
+        """Which of the two it is. A foreign server is told by its identity or GTIDs when reading begins: after a
+        failover the server is another one, and its log is the same.
+        """
+        with self.endpoint().session() as connection:
+            return "mariadb" if server_of(connection).is_mariadb else "mysql"
+
+    def latest_offset(self) -> MySqlOffset:
+        """The end of the binlog, which the reader reaches without further changes at the source."""
+        with self.endpoint().session() as connection:
+            return current_offset(connection, origin_of(connection))
+
+    def create_table_registry(self) -> TableRegistry:
+        """The catalogue."""
+        from replicator_source_mysql.registry import MySqlTableRegistry
+
+        return MySqlTableRegistry(self.endpoint())
+
+    def create_table_assessor(self) -> TableAssessor:
+        """Findings with the SQL that mends them."""
+        from replicator_source_mysql.assessment import MySqlTableAssessor
+
+        return MySqlTableAssessor(self.endpoint(), self.config.server_id)
+
+    def create_reader(
+        self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
+    ) -> EventReader:
+        """A reader of the binlog, as a replica with the server id of the settings or one derived from the name."""
+        from replicator_source_mysql.reader import MySqlEventReader
+
+        server_id = self.config.server_id or derived_server_id(context.namespace, context.replicator_name)
+        endpoint = self.endpoint(f"replicator {context.replicator_name}")
+        return MySqlEventReader(endpoint, server_id, definition, context, emitter)
+
+    def create_snapshot_reader(
+        self, definition: EventReaderDefinition, context: DeltaSourceContext
+    ) -> SnapshotReader | None:
+        """Snapshots by ranges of the key; of tables without one, at a position."""
+        from replicator_source_mysql.snapshot import MySqlSnapshotReader
+
+        policy = self.config.out_of_range or definition.out_of_range
+        endpoint = self.endpoint(f"replicator {context.replicator_name}")
+        return MySqlSnapshotReader(endpoint, _end_of_log, policy, definition.narrowed)
+
+
+def _end_of_log(connection: pymysql.Connection[Any]) -> MySqlOffset:
+    return current_offset(connection, origin_of(connection))
+
+
+def derived_server_id(namespace: str, name: str) -> int:
+    """A server id for a pipeline, far above those that people choose; different for different pipelines (C8)."""
+    digest = hashlib.sha256(f"{namespace}/{name}".encode()).digest()
+    return (1 << 31) + int.from_bytes(digest[:4], "big") % ((1 << 31) - 2)

@@ -1,0 +1,339 @@
+"""Parts of the recovery, taken away one at a time in a process of the tests: what each kill place's twin runs with.
+
+A part is something that makes a crash harmless. In a run that nobody kills each breakage does no harm either (a test shows
+that), so what a twin loses, doubles or refuses after a kill comes from the kill, and the part is what mends it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from replicator_sdk import DDLEvent, Position, TableSchema
+    from replicator_target_delta.files import DataFile
+
+
+class Patch:
+    """Attributes replaced while the block lasts; pytest has the same, but takes a quarter of a second to import."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def setattr(self, owner: Any, name: str, value: Any) -> None:
+        """Replace an attribute of a class, a module or an object."""
+        self._before.append((owner, name, vars(owner).get(name, self)))
+        setattr(owner, name, value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, value in reversed(self._before):
+            if value is self:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+
+
+def no_take_over(patch: Patch) -> None:
+    """A dead run's lease is respected as a living one's is."""
+    from replicator_state.holder import Holder
+
+    patch.setattr(Holder, "is_gone", lambda self: False)
+
+
+def identity_of_a_process(patch: Patch) -> None:
+    """The source's identity lasts as long as the process that gave it, so the state seems to be of another source."""
+    from replicator_source_sqlite.plugin import SqliteSource
+
+    patch.setattr(SqliteSource, "identity", lambda self: f"process {os.getpid()}")
+
+
+def begun_is_done(patch: Patch) -> None:
+    """What a run before this one began counts as done: the target is said to hold all chunks."""
+    from replicator_target_delta.consumer import DeltaConsumer
+    from tests.crash.cellar import Cellar
+
+    for consumer in (Cellar, DeltaConsumer):
+        patch.setattr(consumer, "begin_snapshot", _holds_everything(consumer.begin_snapshot))
+
+
+def _holds_everything(true_begin: Callable[..., Collection[int]]) -> Callable[..., Collection[int]]:
+    def begin(self: Any, schema: TableSchema, snapshot_id: str, position: Position) -> Collection[int]:
+        held = true_begin(self, schema, snapshot_id, position)
+        return frozenset(range(1000)) if self._context.epoch > 1 else held
+
+    return begin
+
+
+def forget_chunks(patch: Patch) -> None:
+    """Nobody knows which chunks of which plan a run before this one loaded: neither the engine's book nor the target."""
+    from replicator_runtime.engine.tables import TableBook
+
+    _forget_chunks_in_the_cellar(patch)
+    _forget_chunks_in_delta(patch)
+    true_load, loaded = TableBook.load, set[int]()
+
+    def load(self: TableBook) -> None:
+        true_load(self)
+        for record in self.records.values():
+            if id(self) not in loaded and record.snapshot is not None:
+                record.snapshot.done = False
+        loaded.add(id(self))
+
+    patch.setattr(TableBook, "load", load)
+    _forget_whose_snapshot_it_is(patch)
+
+
+def _forget_whose_snapshot_it_is(patch: Patch) -> None:
+    """The engine does not ask the target whether the snapshot it has planned is complete there."""
+    from replicator_runtime.engine import floors
+
+    true_floor = floors.told_floor
+
+    def floor(run: Any, consumer: Any, record: Any) -> Any:
+        return true_floor(run, consumer, record) if record.snapshot is not None and record.snapshot.done else None
+
+    patch.setattr(floors, "told_floor", floor)
+
+
+def _forget_chunks_in_the_cellar(patch: Patch) -> None:
+    from replicator_sdk import TableProgress
+    from tests.crash.cellar import Cellar
+    from tests.runtime.engine.kept_target import HOUSE
+
+    true_begin = Cellar.begin_snapshot
+
+    def begin(self: Cellar, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        self.progress(schema.table)  # reads the file
+        kept = HOUSE.tables.get(schema.table)
+        if kept is None:
+            return true_begin(self, schema, snapshot_id, position)
+        with self._commit():
+            context = self._context
+            HOUSE.tables[schema.table].progress = TableProgress(
+                context.generation, context.epoch, position, snapshot_chunks=frozenset(), snapshot_id=snapshot_id
+            )
+        return frozenset()
+
+    patch.setattr(Cellar, "begin_snapshot", begin)
+
+
+def _forget_chunks_in_delta(patch: Patch) -> None:
+    from replicator_target_delta.snapshot import TableSnapshotLoad
+    from replicator_target_delta.table import TargetTable
+
+    true_begin, true_load = TableSnapshotLoad.begin, TableSnapshotLoad.load
+    mine: dict[str, set[int]] = {}
+
+    def begin(self: TableSnapshotLoad, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        with Patch() as here:
+            here.setattr(self._table, "commit", _removing_nothing(self._table.commit))
+            here.setattr(self, "_is_of", lambda attempt, snapshot_id: False)
+            return true_begin(self, schema, snapshot_id, position)
+
+    def load(self: TableSnapshotLoad, schema: Any, snapshot_id: str, chunks: Any, read: Any) -> int:
+        rows = true_load(self, schema, snapshot_id, chunks, read)
+        mine.setdefault(self._table.log.path, set()).update(chunk.index for chunk in chunks)
+        return rows
+
+    patch.setattr(TableSnapshotLoad, "begin", begin)
+    patch.setattr(TableSnapshotLoad, "load", load)
+    patch.setattr(TargetTable, "loaded_chunks", lambda self, attempt: frozenset(mine.get(self.log.path, ())))
+
+
+def _removing_nothing(true_commit: Callable[..., None]) -> Callable[..., None]:
+    return lambda *args, **settings: true_commit(*args, **{**settings, "remove": ()})
+
+
+def start_at_the_end(patch: Patch) -> None:
+    """A run goes on from where the log ends now, and not from the offset saved last."""
+    from replicator_runtime.engine.run import Run
+
+    true_load, looked = Run.load_offset, set[str]()
+
+    def load(self: Run) -> None:
+        true_load(self)
+        if self.saved_offset is not None and self.run_id not in looked:
+            self.saved_offset = self.pipeline.source.latest_offset()
+        looked.add(self.run_id)
+
+    patch.setattr(Run, "load_offset", load)
+
+
+def save_early(patch: Patch) -> None:
+    """The offset is saved before the target has what comes before it: what was in the air at a crash is lost."""
+    from replicator_runtime.engine.flights import Flights
+    from replicator_runtime.engine.schema_changes import SchemaChanges
+
+    true_take_off, true_before = Flights.take_off, SchemaChanges._apply_before
+
+    def save(self: Flights | SchemaChanges) -> None:
+        gathering = self._tables.gathering
+        self._run.save_offset(gathering.offset, gathering.sequence_number)
+
+    def take_off(self: Flights) -> None:
+        save(self)
+        true_take_off(self)
+
+    def apply_before(self: SchemaChanges, event: DDLEvent) -> bool:
+        save(self)
+        return true_before(self, event)
+
+    patch.setattr(Flights, "take_off", take_off)
+    patch.setattr(SchemaChanges, "_apply_before", apply_before)
+
+
+def forget_progress(patch: Patch) -> None:
+    """Nobody looks at how far a table says it is: what was applied before a crash is applied again."""
+    from replicator_runtime.engine import floors
+    from replicator_runtime.engine.gather import TableFloor
+    from replicator_sdk import Position
+    from replicator_target_delta import table
+    from tests.crash.cellar import Cellar
+
+    true_floor = floors.told_floor
+
+    def floor(run: Any, consumer: Any, record: Any) -> Any:
+        found = true_floor(run, consumer, record)
+        return None if found is None else TableFloor(Position(record.snapshot.first))
+
+    patch.setattr(floors, "told_floor", floor)
+    patch.setattr(table.Attempt, "stands_at", lambda self, position: False)
+    patch.setattr(Cellar, "checks_progress", False)
+
+
+def forget_structure(patch: Patch) -> None:
+    """Nobody looks whether a table has a change of structure already: one that comes again is made again."""
+    from replicator_runtime.engine.schema_changes import SchemaChanges
+    from replicator_sdk import Position
+    from replicator_target_delta.ddl import TableDDL
+    from replicator_target_delta.table import Attempt
+    from tests.crash.cellar import Cellar
+
+    true_apply, true_change = SchemaChanges.apply, TableDDL.apply
+
+    def apply(self: SchemaChanges, event: DDLEvent) -> None:
+        tables = self._tables
+        if event.table in tables.floors:
+            tables.floors[event.table].position = Position(tables.gathering.offset)
+        true_apply(self, event)
+
+    class Blind(Attempt):
+        def stands_at(self, position: Position) -> bool:
+            return False
+
+    def change(self: TableDDL, event: DDLEvent) -> None:
+        with Patch() as here:
+            true_begin = self._table.begin
+            here.setattr(self._table, "begin", lambda: Blind((found := true_begin()).transaction, found.progress))
+            true_change(self, event)
+
+    patch.setattr(SchemaChanges, "apply", apply)
+    patch.setattr(TableDDL, "apply", change)
+    patch.setattr(Cellar, "checks_structure", False)
+
+
+def rows_before_progress(patch: Patch) -> None:
+    """The cellar's commit is two: first the rows, then how far they are."""
+    from tests.crash import cellar
+    from tests.runtime.engine.kept_target import HOUSE
+
+    true_publish = cellar.Cellar._publish
+
+    def publish(self: cellar.Cellar, before: Mapping[Any, Any]) -> None:
+        after = dict(HOUSE.tables)
+        for table, kept in after.items():
+            progress = before[table].progress if table in before else None
+            HOUSE.tables[table] = replace(kept, progress=progress)
+        with Patch() as here:
+            here.setattr(cellar, "failpoint", lambda name: None)
+            true_publish(self, before)
+        HOUSE.tables = after
+        true_publish(self, before)
+
+    patch.setattr(cellar.Cellar, "_publish", publish)
+
+
+def adopt_orphans(patch: Patch) -> None:
+    """A Delta table is what lies in its folder: files that no commit names belong to it."""
+    from replicator_target_delta.table import TargetTable
+
+    true_commit = TargetTable.commit
+
+    def commit(self: TargetTable, attempt: Any, progress: Any, *, add: Any = (), **rest: Any) -> None:
+        own = list(add)
+        orphans = _orphans(Path(self.log.path), {file.path for file in own})
+        true_commit(self, attempt, progress, add=[*own, *orphans], **rest)
+
+    patch.setattr(TargetTable, "commit", commit)
+
+
+def _orphans(folder: Path, own: Collection[str]) -> list[DataFile]:
+    from replicator_target_delta.files import DataFile
+
+    found = []
+    for path in unnamed_files(folder):
+        rows = _rows(path)
+        if path.name not in own and rows:
+            add = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0}
+            found.append(DataFile.of({**add, "dataChange": True, "stats": json.dumps({"numRecords": rows})}))
+    return found
+
+
+def _rows(path: Path) -> int:
+    """How many rows a data file has; 0 when it was not written to its end."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except pa.ArrowInvalid:
+        return 0
+
+
+def unnamed_files(folder: Path) -> list[Path]:
+    """The data files of a table's folder that no commit of its log names."""
+    log = "".join(path.read_text() for path in (folder / "_delta_log").glob("*.json"))
+    return [path for path in folder.glob("*.parquet") if path.name not in log]
+
+
+BREAKAGES: dict[str, Callable[[Patch], None]] = {
+    "lease": no_take_over,
+    "identity": identity_of_a_process,
+    "begun": begun_is_done,
+    "chunks": forget_chunks,
+    "end": start_at_the_end,
+    "order": save_early,
+    "progress": forget_progress,
+    "structure": forget_structure,
+    "commit": rows_before_progress,
+    "orphans": adopt_orphans,
+}
+
+
+def renew_soon(patch: Patch) -> None:
+    """No breakage: a lease is renewed after four seconds instead of ten, for a test that waits for it."""
+    from replicator_state import Lease
+
+    true_acquire = Lease.acquire.__func__  # type: ignore[attr-defined]
+
+    def acquire(cls: type[Lease], *args: Any, **settings: Any) -> Lease:
+        lease: Lease = true_acquire(cls, *args, **{**settings, "ttl_seconds": 12.0})
+        return lease
+
+    patch.setattr(Lease, "acquire", classmethod(acquire))
+
+
+@contextmanager
+def altered(what: str) -> Iterator[None]:
+    """While the block runs, one part of the recovery is gone, or (`soon`) the lease is renewed earlier."""
+    with Patch() as patch:
+        {**BREAKAGES, "soon": renew_soon}[what](patch)
+        yield

@@ -1,0 +1,92 @@
+"""Every place where a process is killed, and its twin: the part of the recovery without which that kill does harm.
+
+The parts are explained in `breakages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """What becomes of a kill when a part of the recovery is gone.
+
+    Attributes:
+        broken: The part, a name of `breakages.BREAKAGES`.
+        harm: "lost" or "doubled" rows, or the code of the error the next run then ends with.
+        from_the_start: Whether the part must be gone in the killed run too; else it is in the next one only.
+    """
+
+    broken: str
+    harm: str
+    from_the_start: bool = False
+
+
+_TAKE_OVER = Twin("lease", "RPL-7130")
+_COPY_WHAT_IS_NOT_COPIED = Twin("begun", "lost")
+_KNOW_THE_CHUNKS = Twin("chunks", "doubled")
+_GO_ON_FROM_THE_SAVED_OFFSET = Twin("end", "lost")
+_KNOW_THE_TABLES_PROGRESS = Twin("progress", "doubled")
+_KNOW_THE_STRUCTURE = Twin("structure", "RPL-6401")
+_SAVE_THE_OFFSET_LAST = Twin("order", "lost", from_the_start=True)
+_COMMIT_ROWS_WITH_PROGRESS = Twin("commit", "doubled", from_the_start=True)
+_IGNORE_ORPHANS = Twin("orphans", "doubled")
+
+AT_THE_BEGINNING: Mapping[str, Twin] = {
+    "state.lease.claimed": _TAKE_OVER,
+    "state.put.before": _COPY_WHAT_IS_NOT_COPIED,
+    "state.put.between": _COPY_WHAT_IS_NOT_COPIED,
+    "state.put.after": Twin("identity", "RPL-7140"),
+    "state.status.before": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "state.status.after": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "state.offset.before_write": _COPY_WHAT_IS_NOT_COPIED,
+    "state.offset.after_write": _COPY_WHAT_IS_NOT_COPIED,
+    "engine.offset.before_save": _COPY_WHAT_IS_NOT_COPIED,
+    "engine.offset.after_save": _COPY_WHAT_IS_NOT_COPIED,
+    "engine.snapshot.planned": _COPY_WHAT_IS_NOT_COPIED,
+    "engine.snapshot.chunks_loaded": _KNOW_THE_CHUNKS,
+    "engine.snapshot.finished": _KNOW_THE_CHUNKS,
+    "cellar.commit.before": _COPY_WHAT_IS_NOT_COPIED,
+    "cellar.commit.after": _COPY_WHAT_IS_NOT_COPIED,
+}
+"""While a replicator starts anew and copies what is there."""
+
+ON_THE_WAY: Mapping[str, Twin] = {
+    "state.put.between": _KNOW_THE_STRUCTURE,
+    "state.offset.before_write": _KNOW_THE_TABLES_PROGRESS,
+    "state.offset.after_write": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "engine.offset.before_save": _KNOW_THE_TABLES_PROGRESS,
+    "engine.offset.after_save": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "engine.batch.gathered": _SAVE_THE_OFFSET_LAST,
+    "engine.batch.applied": _KNOW_THE_TABLES_PROGRESS,
+    "engine.table.before_apply": _SAVE_THE_OFFSET_LAST,
+    "engine.table.after_apply": _KNOW_THE_TABLES_PROGRESS,
+    "engine.ddl.before_apply": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "engine.ddl.after_apply": _KNOW_THE_STRUCTURE,
+    "cellar.commit.before": _COMMIT_ROWS_WITH_PROGRESS,
+    "cellar.commit.after": _KNOW_THE_TABLES_PROGRESS,
+}
+"""While it applies changes, among them a change of structure."""
+
+LATER: Mapping[str, Twin] = {"state.lease.before_renew": _TAKE_OVER}
+"""After some seconds of running."""
+
+DELTA_AT_THE_BEGINNING: Mapping[str, Twin] = {
+    "delta.snapshot.begun": _COPY_WHAT_IS_NOT_COPIED,
+    "delta.snapshot.files_written": _IGNORE_ORPHANS,
+    "delta.snapshot.committed": _KNOW_THE_CHUNKS,
+    "delta.snapshot.finished": _KNOW_THE_CHUNKS,
+}
+DELTA_ON_THE_WAY: Mapping[str, Twin] = {
+    "delta.files.written": _IGNORE_ORPHANS,
+    "delta.vectors.written": _IGNORE_ORPHANS,
+    "delta.commit.before": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "delta.commit.after": _KNOW_THE_TABLES_PROGRESS,
+    "delta.ddl.before": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "delta.ddl.after": _KNOW_THE_STRUCTURE,
+}
+DELTA_IN_MAINTENANCE: Mapping[str, Twin] = {"delta.compaction.written": _IGNORE_ORPHANS}
+
+ALL = (AT_THE_BEGINNING, ON_THE_WAY, LATER, DELTA_AT_THE_BEGINNING, DELTA_ON_THE_WAY, DELTA_IN_MAINTENANCE)

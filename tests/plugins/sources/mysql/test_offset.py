@@ -1,0 +1,61 @@
+"""Offsets order as the seed says on one server, and by what was executed between servers."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replicator_sdk.errors import HistoryLostError
+from replicator_source_mysql.offset import MySqlOffset
+
+_UUID = "aaaaaaaa-1111-2222-3333-bbbbbbbbbbbb"
+_PLACES = st.tuples(st.integers(1, 1_200_000), st.integers(4, 2**40))
+
+
+@given(st.lists(_PLACES, min_size=2, max_size=6))
+def test_on_one_server_file_number_then_position_decide(places: list[tuple[int, int]]) -> None:
+    """Also when the number has grown beyond its six digits."""
+    offsets = [MySqlOffset(f"mysql-bin.{number:06d}", position, server="a") for number, position in places]
+    assert [(o.file_number, o.position) for o in sorted(offsets)] == sorted(places)
+
+
+def test_the_seeds_offsets_keep_their_order() -> None:
+    positions = (1424, 1462, 1482, 1493, 1519, 1538, 1557, 1598)
+    offsets = [MySqlOffset("mysql-bin.000003", position) for position in positions]
+    assert all(a < b for a, b in itertools.pairwise(offsets))
+    assert str(offsets[0]) == "mysql-bin.000003:1424"
+
+
+def test_after_a_failover_the_number_of_transactions_decides() -> None:
+    before = MySqlOffset("old-bin.000900", 5000, f"{_UUID}:1-100", "old")
+    after = MySqlOffset("new-bin.000001", 200, f"{_UUID}:1-101", "new")
+    same = MySqlOffset("new-bin.000001", 190, f"{_UUID}:1-100", "new")
+    assert before < after
+    assert not after < before
+    assert not before < same
+    assert not same < before
+
+
+def test_an_offset_survives_its_stored_forms() -> None:
+    offset = MySqlOffset("b.000001", 99, f"{_UUID}:1-3", "srv", "b.000001:4")
+    assert MySqlOffset.from_fields(dict(offset.fields())) == offset
+    again = MySqlOffset.from_json(offset.to_json())
+    assert (again, again.gtid, again.resume) == (offset, offset.gtid, offset.resume)
+    assert again.reading_from == MySqlOffset("b.000001", 4, server="srv")
+
+
+def test_fields_of_another_source_are_refused() -> None:
+    with pytest.raises(HistoryLostError, match="RPL-3781"):
+        MySqlOffset.from_fields({"lsn": b"0"})
+
+
+def test_an_offset_comes_back_whole_from_the_state_store() -> None:
+    """`fields` equality leaves GTIDs and `resume` out of comparisons, so each is looked at."""
+    offset = MySqlOffset("binlog.000003", 1462, f"{_UUID}:1-100", _UUID, "binlog.000002:99")
+    back = MySqlOffset.from_fields(offset.fields())
+    assert (back, back.gtid, back.resume) == (offset, offset.gtid, "binlog.000002:99")
+    again = MySqlOffset.from_json(offset.to_json())
+    assert (again, again.gtid, again.resume) == (offset, offset.gtid, offset.resume)
