@@ -1,23 +1,24 @@
 """`make bench`: builds the data, runs us and the peers in turn, writes `RESULTS.md` and `results.jsonl`.
 
-Usage: python -m bench [--rounds N] [--rows N] [--changes N] [--only NAME,…] [--keep]
+Usage: python -m bench [--rounds N] [--rows N] [--changes N] [--only NAME,…] [--server NAME] [--keep] [--into FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from bench import scenarios
+from bench import mysql_scenarios, scenarios
 from bench.latency import latency
 from bench.measure import Book
-from bench.orders import orders_server
+from bench.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
+from bench.orders import Orders, orders_server
 from bench.report import render
-from bench.scenarios import Plan
+from bench.turns import Plan
 
-_HERE = Path(__file__).parent
-_SCENARIOS = {
+_ON_POSTGRES: dict[str, Callable[[Orders, Plan, Book], None]] = {
     "snapshot": scenarios.snapshot,
     "backlog": scenarios.backlog,
     "decode": scenarios.decode,
@@ -26,30 +27,44 @@ _SCENARIOS = {
     "size": scenarios.table_size,
     "connect": scenarios.through_kafka,
 }
+_ON_MYSQL: dict[str, Callable[[MysqlOrders, Plan, Book], None]] = {
+    "mysql-snapshot": mysql_scenarios.snapshot,
+    "mysql-backlog": mysql_scenarios.backlog,
+    "mysql-decode": mysql_scenarios.decode,
+}
 
 
 def main() -> None:
     """Run what was asked for, one scenario after the other, each on a server of its own."""
     options = _options()
-    book = Book(_HERE / "results.jsonl")
+    numbers, page = options.into / "results.jsonl", options.into / "RESULTS.md"
+    book = Book(numbers)
     if options.keep:
         book.load()
     else:
-        (_HERE / "results.jsonl").unlink(missing_ok=True)
+        numbers.unlink(missing_ok=True)
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="replicator-bench-") as folder:
-        plan = Plan(options.rounds, options.rows, options.changes, Path(folder))
-        for name in options.only.split(",") if options.only else _SCENARIOS:
+        plan = Plan(options.rounds, options.rows, options.changes, Path(folder), options.server)
+        for name in options.only.split(",") if options.only else (*_ON_POSTGRES, *_ON_MYSQL):
             try:
-                with orders_server() as orders:
-                    _SCENARIOS[name](orders, plan, book)
+                _measure(name, plan, book)
             except Exception as error:  # noqa: BLE001 - the other scenarios still count; the end says which failed
                 print(f"{name} failed: {error}", flush=True)
                 failed.append(name)
-            (_HERE / "RESULTS.md").write_text(render(book, plan))
-    print((_HERE / "RESULTS.md").read_text())
+            page.write_text(render(book, plan))
+    print(page.read_text())
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def _measure(name: str, plan: Plan, book: Book) -> None:
+    if name in _ON_MYSQL:
+        with mysql_orders_server(plan.server) as mysql:
+            _ON_MYSQL[name](mysql, plan, book)
+    else:
+        with orders_server() as postgres:
+            _ON_POSTGRES[name](postgres, plan, book)
 
 
 def _options() -> argparse.Namespace:
@@ -61,9 +76,11 @@ def _options() -> argparse.Namespace:
         default=1_000_000,
         help="rows of the table that is changed; four times as many for snapshots",
     )
-    parser.add_argument("--changes", type=int, default=2_000_000, help="changes of the large backlog")
-    parser.add_argument("--only", default="", help=f"some of {','.join(_SCENARIOS)}")
+    parser.add_argument("--changes", type=int, default=1_000_000, help="changes of the large backlog")
+    parser.add_argument("--only", default="", help=f"some of {','.join((*_ON_POSTGRES, *_ON_MYSQL))}")
+    parser.add_argument("--server", choices=SERVERS, default="mysql", help="what the scenarios of MySQL run on")
     parser.add_argument("--keep", action="store_true", help="add to the numbers of the run before")
+    parser.add_argument("--into", type=Path, default=Path(__file__).parent, help="the folder for both files")
     return parser.parse_args()
 
 

@@ -15,10 +15,11 @@ import psycopg
 from deltalake import DeltaTable, QueryBuilder
 
 from bench.measure import Book, Measured
-from bench.orders import DATABASE, Orders
+from bench.orders import Orders
 from bench.ours import Ours
 from bench.process import end
-from bench.scenarios import Plan, scratch
+from bench.source import DATABASE
+from bench.turns import Plan, scratch
 
 RATE = 100
 SECONDS = 60
@@ -101,7 +102,7 @@ def latency(orders: Orders, plan: Plan, book: Book) -> None:
                 watch.stop()
         finally:
             end(process, 60)
-    orders.drop_slots()
+    orders.forget()
     _note(trickle.sent, {n: t for watch in watches for n, t in watch.seen.items()}, book)
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, ClassVar
 from urllib.parse import quote
 
+from bench.source import DATABASE, Source
 from tests.services.postgres import PostgresServer
 
-DATABASE = "bench"
 PUBLICATION = "bench_orders"
-COLUMNS = 12
 
 _TABLE = """
     id bigint PRIMARY KEY, customer int NOT NULL, state text NOT NULL, quantity int, price numeric(12,2),
@@ -56,17 +55,12 @@ END $$
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """What two copies of the table must agree on to be called equal."""
+class Orders(Source):
+    """The benchmark's Postgres and its tables."""
 
-    rows: int
-    ids: int
-    quantities: int
-
-
-class Orders:
-    """The benchmark's server and its tables."""
+    plugin: ClassVar[str] = "postgres"
+    level: ClassVar[str] = "schema"
+    parent: ClassVar[str] = "public"
 
     def __init__(self, server: PostgresServer) -> None:
         self.server = server
@@ -83,6 +77,14 @@ class Orders:
         """The database as a URL."""
         server = self.server
         return f"postgresql://{server.user}:{quote(server.password)}@{server.host}:{server.port}/{DATABASE}"
+
+    def properties(self, reader: str) -> Mapping[str, Any]:
+        """Properties of our source, with the slot `reader`."""
+        server = self.server
+        return {
+            "host": server.host, "port": server.port, "database": DATABASE, "user": server.user,
+            "password": server.password, "sslMode": "disable", "publication": PUBLICATION, "slot": reader,
+        }  # fmt: skip
 
     def make(self, table: str, rows: int) -> None:
         """Make `table` anew with ids 1 to `rows`, published."""
@@ -114,11 +116,6 @@ class Orders:
             stop = min(start + transaction, first + rows)
             self.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series({start + 1}::bigint, {stop}) AS i")
 
-    def fingerprint(self, table: str) -> Fingerprint:
-        """The table's as it is now."""
-        found = self.execute(f"SELECT count(*), sum(id)::bigint, sum(quantity)::bigint FROM {table}")
-        return Fingerprint(*(int(str(value)) for value in found[0]))
-
     def position(self) -> str:
         """The log position now."""
         return str(self.execute("SELECT pg_current_wal_lsn()")[0][0])
@@ -128,7 +125,7 @@ class Orders:
         if not self.execute(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{name}'"):
             self.execute(f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')")
 
-    def drop_slots(self) -> None:
+    def forget(self) -> None:
         """Drop every slot nobody uses."""
         self.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
 

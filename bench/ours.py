@@ -1,18 +1,19 @@
-"""The replicator, as a person runs it: `replicator run pipeline.json`, Postgres into Delta."""
+"""The replicator, as a person runs it: `replicator run pipeline.json`, into Delta."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable, QueryBuilder
 
-from bench.orders import DATABASE, PUBLICATION, Fingerprint, Orders
 from bench.process import Cost, run
+from bench.source import Fingerprint, Source
 from tests.services.processes import spawn
 
 _COMMAND = [sys.executable, "-c", "from replicator_runtime.cli import main; main()", "run"]
@@ -21,7 +22,7 @@ _COMMAND = [sys.executable, "-c", "from replicator_runtime.cli import main; main
 class Ours:
     """One replicator of some tables; state and lake below `folder`, which it makes."""
 
-    def __init__(self, orders: Orders, folder: Path, tables: list[str], **settings: Any) -> None:
+    def __init__(self, orders: Source, folder: Path, tables: list[str], **settings: Any) -> None:
         folder.mkdir(parents=True)
         self._orders, self._folder, self._tables = orders, folder, tables
         self.pipeline = folder / "pipeline.json"
@@ -32,26 +33,24 @@ class Ours:
             "name": "bench",
             "offsetBasePath": str(self._folder / "state"),
             "stages": [
-                {"name": "in", "plugin": {"name": "postgres", "type": "cdcSource", "properties": self.source}},
+                {
+                    "name": "in",
+                    "plugin": {
+                        "name": self._orders.plugin,
+                        "type": "cdcSource",
+                        "properties": self._orders.properties(self.reader),
+                    },
+                },
                 {
                     "name": "out",
                     "plugin": {"name": "delta", "type": "cdcTarget", "properties": {"path": str(self.lake)}},
                 },
             ],
             "connections": [{"from": "in", "to": "out"}],
-            "tables": [{"schema": "public", "table": name} for name in self._tables],
+            "tables": [{self._orders.level: self._orders.parent, "table": name} for name in self._tables],
             "retries": {"maxDurationSeconds": 60},
             **settings,
         }
-
-    @property
-    def source(self) -> dict[str, Any]:
-        """The source's properties."""
-        server = self._orders.server
-        return {
-            "host": server.host, "port": server.port, "database": DATABASE, "user": server.user,
-            "password": server.password, "sslMode": "disable", "publication": PUBLICATION, "slot": self.slot,
-        }  # fmt: skip
 
     @property
     def lake(self) -> Path:
@@ -59,8 +58,8 @@ class Ours:
         return self._folder / "lake"
 
     @property
-    def slot(self) -> str:
-        """The slot's name, one for each folder."""
+    def reader(self) -> str:
+        """What the server knows us as, one for each folder."""
         return "bench_" + "".join(c if c.isalnum() else "_" for c in self._folder.name.lower())
 
     @property
@@ -83,7 +82,7 @@ class Ours:
 
     def table(self, table: str) -> Path:
         """The folder of one Delta table."""
-        return self.lake / "public" / table
+        return self.lake / self._orders.parent / table
 
     def fingerprint(self, table: str) -> Fingerprint:
         """The copy's, read by a reader that shares no code with us."""
@@ -91,6 +90,26 @@ class Ours:
         found = QueryBuilder().register("copy", DeltaTable(str(self.table(table)))).execute(query)
         values = [column[0].as_py() for batch in found for column in _columns(batch)]
         return Fingerprint(*(int(value or 0) for value in values))
+
+
+def decoding(orders: Source, table: str, folder: Path) -> Callable[[int], Cost]:
+    """Our source alone, from now on: each call reads that many changes of `table` and drops them.
+
+    The seconds are those its process says, from the reader's start to the last change.
+    """
+    folder.mkdir(parents=True)
+    log, settings = folder / "decode.log", json.dumps(orders.properties("bench_decode"))
+
+    def drain(changes: int) -> Cost:
+        module = [sys.executable, "-m", "bench.decode", orders.plugin, settings]
+        cost = run([*module, table, str(changes), folder / "kept.json"], log)
+        found, seconds = log.read_text().split()[-2:]
+        if int(found) != changes:
+            raise AssertionError(f"our source saw {found} of {changes} changes")
+        return replace(cost, seconds=float(seconds))
+
+    drain(0)
+    return drain
 
 
 def _columns(batch: Any) -> list[Any]:

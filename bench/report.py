@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 import psutil
 
 from bench.measure import Book
-from bench.scenarios import BACKLOG, DECODE, SNAPSHOT, Plan
+from bench.mysql_orders import SERVERS
+from bench.scenarios import BACKLOG, DECODE, SNAPSHOT
+from bench.turns import Plan
 
 _RATE = "rows/s, marginal"
 
@@ -41,6 +43,10 @@ def _ratio(scenario: str, side: str) -> Callable[[Book], float | None]:
     return value
 
 
+def _against(name: str, scenario: str, side: str, least: float) -> Goal:
+    return Goal(f"{name} ÷ {side}", f"≥ {least:g} ×", _ratio(scenario, side), _at_least(least))
+
+
 def _number(scenario: str, what: str) -> Callable[[Book], float | None]:
     return lambda book: book.median(scenario, "ours", what)
 
@@ -65,16 +71,13 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         small, large = (book.median("memory", "ours", f"MB of Python, {n}") for n in ("backlog", "backlog × 10"))
         return large / small if small and large else None
 
-    def against(name: str, scenario: str, side: str, least: float) -> Goal:
-        return Goal(f"{name} ÷ {side}", f"≥ {least:g} ×", _ratio(scenario, side), _at_least(least))
-
     return (
-        against("snapshot", SNAPSHOT, "dlt + connectorx", 1.0),
-        against("snapshot", SNAPSHOT, "Debezium-iceberg", 10),
-        against("backlog, merged", BACKLOG, "pg_recvlogical", 0.3),
-        against("backlog, merged", BACKLOG, "Debezium-jdbc", 6),
-        against("backlog, merged", BACKLOG, "Debezium-iceberg", 2),
-        against("decode alone", DECODE, "Debezium engine", 2),
+        _against("snapshot", SNAPSHOT, "dlt + connectorx", 1.0),
+        _against("snapshot", SNAPSHOT, "Debezium-iceberg", 10),
+        _against("backlog, merged", BACKLOG, "pg_recvlogical", 0.3),
+        _against("backlog, merged", BACKLOG, "Debezium-jdbc", 6),
+        _against("backlog, merged", BACKLOG, "Debezium-iceberg", 2),
+        _against("decode alone", DECODE, "Debezium engine", 2),
         Goal("latency p50, s", "≤ 3", _number("latency", "s, p50"), _at_most(3)),
         Goal("latency p99, s", "≤ 8", _number("latency", "s, p99"), _at_most(8)),
         Goal(
@@ -85,6 +88,17 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         ),
         Goal("Python, backlog × 10 ÷ backlog", "flat (≤ 1.2)", growth, _at_most(1.2)),
         Goal("table of 10 × rows ÷ table", "≤ 2 ×", size, _at_most(2)),
+        *(goal for server in SERVERS for goal in _mysql_goals(server)),
+    )
+
+
+def _mysql_goals(server: str) -> tuple[Goal, ...]:
+    """The goals of MySQL's scenarios, which run on either server."""
+    return (
+        _against(f"{server}: snapshot", f"{server}-snapshot", "DB-API cursor", 5),
+        _against(f"{server}: snapshot", f"{server}-snapshot", "connectorx alone", 0.5),
+        _against(f"{server}: backlog, merged", f"{server}-backlog", "Debezium-jdbc", 5),
+        _against(f"{server}: decode alone", f"{server}-decode", "mysql-replication", 15),
     )
 
 

@@ -1,40 +1,70 @@
-"""Debezium's embedded engine into a null sink: decoding alone, as Java's side of the field does it."""
+"""Debezium's connectors, and its embedded engine into a null sink: decoding alone, as Java's side of the field does it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import singledispatch
 from pathlib import Path
+from zlib import crc32
 
-from bench.orders import DATABASE, PUBLICATION, Orders
+from bench.mysql_orders import MysqlOrders
+from bench.orders import PUBLICATION, Orders
 from bench.peers import install
 from bench.process import Cost, run
+from bench.source import DATABASE, Source
 
 SLOT = "bench_debezium"
 _REPEATED = 10  # it may begin with the last change of the drain before
 
 
-def connector_settings(orders: Orders, slot: str, table: str, **more: str) -> dict[str, str]:
-    """Settings of Debezium's Postgres connector for one table, reading a slot of its own."""
+def connector_settings(orders: Orders | MysqlOrders, reader: str, table: str, **more: str) -> dict[str, str]:
+    """Settings of Debezium's connector for one table, known to the server as `reader`."""
     server = orders.server
     return {
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "database.hostname": server.host,
         "database.port": str(server.port),
         "database.user": server.user,
         "database.password": server.password,
+        "table.include.list": f"{orders.parent}.{table}",
+        "tombstones.on.delete": "false",
+        "max.batch.size": "8192",
+        "max.queue.size": "32768",
+        "poll.interval.ms": "100",
+        **_own_settings(orders, reader),
+        **more,
+    }
+
+
+@singledispatch
+def _own_settings(orders: Source, reader: str) -> dict[str, str]:
+    raise NotImplementedError(f"no connector reads {orders.plugin} as {reader}")
+
+
+@_own_settings.register
+def _(orders: Orders, reader: str) -> dict[str, str]:
+    del orders
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "database.dbname": DATABASE,
         "plugin.name": "pgoutput",
         "publication.name": PUBLICATION,
         "publication.autocreate.mode": "disabled",
-        "slot.name": slot,
-        "table.include.list": f"public.{table}",
-        "tombstones.on.delete": "false",
-        "max.batch.size": "8192",
-        "max.queue.size": "32768",
+        "slot.name": reader,
         "snapshot.fetch.size": "10240",
-        "poll.interval.ms": "100",
-        **more,
+    }
+
+
+@_own_settings.register
+def _(orders: MysqlOrders, reader: str) -> dict[str, str]:
+    connector = "mariadb.MariaDbConnector" if orders.server.is_mariadb else "mysql.MySqlConnector"
+    return {
+        "connector.class": f"io.debezium.connector.{connector}",
+        "database.include.list": DATABASE,
+        "database.server.id": str(crc32(reader.encode()) | 1),
+        "database.ssl.mode": "disable" if orders.server.is_mariadb else "disabled",
+        "driver.allowPublicKeyRetrieval": "true",
+        "include.schema.changes": "false",
     }
 
 

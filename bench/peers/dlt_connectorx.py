@@ -15,7 +15,7 @@ def snapshot(orders: Orders, table: str, folder: Path) -> Cost:
     """Copy `table` once into a new Delta table below `folder`; checks that all rows came."""
     script = Path(__file__).with_name("dlt_delta.py")
     folder.mkdir(parents=True)
-    cost = run([install.dlt_python(), script, orders.url, table, folder], folder / "log")
+    cost = run([install.python("dlt"), script, orders.url, table, folder], folder / "log")
     found = DeltaTable(str(folder / "lake/raw" / table)).to_pyarrow_dataset().count_rows()
     wanted = orders.fingerprint(table).rows
     if found != wanted:

@@ -1,4 +1,4 @@
-"""Copies one Postgres table into a Delta table with dlt and connectorx; run by the interpreter `install.dlt_python()`.
+"""Copies one Postgres table into a Delta table with dlt and connectorx; run by the interpreter `install.python("dlt")`.
 
 Usage: dlt_delta.py URL TABLE FOLDER. Prints the number of rows.
 """

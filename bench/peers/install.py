@@ -16,13 +16,16 @@ KAFKA = "4.1.1"
 ICEBERG = "1.10.1"
 HADOOP = "3.4.1"
 
-DLT = (
-    "dlt[deltalake,filesystem]==1.31.0",
-    "connectorx==0.4.6",
-    "deltalake==1.6.6",
-    "psycopg2-binary==2.9.13",
-    "sqlalchemy>=2",
-)
+ENVIRONMENTS: dict[str, tuple[str, ...]] = {
+    "dlt": (
+        "dlt[deltalake,filesystem]==1.31.0",
+        "connectorx==0.4.6",
+        "deltalake==1.6.6",
+        "psycopg2-binary==2.9.13",
+        "sqlalchemy>=2",
+    ),
+    "connectorx": ("connectorx==0.4.6", "pyarrow==26.0.1"),
+}
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "debezium-embedded": (
@@ -40,6 +43,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "org.slf4j:slf4j-simple:1.7.36",
     ),
     "connect/debezium-postgres": (f"io.debezium:debezium-connector-postgres:{DEBEZIUM}",),
+    "connect/debezium-mysql": (f"io.debezium:debezium-connector-mysql:{DEBEZIUM}",),
+    "connect/debezium-mariadb": (f"io.debezium:debezium-connector-mariadb:{DEBEZIUM}",),
     "connect/debezium-jdbc": (
         f"io.debezium:debezium-connector-jdbc:{DEBEZIUM}",
         "org.postgresql:postgresql:42.7.4",
@@ -64,15 +69,16 @@ def folder() -> Path:
     return path
 
 
-def dlt_python() -> Path:
-    """The interpreter of an environment that has dlt and connectorx."""
-    environment = folder() / f"dlt-{_digest(DLT)}"
+def python(name: str) -> Path:
+    """The interpreter of one of `ENVIRONMENTS`."""
+    packages = ENVIRONMENTS[name]
+    environment = folder() / f"{name}-{_digest(packages)}"
     python = environment / "bin/python"
     if not python.exists():
         partial = environment.with_name(environment.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", partial], check=True)
-        subprocess.run([partial / "bin/python", "-m", "pip", "install", "--quiet", *DLT], check=True)
+        subprocess.run([partial / "bin/python", "-m", "pip", "install", "--quiet", *packages], check=True)
         partial.rename(environment)  # the interpreter finds its packages by its own place; scripts are not used
     return python
 
@@ -138,6 +144,7 @@ def _pom(coordinates: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(dlt_python())
+    for each in ENVIRONMENTS:
+        print(python(each))
     for each in LIBRARIES:
         print(jars(each))
