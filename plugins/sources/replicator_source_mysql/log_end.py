@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_source_mysql.connection import Server, execute, named_rows, server_of, variables
-from replicator_source_mysql.gtid import GtidProgress, GtidSet, parse_gtids
+from replicator_source_mysql.gtid import GtidPosition, GtidProgress, GtidSet, parse_gtids
 from replicator_source_mysql.offset import MySqlOffset
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _START_ANEW = "take a new snapshot (a new generation)"
 _NO_EVENT_THERE = 1220
 _WRAP = 1 << 32
-"""SHOW BINLOG EVENTS knows no places behind it."""
+"""SHOW BINLOG EVENTS and BINLOG_GTID_POS know no places behind it."""
 _BETWEEN_TRANSACTIONS = frozenset(
     {"Format_desc", "Previous_gtids", "Gtid", "Anonymous_Gtid", "Gtid_tagged_log_event", "Incident", "Rotate", "Stop"}
 )
@@ -38,6 +38,10 @@ class Origin:
     server: Server
     identity: str
     has_gtids: bool
+
+    def gtids(self, text: str) -> GtidProgress:
+        """Progress in this make's notation, also when there is none yet."""
+        return GtidPosition.parse(text) if self.server.is_mariadb else GtidSet.parse(text)
 
 
 def origin_of(connection: pymysql.Connection[Any]) -> Origin:
@@ -65,10 +69,16 @@ def current_offset(connection: pymysql.Connection[Any], origin: Origin) -> MySql
         )
     file, position = str(rows[0]["file"]), int(rows[0]["position"])
     if origin.server.is_mariadb:
-        gtid = execute(connection, "SELECT BINLOG_GTID_POS(%s, %s)", [file, position])[0][0] or ""
+        gtid = _mariadb_gtids(connection, file, position) or ""
     else:
         gtid = rows[0].get("executed_gtid_set", "") if origin.has_gtids else ""
-    return MySqlOffset(file, position, str(parse_gtids(gtid)) if gtid else "", origin.identity)
+    return MySqlOffset(file, position, str(origin.gtids(gtid)), origin.identity)
+
+
+def _mariadb_gtids(connection: pymysql.Connection[Any], file: str, position: int) -> str | None:
+    """The GTIDs before a place; None inside an event, and beyond 4 GiB, where the server does not tell."""
+    told = execute(connection, "SELECT BINLOG_GTID_POS(%s, %s)", [file, position])[0][0]
+    return None if told is None else str(GtidPosition.parse(told))
 
 
 def check_readable(connection: pymysql.Connection[Any], origin: Origin, offset: MySqlOffset) -> None:
@@ -109,8 +119,9 @@ def _is_same_history(connection: pymysql.Connection[Any], origin: Origin, offset
     A server that was reset or restored in place writes files of the same names, and numbers its transactions as before.
     """
     if origin.server.is_mariadb:
-        # What BINLOG_GTID_POS tells of the place itself was seen to differ on a healthy server, so it refuses nobody.
-        return not offset.gtid or _covers(_executed(connection, origin), offset)
+        if offset.position < _WRAP:
+            return _mariadb_gtids(connection, offset.file, offset.position) == offset.gtid
+        return _covers(_executed(connection, origin), offset)
     if origin.has_gtids and offset.gtid and not _covers(_executed(connection, origin), offset):
         return False
     return offset.position >= _WRAP or _is_followed_by_another(connection, offset)
@@ -166,7 +177,7 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
 
 def _executed(connection: pymysql.Connection[Any], origin: Origin) -> GtidProgress:
     name = "gtid_binlog_pos" if origin.server.is_mariadb else "gtid_executed"
-    return parse_gtids(str(execute(connection, f"SELECT @@GLOBAL.{name}")[0][0] or ""))
+    return origin.gtids(str(execute(connection, f"SELECT @@GLOBAL.{name}")[0][0] or ""))
 
 
 def _covers(executed: GtidProgress, offset: MySqlOffset) -> bool:

@@ -130,7 +130,7 @@ class MySqlEventReader(EventReader):
         with self._session("preparing to read the log") as connection:
             self._origin = origin_of(connection)
             usual = _usual_session(connection, is_mariadb=self._origin.server.is_mariadb)
-        self._progress = parse_gtids(self._offset.gtid)
+        self._progress = self._origin.gtids(self._offset.gtid)
         self._scanner = TransactionScanner(usual)
         stream = self._open_stream()
         self._here = self._offset.reading_from
@@ -246,7 +246,7 @@ class MySqlEventReader(EventReader):
             return  # read again for the sake of prepared transactions only
         self._emitter.emit_commits(commits)
         self._offset, self._ordinal = last, 0
-        self._progress = parse_gtids(last.gtid)
+        self._progress = self._origin.gtids(last.gtid)
 
     @property
     def _resume(self) -> str:

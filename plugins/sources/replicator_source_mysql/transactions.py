@@ -32,7 +32,6 @@ _CONTROL = (
     Kind.XID,
     Kind.XA_PREPARE,
 )
-_SERVER_ID_BEFORE_BODY = 14
 
 
 class MarkKind(enum.Enum):
@@ -112,9 +111,7 @@ class TransactionScanner:
         if kind == Kind.GTID_TAGGED:
             self._group = tagged_group(str(events.place(index)))
         elif kind == Kind.MARIADB_GTID:
-            at = int(events.start[index]) - _SERVER_ID_BEFORE_BODY
-            server_id = int.from_bytes(events.data[at : at + 4].tobytes(), "little")
-            self._group = mariadb_group(body, server_id)
+            self._group = mariadb_group(body, int(events.server_id[index]))
             self._has_begun = not self._group.is_standalone
             if self._group.is_prepared_xa:
                 return self._mark(events, index, MarkKind.XA_BEGIN, ends_group=False)

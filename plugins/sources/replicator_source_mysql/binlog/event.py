@@ -152,6 +152,7 @@ class Events:
         start: Where its body begins in `data`, behind the header (the header itself may be missing in `data`).
         end: Where its body ends; a checksum is behind it.
         timestamp: Seconds since 1970 UTC, from the header.
+        server_id: Of the server that wrote it first, from the header.
         flags: From the header.
         position: Where it ends in its file. An event that is in no file (a ROTATE or FORMAT_DESCRIPTION made for the
             stream, a heartbeat) has the position of the one before it.
@@ -164,6 +165,7 @@ class Events:
     start: Int64s
     end: Int64s
     timestamp: Int64s
+    server_id: Int64s
     flags: Int64s
     position: Int64s
     file: Int64s
@@ -196,6 +198,7 @@ class Events:
             self.start[which],
             self.end[which],
             self.timestamp[which],
+            self.server_id[which],
             self.flags[which],
             self.position[which],
             self.file[which],

@@ -74,6 +74,7 @@ class Framer:
             header + HEADER_BYTES,
             packets.end.copy(),
             words_at(data, header, 4),
+            words_at(data, header + 5, 4),
             words_at(data, header + 17, 2),
             np.zeros(len(header), np.int64),
             np.zeros(len(header), np.int64),
@@ -101,8 +102,8 @@ class Framer:
                     names.append(self._file)
             begin = border + 1
         settled = Events(
-            events.data, events.kind, events.start, events.end, events.timestamp, events.flags, events.position,
-            events.file, tuple(names),
+            events.data, events.kind, events.start, events.end, events.timestamp, events.server_id, events.flags,
+            events.position, events.file, tuple(names),
         )  # fmt: skip
         return self._known(settled)
 

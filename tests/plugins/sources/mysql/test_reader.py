@@ -158,3 +158,37 @@ def test_a_reader_that_is_held_back_is_not_hung_up_on(mysql_server: PrivateMysql
         with pump.running(SlowEmitter()) as run:
             run.wait_for(target)
         assert len(run.changes("big")) == 25
+
+
+def test_every_offset_tells_the_gtids_the_server_tells_of_its_place(mysql_server: PrivateMysql) -> None:
+    """Also where MariaDB's compressed events are taken apart, in a log that several servers wrote."""
+    server = mysql_server(MARIADB_10_11, log_bin_compress=True, log_bin_compress_min_len=10)
+    with server.database() as database:
+        database.execute("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(200))")
+        pump = Pump(database, "t")
+        pump.prepare()
+        with database.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            for number in range(300):
+                cursor.execute(f"SET SESSION server_id = {number % 3 + 100}")
+                if number % 10 == 0:
+                    cursor.execute(f"CREATE OR REPLACE VIEW v AS SELECT 'a statement that is worth it, {number}' AS a")
+                cursor.execute("INSERT INTO t VALUES (%s, repeat('long ', %s))", (number, number % 40))
+                connection.commit()
+        ended = [window.commits for window in pump.read().emitter.closed_windows if window.commits]
+        offsets = [commits.offset_at(i) for commits in ended for i in range(len(commits))]
+        assert len(offsets) >= 300
+        for offset in offsets[::5]:
+            [[there]] = database.server.query(f"SELECT BINLOG_GTID_POS('{offset.file}', {offset.position})")
+            assert offset.fields()["gtid"].decode() == there
+
+
+def test_a_log_that_was_switched_on_just_now_has_no_gtids_yet(mysql_server: PrivateMysql) -> None:
+    server = mysql_server(MARIADB_10_11)
+    with server.database() as database:
+        database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+        server.execute("RESET MASTER")
+        pump = Pump(database, "t")
+        pump.prepare()
+        for number in range(3):
+            database.execute(f"INSERT INTO t VALUES ({number})")
+            assert len(pump.read().changes("t")) == 1
