@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from replicator_sdk.errors import HistoryLostError, NeedsUserError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
 from replicator_source_mysql.connection import Server, execute, named_rows, server_of, variables
 from replicator_source_mysql.gtid import GtidPosition, GtidProgress, GtidSet, parse_gtids
 from replicator_source_mysql.offset import MySqlOffset
@@ -51,6 +51,20 @@ def origin_of(connection: pymysql.Connection[Any]) -> Origin:
     if server.is_mariadb:
         return Origin(server, f"mariadb-{found['server_id']}", has_gtids=True)
     return Origin(server, found["server_uuid"], found.get("gtid_mode", "OFF").upper() == "ON")
+
+
+def check_same(connection: pymysql.Connection[Any], origin: Origin) -> None:
+    """Whether this is a connection to the same server: a name or proxy may lead elsewhere since it was asked last.
+
+    Raises:
+        RetryableError: When it is another one.
+    """
+    if origin_of(connection).identity != origin.identity:
+        raise RetryableError(
+            "the address leads to another server than a moment ago",
+            code="RPL-3853",
+            hint="a failover seems to be going on; whether the pipeline can go on at the other server is found out next",
+        )
 
 
 def current_offset(connection: pymysql.Connection[Any], origin: Origin) -> MySqlOffset:

@@ -85,11 +85,7 @@ class Flights:
             for item in flown:
                 item.close()
         failpoint("engine.batch.applied")
-        for item in flown:
-            if item.changes.table not in failures:
-                self._tables.applied(item)
-        for table, error in failures.items():
-            self._tables.failed(table, error)
+        self._tables.landed(flown, failures)
         self.save()
 
     def save(self) -> None:

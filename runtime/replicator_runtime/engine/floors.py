@@ -1,4 +1,4 @@
-"""From where on each table takes changes: the target's word, not our memory of it."""
+"""From where on each table takes changes: the target's word, never older than the last error."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 
 def find_floors(run: Run, consumer: EventConsumer, records: list[TableRecord]) -> dict[TableId, TableFloor]:
-    """The floors of the tables that take changes; several targets' commits are read at once.
+    """The floors of the tables that take changes.
+
+    Only after an attempt that ended without an error, so that tables can join, those are believed which it left: a
+    target with many tables takes a while to tell. Otherwise the target is asked, for several tables at once.
 
     Raises:
         NeedsUserError: When a table that was copied is not at the target as this replicator left it.
     """
+    settled, run.settled_floors = run.settled_floors, {}
     with ThreadPoolExecutor(run.limits.parallel_tables, thread_name_prefix="floor") as pool:
-        found = pool.map(lambda record: _floor(run, consumer, record), records)
+        found = pool.map(lambda record: _floor(run, consumer, record, settled.get(record.table)), records)
         return {r.table: floor for r, floor in zip(records, found, strict=True) if floor is not None}
 
 
@@ -33,11 +37,13 @@ def copied_floor(plan: SnapshotRecord) -> TableFloor:
     return TableFloor(Position(plan.first), plan.last if plan.first < plan.last else None)
 
 
-def _floor(run: Run, consumer: EventConsumer, record: TableRecord) -> TableFloor | None:
+def _floor(run: Run, consumer: EventConsumer, record: TableRecord, settled: TableFloor | None) -> TableFloor | None:
     """From where on the table takes changes; None while it takes none."""
     if record.table in run.failing:
         return None
     if isinstance(consumer, BatchConsumer):
+        if settled is not None and record.snapshot is not None:
+            return _joined(run, record, record.snapshot, settled)
         return told_floor(run, consumer, record)
     if record.snapshot is None or not record.snapshot.done:
         return None
@@ -65,6 +71,11 @@ def told_floor(run: Run, consumer: BatchConsumer, record: TableRecord) -> TableF
             hint="put it back, or take the table out of the pipeline and in again to copy it anew",
             table=str(record.table),
         )
+    return _joined(run, record, plan, replace(copied_floor(plan), position=progress.position))
+
+
+def _joined(run: Run, record: TableRecord, plan: SnapshotRecord, floor: TableFloor) -> TableFloor:
+    plan.done = True
     record.state = TableState.REPLICATING
     run.progress.set_table(record.table, TableState.REPLICATING)
-    return replace(copied_floor(plan), position=progress.position)
+    return floor

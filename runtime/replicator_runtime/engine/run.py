@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replicator_runtime.config import Pipeline, PipelineConfig
+    from replicator_runtime.engine.gather import TableFloor
     from replicator_runtime.engine.progress import Progress
     from replicator_runtime.lineage import Lineage
     from replicator_runtime.metrics import MetricsRegistry
@@ -72,6 +73,7 @@ class Run:
         source_error: What the source reported last; None when it is fine.
         identified: Whether the source was found to be the one the state belongs to.
         failing: Tables that stand still until the next start, and why.
+        settled_floors: Where tables stand, left by an attempt that ended so that others can join; the next one takes it.
     """
 
     pipeline: Pipeline
@@ -92,6 +94,7 @@ class Run:
     source_error: Exception | None = None
     identified: bool = False
     failing: dict[TableId, Exception] = field(default_factory=dict)
+    settled_floors: dict[TableId, TableFloor] = field(default_factory=dict)
     book: TableBook = field(init=False)
     table_patience: TablePatience = field(init=False)
     _spark: SparkSession | None = None

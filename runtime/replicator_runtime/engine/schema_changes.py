@@ -77,10 +77,7 @@ class SchemaChanges:
         failures = self._applier.apply(before, self._tables.gathering.offset)
         for item in before:
             item.close()
-            if item.changes.table not in failures:
-                self._tables.applied(item)
-        for table, error in failures.items():
-            self._tables.failed(table, error)
+        self._tables.landed(before, failures)
         return event.table in self._tables.floors
 
     def _leave(self, event: DDLEvent) -> None:

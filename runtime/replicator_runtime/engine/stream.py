@@ -91,6 +91,9 @@ class Stream:
             self._run.progress.set_phase("stopping")
             self._flush()
             self._flights.save()
+        except Rejoin:
+            self._run.settled_floors = self._tables.settled
+            raise
         finally:
             self._queue.close()
             reader.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -45,13 +46,33 @@ class TakingTables:
         self.floors = floors
         self.gathering = gathering
         self.retry_at = math.inf
+        self._doubtful: set[TableId] = set()
 
     @property
     def hold_the_offset(self) -> bool:
         """Whether some table stands behind, so that the saved offset must not move."""
         return any(record.table not in self.floors for record in self._run.book.records.values() if record.selected)
 
-    def applied(self, item: Gathered) -> None:
+    @property
+    def settled(self) -> dict[TableId, TableFloor]:
+        """The floors that are sure to be the target's; not those of tables whose changes failed, perhaps after a commit."""
+        return {table: floor for table, floor in self.floors.items() if table not in self._doubtful}
+
+    def landed(self, items: Sequence[Gathered], failures: Mapping[TableId, Exception]) -> None:
+        """These changes were applied, but for the tables that failed.
+
+        Raises:
+            Rejoin: When a table is to be copied anew.
+            Exception: A failure that concerns more than its table.
+        """
+        self._doubtful.update(failures)
+        for item in items:
+            if item.changes.table not in failures:
+                self._applied(item)
+        for table, error in failures.items():
+            self.failed(table, error)
+
+    def _applied(self, item: Gathered) -> None:
         """The table has these changes, durable."""
         table, tally, metrics = item.changes.table, item.tally, self._run.metrics
         if table in self.floors:

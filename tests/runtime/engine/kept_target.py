@@ -87,6 +87,7 @@ class KeptConsumer(BatchConsumer, SnapshotLoader):
         pass
 
     def progress(self, table: TableId) -> TableProgress | None:
+        HOUSE.fault("progress", table)
         kept = HOUSE.tables.get(table)
         return kept.progress if kept else None
 

@@ -249,6 +249,28 @@ def test_a_table_the_log_cannot_make_whole_is_copied_anew(shop: Shop) -> None:
     shop.assert_equal()
 
 
+@pytest.mark.parametrize("error", [None, OSError("locked")])
+def test_only_tables_that_join_are_asked_for_unless_something_failed(shop: Shop, error: Exception | None) -> None:
+    """A target with many tables takes a while to tell how far each of them is."""
+    fill(shop)
+    shop.run()
+    shop.sql("ALTER TABLE customers RENAME TO clients", "INSERT INTO notes VALUES ('meanwhile')")
+    asked: list[str] = []
+
+    def fault(at: str, where: TableId) -> None:
+        if at == "progress":
+            asked.append(where.table)
+        if (at, where.table) == ("before", "notes") and error is not None and "failed" not in asked:
+            asked.append("failed")
+            raise error
+
+    kept_target.HOUSE.fault = fault
+    shop.run()
+    shop.assert_equal("clients", "notes")
+    assert asked.count("clients") >= 1
+    assert asked.count("notes") == (1 if error is None else 2)
+
+
 @pytest.mark.parametrize("error", [OSError("locked"), DataError("a value does not fit", code="RPL-5001")])
 def test_a_change_of_structure_waits_for_the_rows_before_it_that_fail(shop: Shop, error: Exception) -> None:
     """Else the table would stand behind rows that it never got."""

@@ -6,6 +6,7 @@ an unknown version is refused rather than trusted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,17 @@ _PATIENCE = "SET SESSION net_write_timeout = 86400"
 """A target that is slow holds the reader back for longer than the usual minute, after which the server would hang up."""
 
 Dump = tuple["pymysql.Connection[Any]", bool]
+Check = Callable[["pymysql.Connection[Any]"], None]
 
 
 def begin_dump(
-    endpoint: Endpoint, server: Server, start: FilePosition | str, *, server_id: int, heartbeat_seconds: float
+    endpoint: Endpoint,
+    server: Server,
+    start: FilePosition | str,
+    *,
+    server_id: int,
+    heartbeat_seconds: float,
+    check: Check | None = None,
 ) -> Dump:
     """Connect and ask for the log; the first packet of the answer is still to be read.
 
@@ -42,6 +50,7 @@ def begin_dump(
         start: File and position, or the GTIDs that have been executed already.
         server_id: Our id among the server's replicas.
         heartbeat_seconds: After how long a silence the server sends a heartbeat.
+        check: Called with every connection before it is used; what it raises ends the attempt.
 
     Returns:
         The connection, and whether events carry checksums.
@@ -57,7 +66,7 @@ def begin_dump(
         resume_stream=True,
         slave_heartbeat=heartbeat_seconds,
         enable_logging=False,
-        pymysql_wrapper=driver().connect,
+        pymysql_wrapper=_checked(driver().connect, check),
         **_place(server, start),
     )
     try:
@@ -68,6 +77,20 @@ def begin_dump(
             reader._stream_connection.close()  # noqa: SLF001 - the library has no door for it
         raise
     return reader._stream_connection, bool(getattr(reader, _CHECKSUM))  # noqa: SLF001
+
+
+def _checked(connect: Callable[..., Any], check: Check | None) -> Callable[..., Any]:
+    def checked(*args: Any, **settings: Any) -> Any:
+        connection = connect(*args, **settings)
+        if check is not None:
+            try:
+                check(connection)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    return checked
 
 
 def _place(server: Server, start: FilePosition | str) -> dict[str, Any]:

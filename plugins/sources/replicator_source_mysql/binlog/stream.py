@@ -16,7 +16,7 @@ from replicator_sdk.errors import ReplicatorError, RetryableError
 from replicator_source_mysql.binlog.compressed import expanded
 from replicator_source_mysql.binlog.event import HEARTBEATS, Events, FilePosition
 from replicator_source_mysql.binlog.framing import Framer
-from replicator_source_mysql.binlog.handshake import begin_dump
+from replicator_source_mysql.binlog.handshake import Check, begin_dump
 from replicator_source_mysql.connection import Endpoint, Server
 from replicator_source_mysql.diagnosis import diagnose
 from replicator_source_mysql.wire import PacketReader, Packets
@@ -44,7 +44,14 @@ class BinlogStream:
 
     @classmethod
     def open(
-        cls, endpoint: Endpoint, server: Server, start: FilePosition | str, *, server_id: int, heartbeat_seconds: float
+        cls,
+        endpoint: Endpoint,
+        server: Server,
+        start: FilePosition | str,
+        *,
+        server_id: int,
+        heartbeat_seconds: float,
+        check: Check | None = None,
     ) -> Self:
         """Start reading behind `start`.
 
@@ -54,13 +61,14 @@ class BinlogStream:
             start: A place between two transactions, or the GTIDs executed until there (MySQL's set, MariaDB's list).
             server_id: Our id, unlike that of any other replica of the server.
             heartbeat_seconds: After how long a silence a heartbeat comes.
+            check: As for `begin_dump`.
 
         Raises:
             ReplicatorError: When the server cannot be reached or refuses; a place it no longer has shows at the first
                 `receive` or `take`.
         """
         connection, has_checksum = begin_dump(
-            endpoint, server, start, server_id=server_id, heartbeat_seconds=heartbeat_seconds
+            endpoint, server, start, server_id=server_id, heartbeat_seconds=heartbeat_seconds, check=check
         )
         at = start if isinstance(start, FilePosition) else None
         return cls(connection, Framer(at, has_checksum=has_checksum))
