@@ -24,11 +24,22 @@ from replicator_sdk.context import (
     LineageRecorder,
     Metrics,
 )
+from replicator_sdk.distributed_log import (
+    DistributedLog,
+    LogItem,
+    LogPartition,
+    LogPartitionReader,
+    LogSlice,
+    ReadUntil,
+    SchemaSeen,
+    SchemaStep,
+)
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLEvent, DMLOperation
 from replicator_sdk.hookspec import hookimpl
 from replicator_sdk.offset import NumberOffset, Offset, Position
 from replicator_sdk.registry import FixedTables, TableRegistry, TableSummary
 from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_sdk.slices import RangeConsumer, SliceChanges, SliceOutcome, TableTally
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk, SnapshotReader, TableSnapshot, chunk_dataframe
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, ReaderClosed
 from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
@@ -57,6 +68,7 @@ __all__ = [
     "DeltaSourceContext",
     "DeltaTarget",
     "DeltaTargetContext",
+    "DistributedLog",
     "EventConsumer",
     "EventEmitter",
     "EventReader",
@@ -64,15 +76,25 @@ __all__ = [
     "Finding",
     "FixedTables",
     "LineageRecorder",
+    "LogItem",
+    "LogPartition",
+    "LogPartitionReader",
+    "LogSlice",
     "Metrics",
     "NumberOffset",
     "Offset",
     "OutOfRange",
     "PluginConfig",
     "Position",
+    "RangeConsumer",
+    "ReadUntil",
     "ReaderClosed",
+    "SchemaSeen",
+    "SchemaStep",
     "Secret",
     "Severity",
+    "SliceChanges",
+    "SliceOutcome",
     "SnapshotChunk",
     "SnapshotLoader",
     "SnapshotReader",
@@ -86,6 +108,7 @@ __all__ = [
     "TableSchema",
     "TableSnapshot",
     "TableSummary",
+    "TableTally",
     "chunk_dataframe",
     "hookimpl",
     "single_commit",

@@ -11,6 +11,7 @@ from replicator_sdk.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.batch import ChangeBatch, Commits
 from replicator_sdk.config import OutOfRange, PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
+from replicator_sdk.distributed_log import DistributedLog
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Offset
 from replicator_sdk.registry import TableRegistry
@@ -175,4 +176,16 @@ class DeltaSource(ABC):
         context: DeltaSourceContext,  # noqa: ARG002 - for overriders
     ) -> SnapshotReader | None:
         """A reader of snapshots; None when the event reader emits snapshot events by itself (`is_snapshot`)."""
+        return None
+
+    def create_distributed_log(
+        self,
+        definition: EventReaderDefinition,  # noqa: ARG002 - for overriders
+        context: DeltaSourceContext,  # noqa: ARG002 - for overriders
+    ) -> DistributedLog | None:
+        """The log as slices that executors read; None when it has to be read in one stream by `create_reader`.
+
+        Asked only of sources without a snapshot reader, and when the target applies slices (`RangeConsumer`). The caller
+        closes it.
+        """
         return None

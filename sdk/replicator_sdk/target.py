@@ -32,6 +32,8 @@ class TableProgress:
         batch: The batch's identity as text.
         snapshot_chunks: Indexes of the snapshot chunks loaded so far; None once the snapshot is finished.
         snapshot_id: Which plan those chunks belong to; empty when none.
+        valid_through: Every change the source committed up to then is in the table, as its last commit could tell;
+            microseconds since 1970 UTC, -1 when it could not.
     """
 
     generation: int
@@ -41,6 +43,7 @@ class TableProgress:
     batch: str = ""
     snapshot_chunks: frozenset[int] | None = None
     snapshot_id: str = ""
+    valid_through: int = -1
 
     @classmethod
     def of(cls, identity: BatchIdentity) -> TableProgress:
@@ -60,6 +63,7 @@ class TableProgress:
             "batch": self.batch,
             "snapshotChunks": None if self.snapshot_chunks is None else sorted(self.snapshot_chunks),
             "snapshotId": self.snapshot_id,
+            "validThrough": self.valid_through,
         }
 
     @classmethod
@@ -75,6 +79,7 @@ class TableProgress:
             value["batch"],
             None if chunks is None else frozenset(chunks),
             value.get("snapshotId", ""),
+            value.get("validThrough", -1),
         )
 
 
