@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.event import Alter
@@ -136,16 +136,14 @@ class DistributedLog(ABC):
     * A table without a key only gets INSERTs, unless all its records lie in one partition.
     * Two offsets of plans made one after the other are ordered, and so is any of them and a given `end`.
 
-    Class attributes:
-        repeats: Whether the log may tell again what it told before (a connector that was restarted), so that inserts
-            must be upserts and deletes of missing rows are no error.
-
     Attributes:
         read: Reads a partition of a slice; valid in any process until `close`.
+        repeats: Whether the log may tell again what it told before (a connector that was restarted), so that inserts
+            must be upserts and deletes of missing rows are no error.
     """
 
-    repeats: ClassVar[bool] = True
     read: LogPartitionReader
+    repeats: bool = True
 
     @abstractmethod
     def initialize(self, offset: Offset | None) -> Offset:

@@ -12,9 +12,11 @@ from replicator_sdk.errors import BugError, NeedsUserError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.slices import RangeConsumer, SliceChanges, SliceOutcome
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
-from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
+from replicator_sdk.target import SnapshotLoader, TableProgress
 from replicator_target_delta.apply.apply import TableApply
+from replicator_target_delta.apply.slice import SliceApply
 from replicator_target_delta.config import DeltaConfig, DropTables
 from replicator_target_delta.ddl import TableDDL
 from replicator_target_delta.relocation import delete_folder, move_folder
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class DeltaConsumer(BatchConsumer, SnapshotLoader):
+class DeltaConsumer(RangeConsumer, SnapshotLoader):
     """Applies events at Delta tables. Safe from several threads; calls for one table take turns."""
 
     def __init__(self, config: DeltaConfig, context: DeltaTargetContext) -> None:
@@ -49,6 +51,10 @@ class DeltaConsumer(BatchConsumer, SnapshotLoader):
         table = self._table(changes.table)
         with table.lock:
             TableApply(table, self._config, self._context, self._spark).apply(changes)
+
+    def apply_slice(self, changes: SliceChanges) -> SliceOutcome:
+        """Have Spark's executors read and apply a slice of a log; one commit a table."""
+        return SliceApply(self._table, self._config, self._context, self._spark, changes).run()
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure, with its position in the same commit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,8 +15,16 @@ from replicator_sdk.errors import FencedError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.slices import (
+    RangeConsumer,
+    SliceChanges,
+    SliceOutcome,
+    TableTally,
+    read_partitions,
+    valid_through,
+)
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
-from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
+from replicator_sdk.target import DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
 from replicator_sdk.testing.batches import from_batch
 from replicator_sdk.testing.reference import Reference
 from replicator_sdk.testing.values import Row
@@ -81,7 +90,7 @@ class MemoryTarget(DeltaTarget):
         return MemoryConsumer(self.store, context)
 
 
-class MemoryConsumer(BatchConsumer, SnapshotLoader):
+class MemoryConsumer(RangeConsumer, SnapshotLoader):
     """Applies row by row through the reference interpreter, each batch as a whole or not at all."""
 
     def __init__(self, store: MemoryStore, context: DeltaTargetContext) -> None:
@@ -131,6 +140,23 @@ class MemoryConsumer(BatchConsumer, SnapshotLoader):
                 raise
             self._store.progress[changes.table] = TableProgress.of(changes.identity)
             self._store.batches.append((changes.table, changes.identity))
+
+    def apply_slice(self, changes: SliceChanges) -> SliceOutcome:
+        """Read every partition here, pickled as for another process, and apply table by table."""
+        read = pickle.loads(pickle.dumps(changes.read))  # noqa: S301 - packed in the same line
+        found = read_partitions(read, pickle.loads(pickle.dumps(changes.slice.partitions)), changes.tables)  # noqa: S301
+        wanting = {schema.table for schema in found.seen}
+        applied: dict[TableId, TableTally] = {}
+        failures: dict[TableId, Exception] = {}
+        for table in found.tallies.keys() - wanting:
+            try:
+                self.apply_batch(found.changes(table, changes.identity, overlap=changes.overlap))
+                applied[table] = found.tallies[table]
+            except FencedError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the caller decides
+                failures[table] = error
+        return SliceOutcome(applied, failures, tuple(found.seen), valid_through(changes.slice, found.read_until))
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Empty the table, unless it holds chunks of this very plan."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import DataError, SchemaDriftError
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.finding import Place
 from replicator_target_delta.apply.keyed import KeyedApply
@@ -18,12 +20,47 @@ from replicator_target_delta.apply.keyless import KeylessApply
 from replicator_target_delta.apply.rewriting import FileChanges
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.definition import TableDefinition
+from replicator_target_delta.log import State
 from replicator_target_delta.schema import Layout
 from replicator_target_delta.stamps import Stamper
-from replicator_target_delta.table import TargetTable
+from replicator_target_delta.table import Attempt, TargetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def fitting_state(
+    attempt: Attempt, schema: TableSchema, config: DeltaConfig, position: Position
+) -> tuple[State, dict[str, Any] | None]:
+    """The version that changes under `schema` start from; and the `metaData` to commit with them when the table is new.
+
+    Raises:
+        SchemaDriftError: When the table has other columns.
+    """
+    names = config.metadata_names()
+    if attempt.progress is None:  # a table the source never announced
+        metadata = TableDefinition.create(schema, names).to_metadata()
+        return replace(attempt.state, layout=Layout.of(json.loads(metadata["schemaString"]))), metadata
+    if not TableDefinition(attempt.state.metadata).matches(schema, names):
+        raise SchemaDriftError(
+            "the changes have other columns than the target's table",
+            code="RPL-6405",
+            table=str(schema.table),
+            position=str(position),
+            hint="take a new snapshot of the table",
+        )
+    return attempt.state, None
+
+
+def unfitting_value(changes: TableChanges) -> DataError:
+    """What to say when Arrow refuses a value; its own text may hold it."""
+    return DataError(
+        "a value does not fit its column at the target",
+        code="RPL-5402",
+        table=str(changes.table),
+        position=str(changes.identity.position),
+        hint="the source's type allows more than its standard type: report it, and leave the column out by `columns`",
+    )
 
 
 class TableApply:
@@ -42,31 +79,14 @@ class TableApply:
         attempt = self._table.begin()
         if attempt.stands_at(changes.identity.position):
             return
-        state, metadata = attempt.state, None
-        if attempt.progress is None:  # a table the source never announced
-            metadata = TableDefinition.create(changes.schema, self._config.metadata_names()).to_metadata()
-            state = replace(state, layout=Layout.of(json.loads(metadata["schemaString"])))
-        elif not TableDefinition(state.metadata).matches(changes.schema, self._config.metadata_names()):
-            raise SchemaDriftError(
-                "the changes have other columns than the target's table",
-                code="RPL-6405",
-                table=str(changes.table),
-                position=str(changes.identity.position),
-                hint="take a new snapshot of the table",
-            )
+        state, metadata = fitting_state(attempt, changes.schema, self._config, changes.identity.position)
         place = Place(
             self._spark, state, self._table.log.storage, self._config.target_file_bytes, self._config.soft_deletes
         )
         try:
             files = self._write(place, changes)
         except pa.ArrowInvalid as err:  # its text may hold the value
-            raise DataError(
-                "a value does not fit its column at the target",
-                code="RPL-5402",
-                table=str(changes.table),
-                position=str(changes.identity.position),
-                hint="the source's type allows more than its standard type: report it, and leave the column out by `columns`",
-            ) from err
+            raise unfitting_value(changes) from err
         progress = TableProgress.of(changes.identity)
         self._table.commit(attempt, progress, add=files.add, remove=files.remove, metadata=metadata)
 

@@ -27,14 +27,14 @@ class Place:
     """Where and how an apply works.
 
     Attributes:
-        spark: The session, for the executors.
+        spark: The session, for the executors; None on one of them, where the work is done in this process.
         state: The table's version it starts from.
         storage: The table's files.
         target_bytes: How large new files are.
         soft_deletes: Whether deleted rows are kept.
     """
 
-    spark: SparkSession
+    spark: SparkSession | None
     state: State
     storage: Storage
     target_bytes: int
@@ -54,7 +54,7 @@ def find(place: Place, sought: Sought) -> Iterator[tuple[DataFile, FileMatch]]:
     known = sum(max(f.rows, 0) for f in files)
     numbered = list(enumerate(requests))
     results: Iterable[tuple[int, list[FileMatch]]]
-    if is_local(place.spark) or known < _DRIVER_ROWS:
+    if place.spark is None or is_local(place.spark) or known < _DRIVER_ROWS:
         results = run_threads(partial(_match_numbered, sought=sought), numbered)
     else:
         results = _match_on_executors(place.spark, sought, numbered)

@@ -17,9 +17,8 @@ from replicator_sdk.net_change.keys import encode_rows as code_rows
 from replicator_target_delta.apply.finding import Place, find
 from replicator_target_delta.apply.incomplete import IncompleteRows, SealedRows
 from replicator_target_delta.apply.matching import Sought, searches_sorted
-from replicator_target_delta.apply.rewriting import FileChanges, mark_removed
+from replicator_target_delta.apply.rewriting import FileChanges, Found, Written
 from replicator_target_delta.encoding import combined, encode_keys, encode_rows
-from replicator_target_delta.files import DataFile
 from replicator_target_delta.stamps import Stamper
 from replicator_target_delta.writing import FileWriter
 
@@ -27,7 +26,6 @@ register("delta.files.written", "delta.vectors.written")
 _LARGE_ROWS: Final = 1_000_000
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Found = list[tuple[DataFile, int, Int64s]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +63,34 @@ class KeyedApply:
         self.missing = 0
 
     def run(self) -> FileChanges:
-        """Write all files; in effect once the returned changes are committed.
+        """Write all files and deletion vectors; in effect once the returned changes are committed.
 
         Raises:
             DataError: When an update lacks values of a row that the table does not have.
         """
+        changes = self.write().to_changes(self._place.storage)
+        failpoint("delta.vectors.written")
+        return changes
+
+    def write(self) -> Written:
+        """Write new files and find the rows that go; for somebody who writes the deletion vectors.
+
+        Raises:
+            DataError: As `run`.
+        """
         plan = NetPlan(self._changes.batches, self._schema, overlap=self._changes.overlap)
         self._release_memory()
-        changes = FileChanges()
         try:
             with FileWriter(self._place.storage, self._place.target_bytes, releases=self._is_large) as writer:
                 for part in plan.parts():
                     self._take(part, writer)
                 self._release_memory()
                 removed = self._remove(plan, writer)
-                changes.add = writer.finish()
+                written = Written(writer.finish(), removed)
         finally:
             self._incomplete.close()
         failpoint("delta.files.written")
-        mark_removed(self._place.storage, removed, changes)
-        failpoint("delta.vectors.written")
-        return changes
+        return written
 
     def _release_memory(self) -> None:
         """In a large run give back what the allocators keep for later: NumPy's memory may never go back by itself."""

@@ -9,9 +9,8 @@ from replicator_sdk.batch import ChangeBatch, TableChanges
 from replicator_sdk.failpoint import failpoint
 from replicator_sdk.net_change import NetBag, net_bag
 from replicator_target_delta.apply.finding import Place, find
-from replicator_target_delta.apply.keyed import Found
 from replicator_target_delta.apply.matching import Sought
-from replicator_target_delta.apply.rewriting import FileChanges, mark_removed
+from replicator_target_delta.apply.rewriting import FileChanges, Found, Written
 from replicator_target_delta.config import IS_DELETED
 from replicator_target_delta.encoding import encode_rows
 from replicator_target_delta.stamps import Stamper
@@ -58,18 +57,21 @@ class KeylessApply:
         return encode_rows(rows, self._layout, stamps)
 
     def run(self) -> FileChanges:
-        """Write all files; in effect once the returned changes are committed. Holds the run in memory."""
+        """Write all files and deletion vectors; in effect once the returned changes are committed."""
+        changes = self.write().to_changes(self._place.storage)
+        failpoint("delta.vectors.written")
+        return changes
+
+    def write(self) -> Written:
+        """Write new files and find the rows that go. Holds the run in memory."""
         bag = net_bag(self._changes.batches(), self._changes.schema)
-        changes = FileChanges()
         with FileWriter(self._place.storage, self._place.target_bytes) as writer:
             comes = np.flatnonzero(bag.counts > 0)
             writer.add(self._copies(bag, comes, deleted=False))
             removed = self._remove(bag, writer)
-            changes.add = writer.finish()
+            written = Written(writer.finish(), removed)
         failpoint("delta.files.written")
-        mark_removed(self._place.storage, removed, changes)
-        failpoint("delta.vectors.written")
-        return changes
+        return written
 
     def _copies(self, bag: NetBag, chosen: np.ndarray, *, deleted: bool, counts: np.ndarray | None = None) -> pa.Table:
         """Rows of the bag, each as often as it comes, or as `counts` says."""

@@ -29,6 +29,29 @@ class FileChanges:
     rows_removed: int = 0
 
 
+Found = list[tuple[DataFile, int, npt.NDArray[np.int64]]]
+"""Rows that go: for each file its number of rows and their ascending indexes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What an apply wrote and what it takes away, before any file has another deletion vector.
+
+    Attributes:
+        add: New files.
+        removed: Rows that go from the files there were.
+    """
+
+    add: list[DataFile]
+    removed: Found
+
+    def to_changes(self, storage: Storage) -> FileChanges:
+        """The same with the deletion vectors written; in effect once committed."""
+        changes = FileChanges(add=self.add)
+        mark_removed(storage, self.removed, changes)
+        return changes
+
+
 def mark_removed(
     storage: Storage, found: Iterable[tuple[DataFile, int, npt.NDArray[np.int64]]], changes: FileChanges
 ) -> None:

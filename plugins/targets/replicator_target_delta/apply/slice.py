@@ -1,0 +1,200 @@
+"""A slice of a distributed log: executors read and write its parts, the driver joins them to one commit a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyroaring import BitMap64
+
+from replicator_sdk.batch import BatchIdentity
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.distributed_log import LogPartition
+from replicator_sdk.errors import DataError, FencedError
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.slices import SliceChanges, SliceOutcome, TableTally, valid_through
+from replicator_sdk.target import TableProgress
+from replicator_target_delta.apply.apply import fitting_state
+from replicator_target_delta.apply.parts import PartitionsApply, TablePart, TableTarget, TaskResult
+from replicator_target_delta.apply.rewriting import FileChanges, Written
+from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.files import DataFile
+from replicator_target_delta.log import State
+from replicator_target_delta.table import Attempt, TargetTable
+from replicator_target_delta.workers import run_executors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+register("delta.slice.written", "delta.slice.vectors_written")
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A table's transaction: open since before the executors began, so that whatever others write meanwhile is noticed."""
+
+    table: TargetTable
+    attempt: Attempt
+    state: State
+    metadata: dict[str, Any] | None
+
+
+class SliceApply:
+    """Applies one slice; made for it, used once.
+
+    Args:
+        tables: Gives a target's table.
+        config: The target's settings.
+        context: The run's.
+        spark: Whose executors work.
+        changes: The slice.
+    """
+
+    def __init__(
+        self,
+        tables: Callable[[TableId], TargetTable],
+        config: DeltaConfig,
+        context: DeltaTargetContext,
+        spark: SparkSession,
+        changes: SliceChanges,
+    ) -> None:
+        self._tables = tables
+        self._config = config
+        self._context = context
+        self._spark = spark
+        self._changes = changes
+        self._identity: BatchIdentity = changes.identity
+        self._begun: dict[TableId, _Begun] = {}
+        self._applied: dict[TableId, TableTally] = {}
+        self._failures: dict[TableId, Exception] = {}
+
+    def run(self) -> SliceOutcome:
+        """See `RangeConsumer.apply_slice`."""
+        hinted = self._changes.slice.tables
+        wanted = [table for table in self._changes.tables if hinted is None or table in hinted]
+        with ThreadPoolExecutor(self._context.parallel_tables, thread_name_prefix="slice") as pool:
+            self._each(pool, self._begin, wanted)
+            results = self._write()
+            failpoint("delta.slice.written")
+            parts = _by_table(results)
+            read_until = {index: time for result in results for index, time in result.read_until.items()}
+            valid = valid_through(self._changes.slice, read_until)
+            seen = _distinct(results)
+            wanting = {schema.table for schema in seen}
+            self._each(pool, lambda t: self._commit(t, parts[t], valid), [t for t in parts if t not in wanting])
+        return SliceOutcome(self._applied, self._failures, seen, valid)
+
+    def _each(self, pool: ThreadPoolExecutor, work: Callable[[TableId], None], tables: Sequence[TableId]) -> None:
+        """`work` on several tables at once; what it raises becomes its table's failure."""
+        outcomes = {table: pool.submit(work, table) for table in tables}
+        for table, outcome in outcomes.items():
+            error = outcome.exception()
+            if isinstance(error, FencedError) or not isinstance(error, Exception | None):
+                raise error
+            if error is not None:
+                self._failures[table] = error
+
+    def _begin(self, table_id: TableId) -> None:
+        """Open the table's transaction, unless it stands at the slice's end."""
+        table = self._tables(table_id)
+        with table.lock:
+            attempt = table.begin()
+            if attempt.stands_at(self._identity.position):
+                self._applied[table_id] = TableTally()
+                return
+            schema = self._changes.tables[table_id]
+            state, metadata = fitting_state(attempt, schema, self._config, self._identity.position)
+            self._begun[table_id] = _Begun(table, attempt, state, metadata)
+
+    def _write(self) -> list[TaskResult]:
+        """Have the executors read the slice and write files."""
+        work = PartitionsApply(
+            self._changes.read,
+            {
+                table: TableTarget(self._changes.tables[table], begun.state, begun.table.log.storage.root)
+                for table, begun in self._begun.items()
+            },
+            self._identity,
+            self._changes.overlap,
+            self._config.metadata_names(),
+            self._config.target_file_bytes,
+            self._config.soft_deletes,
+        )
+        context = self._spark.sparkContext
+        tasks = share(self._changes.slice.partitions, context.defaultParallelism)
+        shared = context.broadcast(work)
+        try:
+            # `shared.value` is looked up on the executor: here it would be sent with every task.
+            return run_executors(self._spark, lambda task: shared.value(task), tasks)  # noqa: PLW0108
+        finally:
+            shared.destroy()
+
+    def _commit(self, table_id: TableId, parts: list[TablePart], valid: int) -> None:
+        """Join the parts of all tasks and commit them with the progress."""
+        tally = sum((part.tally for part in parts), TableTally())
+        for part in parts:
+            if part.error is not None:
+                raise part.error
+        if not self._changes.tables[table_id].primary_key and not tally.inserts_only and tally.partitions > 1:
+            raise self._unordered(table_id)
+        begun = self._begun[table_id]
+        with begun.table.lock:
+            files = self._files(begun, parts)
+            failpoint("delta.slice.vectors_written")
+            progress = replace(TableProgress.of(self._identity), valid_through=valid)
+            begun.table.commit(begun.attempt, progress, add=files.add, remove=files.remove, metadata=begun.metadata)
+        self._applied[table_id] = tally
+        if missing := sum(part.missing for part in parts):
+            self._context.metrics.count("dml.missing", missing, table=table_id)
+
+    def _files(self, begun: _Begun, parts: list[TablePart]) -> FileChanges:
+        """All new files, and the old ones without the rows that any part removed; keys differ, so the rows do."""
+        gone: dict[str, tuple[int, BitMap64]] = {}
+        for part in parts:
+            for path, rows, packed in part.removed:
+                gone.setdefault(path, (rows, BitMap64()))[1].update(BitMap64.deserialize(packed))
+        add = [DataFile.of(action) for part in parts for action in part.add]
+        removed = [
+            (begun.state.files[path], rows, np.array(positions.to_array(), np.int64))
+            for path, (rows, positions) in gone.items()
+        ]
+        return Written(add, removed).to_changes(begun.table.log.storage)
+
+    def _unordered(self, table: TableId) -> DataError:
+        return DataError(
+            "a table without a key has updates or deletes in several partitions of the log, whose order nobody knows",
+            code="RPL-5404",
+            table=str(table),
+            position=str(self._identity.position),
+            hint="give it a key at the source, or have all its records in one partition",
+        )
+
+
+def share(partitions: Sequence[LogPartition], hands: int) -> list[tuple[LogPartition, ...]]:
+    """The partitions in at most `hands` tasks of about the same size.
+
+    One task for several partitions looks for their keys in the table once; one for each would read it once each.
+    """
+    shares: list[list[LogPartition]] = [[] for _ in range(min(hands, len(partitions)))]
+    sizes = [0] * len(shares)
+    for partition in sorted(partitions, key=lambda p: -p.estimated_bytes):
+        smallest = sizes.index(min(sizes))
+        shares[smallest].append(partition)
+        sizes[smallest] += max(1, partition.estimated_bytes)
+    return [tuple(one) for one in shares]
+
+
+def _by_table(results: list[TaskResult]) -> dict[TableId, list[TablePart]]:
+    found: dict[TableId, list[TablePart]] = {}
+    for result in results:
+        for table, part in result.parts.items():
+            found.setdefault(table, []).append(part)
+    return found
+
+
+def _distinct(results: list[TaskResult]) -> tuple[TableSchema, ...]:
+    return tuple(dict.fromkeys(schema for result in results for schema in result.seen))
