@@ -108,7 +108,8 @@ class LogPartitionReader(Protocol):
                 `SchemaSeen` comes instead of its changes, and so of a table that is not wanted, at least once.
 
         Raises:
-            DataError: When a record cannot be read; with its table, where that is known.
+            DataError: When a record cannot be read; with its table, where that is known. Not for a record of a table
+                that is not wanted: its failure must not come back when the table was left out for it.
             HistoryLostError: When the range is no longer there.
         """
 

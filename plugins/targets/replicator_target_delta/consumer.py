@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from replicator_sdk.batch import TableChanges
@@ -37,6 +38,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
         self._spark: SparkSession = context.spark()
         self._tables: dict[TableId, TargetTable] = {}
         self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(context.parallel_tables, thread_name_prefix="slice")  # starts threads when used
 
     def start(self) -> None:
         """Load what a first commit needs beside the source's own start."""
@@ -54,7 +56,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
 
     def apply_slice(self, changes: SliceChanges) -> SliceOutcome:
         """Have Spark's executors read and apply a slice of a log; one commit a table."""
-        return SliceApply(self._table, self._config, self._context, self._spark, changes).run()
+        return SliceApply(self._table, self._config, self._context, self._spark, self._pool, changes).run()
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure, with its position in the same commit."""
@@ -120,6 +122,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
 
     def stop(self) -> None:
         """Nothing is held back between calls, so there is nothing to drop."""
+        self._pool.shutdown(wait=True)
         with self._lock:
             self._tables.clear()
 

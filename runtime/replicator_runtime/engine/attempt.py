@@ -10,6 +10,7 @@ import structlog
 
 from replicator_runtime.engine.apply import Applier, BatchApplier, RowApplier
 from replicator_runtime.engine.discovery import discover, mark_failing
+from replicator_runtime.engine.distributed_stream import DistributedStream
 from replicator_runtime.engine.error_policy import Verdict, verdict
 from replicator_runtime.engine.floors import copied_floor, find_floors
 from replicator_runtime.engine.gather import TableFloor
@@ -23,6 +24,7 @@ from replicator_sdk import (
     DDLOperation,
     EventReaderDefinition,
     Position,
+    RangeConsumer,
     SnapshotLoader,
     TableSchema,
 )
@@ -156,7 +158,23 @@ class Attempt:
     def _without_snapshots(self, records: list[TableRecord]) -> None:
         working = [r for r in records if r.table not in self._run.failing]
         floors: dict[TableId, TableFloor] = {}
-        self._stream(working, floors, None)
+        if not self._distributed(working, floors):
+            self._stream(working, floors, None)
+
+    def _distributed(self, records: list[TableRecord], floors: dict[TableId, TableFloor]) -> bool:
+        """Stream from a log that executors read, where source and target can; False when one of them cannot."""
+        if not isinstance(self._consumer, RangeConsumer):
+            return False
+        definition = self._definition({r.table: r.schema for r in records})
+        source = self._source.create_distributed_log(definition, self._run.source_context())
+        if source is None:
+            return False
+        self._exit.callback(source.close)
+        start = source.initialize(self._run.saved_offset)
+        self._create_tables(records, floors, start)
+        self._run.progress.set_phase("streaming")
+        DistributedStream(self._run, source, self._consumer, floors).run(start, self._goal)
+        return True
 
     # --- streaming
 

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from replicator_sdk import ChangeBatch
+from replicator_sdk import ChangeBatch, LogItem, LogPartition, LogPartitionReader, TableId, TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class FilteringReader:
+    """A reader of a distributed log without the operations that are left out; picklable with the reader it wraps.
+
+    Attributes:
+        read: The source's.
+        dropped: Table → codes of the operations to leave out.
+    """
+
+    read: LogPartitionReader
+    dropped: Mapping[TableId, frozenset[int]]
+
+    def __call__(self, partition: LogPartition, tables: Mapping[TableId, TableSchema]) -> Iterator[LogItem]:
+        """What the source's reader gives, filtered."""
+        for item in self.read(partition, tables):
+            if isinstance(item, ChangeBatch) and item.table in self.dropped:
+                kept = keep_operations(item, set(self.dropped[item.table]))
+                if kept is not None:
+                    yield kept
+            else:
+                yield item
 
 
 def keep_operations(batch: ChangeBatch, dropped: set[int]) -> ChangeBatch | None:

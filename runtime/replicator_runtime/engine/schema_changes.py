@@ -100,13 +100,7 @@ class SchemaChanges:
         selected = self._run.pipeline.selection.matches(event.table)
         if selected is not None and event.operation in selected.ddl_blacklist:
             if event.operation is DDLOperation.ALTER_TABLE:
-                raise SchemaDriftError(
-                    "the table was altered at the source and ALTER_TABLE is on the ddlBlacklist",
-                    code="RPL-6001",
-                    hint="take ALTER_TABLE off the ddlBlacklist to let the change through, then start again",
-                    table=str(event.table),
-                    position=str(event.position),
-                )
+                raise blacklisted_alter(event)
             if event.operation is DDLOperation.DROP_TABLE:
                 self._tables.forget(event.table)
                 raise Rejoin
@@ -131,3 +125,14 @@ class SchemaChanges:
         if event.needs_snapshot:
             self._tables.copy_anew(record)
             raise Rejoin
+
+
+def blacklisted_alter(event: DDLEvent) -> SchemaDriftError:
+    """What to say of an ALTER_TABLE that the pipeline keeps out: nothing behind it fits the target's table."""
+    return SchemaDriftError(
+        "the table was altered at the source and ALTER_TABLE is on the ddlBlacklist",
+        code="RPL-6001",
+        hint="take ALTER_TABLE off the ddlBlacklist to let the change through, then start again",
+        table=str(event.table),
+        position=str(event.position),
+    )

@@ -157,10 +157,11 @@ class FolderReader:
         number, begin, end = partition.bounds
         records = self.folder.records(number)[begin:end]
         for first, record in enumerate(records, begin):
-            if not isinstance(record, Record):
+            if not isinstance(record, Record) and record in tables:
                 raise DataError(
                     "a record cannot be read", code="RPL-9112", table=str(record), position=f"{number}:{first}"
                 )
+        records = [record if isinstance(record, Record) else Record(None, -1) for record in records]
         numbered = [(i, r) for i, r in enumerate(records, begin) if r.change is not None]
         refused: set[TableId] = set()
         for schema, run in groupby(numbered, lambda pair: pair[1].change.schema):

@@ -51,6 +51,7 @@ class SliceApply:
         config: The target's settings.
         context: The run's.
         spark: Whose executors work.
+        pool: Works on several tables at once; outlives the slice, since each of its threads has a way into the JVM.
         changes: The slice.
     """
 
@@ -60,12 +61,14 @@ class SliceApply:
         config: DeltaConfig,
         context: DeltaTargetContext,
         spark: SparkSession,
+        pool: ThreadPoolExecutor,
         changes: SliceChanges,
     ) -> None:
         self._tables = tables
         self._config = config
         self._context = context
         self._spark = spark
+        self._pool = pool
         self._changes = changes
         self._identity: BatchIdentity = changes.identity
         self._begun: dict[TableId, _Begun] = {}
@@ -76,21 +79,20 @@ class SliceApply:
         """See `RangeConsumer.apply_slice`."""
         hinted = self._changes.slice.tables
         wanted = [table for table in self._changes.tables if hinted is None or table in hinted]
-        with ThreadPoolExecutor(self._context.parallel_tables, thread_name_prefix="slice") as pool:
-            self._each(pool, self._begin, wanted)
-            results = self._write()
-            failpoint("delta.slice.written")
-            parts = _by_table(results)
-            read_until = {index: time for result in results for index, time in result.read_until.items()}
-            valid = valid_through(self._changes.slice, read_until)
-            seen = _distinct(results)
-            wanting = {schema.table for schema in seen}
-            self._each(pool, lambda t: self._commit(t, parts[t], valid), [t for t in parts if t not in wanting])
+        self._each(self._begin, wanted)
+        results = self._write()
+        failpoint("delta.slice.written")
+        parts = _by_table(results)
+        read_until = {index: time for result in results for index, time in result.read_until.items()}
+        valid = valid_through(self._changes.slice, read_until)
+        seen = _distinct(results)
+        wanting = {schema.table for schema in seen}
+        self._each(lambda t: self._commit(t, parts[t], valid), [t for t in parts if t not in wanting])
         return SliceOutcome(self._applied, self._failures, seen, valid)
 
-    def _each(self, pool: ThreadPoolExecutor, work: Callable[[TableId], None], tables: Sequence[TableId]) -> None:
+    def _each(self, work: Callable[[TableId], None], tables: Sequence[TableId]) -> None:
         """`work` on several tables at once; what it raises becomes its table's failure."""
-        outcomes = {table: pool.submit(work, table) for table in tables}
+        outcomes = {table: self._pool.submit(work, table) for table in tables}
         for table, outcome in outcomes.items():
             error = outcome.exception()
             if isinstance(error, FencedError) or not isinstance(error, Exception | None):

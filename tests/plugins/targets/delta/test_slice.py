@@ -1,0 +1,219 @@
+"""Slices of a distributed log that executors apply: equal to the source, one commit a table, exact under replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from replicator_runtime.engine import slice_size
+from replicator_sdk import failpoint
+from replicator_sdk.distributed_log import LogPartition
+from replicator_sdk.errors import FencedError, ReplicatorError
+from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.offset import Position
+from replicator_sdk.slices import SliceChanges
+from replicator_sdk.testing.contexts import TestTargetContext
+from replicator_sdk.testing.partitioned import FolderLog, LogFolder, PartitionedOffset, widened
+from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.values import difference
+from replicator_target_delta import DeltaLakeTarget
+from replicator_target_delta.apply.slice import share
+from replicator_target_delta.consumer import DeltaConsumer
+from tests.plugins.targets.delta.changes import KEYED, KEYLESS, TABLE, delete, insert, row, update
+from tests.plugins.targets.delta.lake import Lake
+from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from replicator_sdk.schema import TableId, TableSchema
+    from replicator_sdk.slices import SliceOutcome
+
+START = PartitionedOffset((0, 0))
+PLACES = ["delta.slice.written", "delta.slice.vectors_written", "delta.commit.before", "delta.commit.after"]
+
+
+@pytest.fixture(autouse=True)
+def _disarm() -> Iterator[None]:
+    yield
+    failpoint.arm("")
+
+
+class Copy:
+    """A log of two partitions and a lake; slices go there without the engine."""
+
+    def __init__(self, folder: Path, lake: Lake) -> None:
+        self.folder = LogFolder(folder / "log", 2)
+        self.lake = lake
+
+    def consumer(self, epoch: int = 1) -> DeltaConsumer:
+        context = TestTargetContext(PartitionedOffset.from_fields, epoch=epoch, spark=self.lake.spark)
+        return DeltaConsumer(self.lake.config, context)
+
+    def take(
+        self,
+        consumer: DeltaConsumer,
+        start: PartitionedOffset = START,
+        tables: Mapping[TableId, TableSchema] | None = None,
+        *,
+        epoch: int = 1,
+    ) -> SliceOutcome:
+        """Apply all that is recorded behind `start`."""
+        log = FolderLog(self.folder, repeats=False)
+        piece = log.plan(start, 1 << 30)
+        assert piece is not None
+        given = {KEYED.table: KEYED, KEYLESS.table: KEYLESS} if tables is None else tables
+        return consumer.apply_slice(SliceChanges(piece, log.read, given, 1, epoch, overlap=False))
+
+
+@pytest.fixture
+def copy(tmp_path: Path, lake: Lake) -> Copy:
+    return Copy(tmp_path, lake)
+
+
+def names(lake: Lake) -> dict[int, str]:
+    return {r["id"]: r["name"] for r in lake.rows(TABLE) if not r.get("_is_deleted")}
+
+
+@pytest.mark.parametrize(
+    ("seed", "repeats", "settings"), [(1, False, {}), (2, True, {"softDeletes": True, "metadataColumns": ["op"]})]
+)
+def test_a_random_history_ends_as_the_source(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, seed: int, *, repeats: bool, settings: dict[str, Any]
+) -> None:
+    """With crashes on the way, columns that come in the middle, and a table that comes late."""
+    monkeypatch.setattr(slice_size, "_FIRST_BYTES", 16000)
+    monkeypatch.setattr(slice_size, "_LEAST_BYTES", 16000)
+    shop = PartitionedShop(tmp_path, seed, repeats=repeats)
+    document = shop.document("delta", {"path": lake.config.path, **settings})
+    shop.trade(30)
+    for place in PLACES[seed % 2 :: 2]:
+        failpoint.arm(f"{place}=raise@2")
+        with pytest.raises(ReplicatorError, match=place):
+            run_pipeline({**document, "retries": {"maxDurationSeconds": 0}, "onTableError": "stop"}, DeltaLakeTarget)
+        shop.trade(20)
+        shop.grow()
+    shop.open_late_table()
+    shop.trade(10)
+    run_pipeline(document, DeltaLakeTarget)
+    for schema in shop.schemas:
+        assert difference(schema, shop.rows(schema.table), lake.read_table(schema)) == ""
+
+
+def test_rows_that_two_tasks_take_out_of_one_file_go_in_one_commit(copy: Copy) -> None:
+    consumer = copy.consumer()
+    copy.folder.append([insert(row(i, f"n{i}")) for i in range(20)], partition=0)
+    copy.take(consumer)
+    version = copy.lake.version(TABLE)
+    copy.folder.append([update(row(i, "new")) for i in range(0, 10, 2)], partition=0)
+    copy.folder.append([delete({"id": i}) for i in range(1, 10, 2)], partition=1)
+    outcome = copy.take(consumer, PartitionedOffset((20, 0)))
+    assert names(copy.lake) == dict.fromkeys(range(0, 10, 2), "new") | {i: f"n{i}" for i in range(10, 20)}
+    assert copy.lake.version(TABLE) == version + 1
+    tally = outcome.applied[TABLE]
+    assert (tally.inserts, tally.updates, tally.deletes, tally.partitions) == (0, 5, 5, 2)
+
+
+def test_a_slice_that_comes_again_changes_nothing(copy: Copy) -> None:
+    consumer = copy.consumer()
+    copy.folder.append([insert(row(1, "a")), update(row(1, "b"))])
+    copy.take(consumer)
+    version = copy.lake.version(TABLE)
+    outcome = copy.take(copy.consumer(epoch=2), epoch=2)
+    assert outcome.applied.keys() == {TABLE}
+    assert names(copy.lake) == {1: "b"}
+    assert copy.lake.version(TABLE) == version + 1, "only the claim of the new run"
+
+
+def test_the_position_and_how_far_all_is_valid_stand_in_the_commit(copy: Copy) -> None:
+    copy.folder.append([insert(row(1, "a"))], 7, partition=0)
+    copy.folder.append([insert(row(2, "b"))], 5, partition=1)
+    outcome = copy.take(copy.consumer())
+    progress = copy.consumer().progress(TABLE)
+    assert progress is not None
+    assert outcome.valid_through == progress.valid_through == 5
+    assert progress.position.offset == PartitionedOffset((1, 1))
+
+
+def test_sequence_numbers_are_the_logs_own(copy: Copy) -> None:
+    copy.folder.append([insert(row(1, "a")), insert(row(2, "b"))], partition=0)
+    copy.folder.append([insert(row(3, "c"))], partition=1)
+    copy.take(copy.consumer())
+    assert {r["id"]: r["_sequence_num"] for r in copy.lake.rows(TABLE)} == {1: 1, 2: 2, 3: 1}
+
+
+def test_a_table_without_a_key_takes_inserts_from_everywhere(copy: Copy) -> None:
+    copy.folder.append([insert({"name": "a", "number": 1}, KEYLESS)] * 2, partition=0)
+    copy.folder.append([insert({"name": "a", "number": 1}, KEYLESS)], partition=1)
+    copy.take(copy.consumer())
+    assert [r["name"] for r in copy.lake.rows(KEYLESS.table)] == ["a"] * 3
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_table_without_a_key_takes_deletes_from_one_partition_only(copy: Copy, partition: int) -> None:
+    """Of several nobody knows the order; the other tables go on."""
+    gone: RowChange = delete({"name": "a", "number": 1}, KEYLESS)
+    copy.folder.append([insert({"name": "a", "number": 1}, KEYLESS)] * 2, partition=0)
+    copy.folder.append([insert(row(1, "x"))])
+    copy.folder.append([gone], partition=partition)
+    outcome = copy.take(copy.consumer())
+    assert names(copy.lake) == {1: "x"}
+    if partition == 0:
+        assert [r["name"] for r in copy.lake.rows(KEYLESS.table)] == ["a"]
+    else:
+        assert getattr(outcome.failures[KEYLESS.table], "code", "") == "RPL-5404"
+
+
+def test_a_table_under_another_schema_waits_and_the_others_are_applied(copy: Copy) -> None:
+    copy.folder.append([insert(row(1, "x")), insert({"name": "a", "number": 1}, KEYLESS)])
+    outcome = copy.take(copy.consumer(), tables={TABLE: KEYED})
+    assert outcome.seen == (KEYLESS,)
+    assert outcome.applied.keys() == {TABLE}
+    assert not copy.lake.path(KEYLESS.table).exists()
+
+
+def test_an_error_of_one_task_concerns_its_table_only(copy: Copy) -> None:
+    """An update lacks a column that only the table could have, and the table has no such row."""
+    copy.folder.append([update({"id": 4, "name": "n"})])
+    copy.folder.append([insert({"name": "a", "number": 1}, KEYLESS)])
+    outcome = copy.take(copy.consumer())
+    assert {t: getattr(e, "code", "") for t, e in outcome.failures.items()} == {TABLE: "RPL-5401"}
+    assert outcome.applied.keys() == {KEYLESS.table}
+
+
+def test_an_older_run_cannot_apply_a_slice(copy: Copy) -> None:
+    old = copy.consumer(epoch=1)
+    copy.folder.append([insert(row(1, "a"))])
+    copy.take(old)
+    assert copy.consumer(epoch=2).progress(TABLE) is not None
+    here = copy.folder.end()
+    copy.folder.append([insert(row(2, "b"))])
+    with pytest.raises(FencedError):
+        copy.take(old, here)
+    assert names(copy.lake) == {1: "a"}
+
+
+def test_partitions_are_shared_out_evenly() -> None:
+    partitions = [LogPartition(i, str(i), None, -1, size) for i, size in enumerate([50, 10, 40, 30, 20])]
+    shares = share(partitions, 2)
+    assert sorted(p.index for one in shares for p in one) == [0, 1, 2, 3, 4]
+    assert {sum(p.estimated_bytes for p in one) for one in shares} <= {70, 80}
+    assert share(partitions, 16) == [(p,) for p in sorted(partitions, key=lambda p: -p.estimated_bytes)]
+    assert share([], 2) == []
+
+
+def test_ddl_between_slices_lets_the_next_one_through(copy: Copy) -> None:
+    consumer = copy.consumer()
+    narrow = KEYED.select(["id", "name"])
+    copy.folder.append([insert({"id": 1, "name": "a"}, narrow)], partition=0)
+    copy.take(consumer, tables={TABLE: narrow})
+    here = PartitionedOffset((1, 0))
+    step = widened(narrow, KEYED)
+    assert step is not None
+    event = DDLEvent(here, DDLOperation.ALTER_TABLE, TABLE, KEYED, alters=step.alters, position=Position(here, 1))
+    consumer.apply_ddl(event)
+    copy.folder.append([insert(row(2, "b", "t")), update(row(1, "c", "u"))], partition=0)
+    copy.take(consumer, here)
+    assert {r["id"]: r["note"] for r in copy.lake.rows(TABLE)} == {1: "u", 2: "t"}
