@@ -17,7 +17,6 @@ from tests.services.mysql import MysqlDatabase
 from tests.services.mysql_fixtures import PrivateMysql
 from tests.services.mysql_programs import MARIADB_10_11
 
-
 _UNKNOWN_XID = 1397
 
 
