@@ -143,6 +143,7 @@ def prefetch() -> None:
     """Fetches everything pinned here, saying what it does."""
     for artifact in (*DELTA, *POSTGRES.values()):
         print(f"  {artifact.name} {artifact.version}: {fetch(artifact)}", flush=True)  # noqa: T201  # a setup step
+    print(f"  Kafka, Connect and Debezium: {len(kafka_jars())} jars", flush=True)  # noqa: T201  # a setup step
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.services.connect import ConnectWorker
 from tests.services.kafka import KafkaBroker
 
 MakeTopic: TypeAlias = Callable[..., str]
 PrivateKafka: TypeAlias = Callable[..., KafkaBroker]
+PrivateConnect: TypeAlias = Callable[..., ConnectWorker]
 
 
 @pytest.fixture(scope="session")
@@ -51,5 +53,21 @@ def private_kafka() -> Iterator[PrivateKafka]:
             broker = KafkaBroker(**settings)
             brokers.callback(broker.remove)
             return broker.start()
+
+        yield start
+
+
+@pytest.fixture
+def private_connect() -> Iterator[PrivateConnect]:
+    """Starts Connect workers of the test's own, `private_connect(broker, exactly_once=True)`, and removes them.
+
+    Ask for it before the fixtures of its sources, or delete its connectors, which would hold on to their databases.
+    """
+    with contextlib.ExitStack() as workers:
+
+        def start(broker: KafkaBroker, *, exactly_once: bool = False, **settings: object) -> ConnectWorker:
+            worker = ConnectWorker(broker, exactly_once=exactly_once, **settings)
+            workers.callback(worker.remove)
+            return worker.start()
 
         yield start
