@@ -113,6 +113,12 @@ class KafkaBroker:
         """Whether the broker's process lives; it may still be recovering."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def cluster_id(self) -> str:
+        """Its cluster's id, which a restart keeps."""
+        with self.admin() as admin:
+            return str(admin.describe_cluster()["cluster_id"])
+
     def start(self, *, keep_classes: Path | None = None) -> KafkaBroker:
         """Starts the broker and waits until it answers; the first start may move to other free ports.
 

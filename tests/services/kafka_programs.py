@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -59,7 +61,9 @@ def archive(program: str) -> Path:
 
 
 def format_storage(properties: Path, target: Path) -> None:
-    """Makes `target` the data folder of a new broker; it is formatted once on this machine and copied for each broker.
+    """Makes `target` the data folder of a new broker, with a cluster id of its own.
+
+    It is formatted once on this machine and copied for each broker.
 
     Raises:
         ServerError: it cannot be formatted.
@@ -78,6 +82,10 @@ def format_storage(properties: Path, target: Path) -> None:
                 if not template.exists():
                     raise
     shutil.copytree(template, target)
+    identity = target / "meta.properties"
+    identity.write_text(
+        identity.read_text().replace(_CLUSTER, base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode())
+    )
 
 
 def _run(arguments: list[str | Path]) -> None:

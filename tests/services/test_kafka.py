@@ -72,8 +72,11 @@ def test_retention_forgets_within_seconds(kafka: KafkaBroker, kafka_topic: MakeT
 
 
 @pytest.mark.parametrize("how", ["restart", "kill"])
-def test_a_private_broker_comes_back_with_its_records_and_its_port(how: str, private_kafka: PrivateKafka) -> None:
+def test_a_private_broker_is_another_cluster_and_comes_back_with_its_records_and_its_port(
+    how: str, kafka: KafkaBroker, private_kafka: PrivateKafka
+) -> None:
     broker = private_kafka(message_max_bytes=5000)
+    assert broker.cluster_id != kafka.cluster_id
     topic, port = broker.create_topic("kept"), broker.port
     broker.produce(topic, [(b"key", b"value")])
     if how == "restart":
