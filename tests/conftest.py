@@ -11,6 +11,7 @@ from tests.crash import kills
 pytest_plugins = [
     "tests.services.postgres_fixtures",
     "tests.services.mysql_fixtures",
+    "tests.services.kafka_fixtures",
     "tests.services.spark_fixtures",
     "tests.services.network",
 ]

@@ -12,6 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,21 @@ DELTA: tuple[Artifact, ...] = (
 )
 
 
+def _pinned(file: Path) -> tuple[Artifact, ...]:
+    """The artifacts of a file with lines `group:name:version sha256`; other lines begin with #."""
+    pinned = []
+    for line in file.read_text().splitlines():
+        if not line.startswith("#"):
+            coordinate, sha256 = line.split()
+            group, name, version = coordinate.split(":")
+            pinned.append(Artifact(group, name, version, sha256))
+    return tuple(pinned)
+
+
+# One class path for broker, Connect and connectors: what Maven resolves for `bench/peers/install.py`, Kafka's version first.
+KAFKA: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("kafka_jars.txt"))
+
+
 def cache_folder() -> Path:
     """The one folder below which everything that was downloaded lives; it may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "replicator"
@@ -117,10 +133,17 @@ def delta_jars() -> list[Path]:
     return [fetch(artifact) for artifact in DELTA]
 
 
+def kafka_jars() -> list[Path]:
+    """Local jars of Kafka's broker, Connect and Debezium's connectors, in an order that stays the same."""
+    with ThreadPoolExecutor(8) as threads:  # they are many and small: the round trips cost most of the time
+        return list(threads.map(fetch, KAFKA))
+
+
 def prefetch() -> None:
     """Fetches everything pinned here, saying what it does."""
     for artifact in (*DELTA, *POSTGRES.values()):
         print(f"  {artifact.name} {artifact.version}: {fetch(artifact)}", flush=True)  # noqa: T201  # a setup step
+    print(f"  Kafka, Connect and Debezium: {len(kafka_jars())} jars", flush=True)  # noqa: T201  # a setup step
 
 
 if __name__ == "__main__":

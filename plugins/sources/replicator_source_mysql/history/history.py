@@ -22,7 +22,7 @@ from replicator_source_mysql.history.timeline import Place, Timeline
 from replicator_source_mysql.history.version import Version
 from replicator_source_mysql.offset import MySqlOffset
 
-_FORMAT = 1
+_FORMAT = 2
 _LEVEL = 3
 
 
@@ -48,7 +48,7 @@ class SchemaHistory:
     def __init__(self, lower_case_table_names: int = 0) -> None:
         self.revision = 0
         self._mode = lower_case_table_names
-        self._followed: set[str] = set()
+        self._followed: dict[str, Place] = {}  # from which place on
         self._tables: dict[TableId, Timeline[Any, Version]] = {}
         self._databases: dict[str, Timeline[Any, str]] = {}
         self._now = self._empty()
@@ -89,7 +89,7 @@ class SchemaHistory:
         What it knows stays. The position is not before any of the statements applied so far.
         """
         for database, charset in known.databases.items():
-            self._followed.add(self._folded(database))
+            self._followed.setdefault(self._folded(database), position)
             if not self._now.has_database(database):
                 self._now.put_database(database, charset)
                 self._databases.setdefault(self._folded(database), Timeline()).put(position, charset)
@@ -170,7 +170,11 @@ class SchemaHistory:
     # ------------------------------------------------------------ going back, forgetting
 
     def rewind(self, position: Place) -> None:
-        """Go back to what held at `position`; statements behind it are expected to come again."""
+        """Go back to what held at `position`; statements behind it are expected to come again.
+
+        A database that was learned of behind it is not followed until it is learned of again.
+        """
+        self._followed = {name: since for name, since in self._followed.items() if not position < since}
         tables = [timeline.rewind(position) for timeline in self._tables.values()]
         databases = [timeline.rewind(position) for timeline in self._databases.values()]
         if any(tables) or any(databases):
@@ -224,7 +228,7 @@ class SchemaHistory:
         head = {
             "format": _FORMAT,
             "case": self._mode,
-            "followed": sorted(self._followed),
+            "followed": {name: place(since) for name, since in sorted(self._followed.items())},
             "databases": databases,
             "tables": tables,
             "places": [json.loads(text) for text in places],
@@ -254,7 +258,7 @@ class SchemaHistory:
         return history
 
     def _fill(self, head: dict[str, Any], lines: list[str], places: list[Place]) -> None:
-        self._followed = set(head["followed"])
+        self._followed = {name: places[since] for name, since in head["followed"].items()}
         for database, name, steps in head["tables"]:
             table = TableId(database, name)
             timeline: Timeline[Any, Version] = Timeline()

@@ -57,6 +57,20 @@ def test_going_back_finds_the_definition_of_that_time_also_behind_a_restart() ->
         assert again.dump() == history.dump()
 
 
+def test_what_stands_before_a_database_was_learned_of_is_nobodys_business_also_when_it_is_read_again() -> None:
+    """Tables are captured behind the place where reading begins, and a crash may come before the offset gets there."""
+    history = SchemaHistory.begin(at(100), Tables(databases={}))
+    later = Tables(definitions={T: TableDefinition(T, (ColumnDefinition("b", "int", default=""),), (), "utf8mb4")})
+    assert run(history, "alter table t change a b int", 150) == []
+    for _ in range(2):
+        history.extend(at(200), later)
+        assert names(history) == ["b"]
+        history = SchemaHistory.load(history.dump())
+        history.rewind(at(100))
+        assert run(history, "alter table t change a b int", 150) == []
+        assert not history.knows(T)
+
+
 def test_reading_on_from_an_older_place_comes_to_the_same() -> None:
     history = begin()
     statements = ["create table u like t", "rename table t to x, u to t", "alter table x add z int", "drop table t"]

@@ -1,0 +1,91 @@
+"""Which settings of a Kafka client a pipeline may give, and what kafka-python calls them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from replicator_sdk.config import Secret
+
+_NUMBERS: Final = (
+    "request.timeout.ms",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "connections.max.idle.ms",
+    "metadata.max.age.ms",
+    "socket.connection.setup.timeout.ms",
+)
+_TEXTS: Final = (
+    "client.id",
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.kerberos.service.name",
+    "sasl.kerberos.domain.name",
+    "client.dns.lookup",
+)
+_RENAMED: Final = {
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+    "ssl.check.hostname": "ssl_check_hostname",
+}
+OURS: Final[Mapping[str, str | int]] = {
+    "fetch.max.bytes": 16 << 20,
+    "fetch.max.wait.ms": 250,
+    "fetch.min.bytes": 1,
+    "group.id": "",
+}
+"""Settings the source itself obeys, not the client, and their defaults; the group is only informed."""
+SECRETS: Final = frozenset({"sasl.password", "ssl.key.password"})
+ALLOWED: Final = frozenset({*_NUMBERS, *_TEXTS, *_RENAMED, *OURS})
+"""Every setting that may be given."""
+
+Settings = Mapping[str, str | int | bool | Secret]
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse what is not allowed.
+
+    Raises:
+        ValueError: Naming the setting and the nearest one that is allowed.
+    """
+    for name, value in settings.items():
+        if name not in ALLOWED:
+            near = difflib.get_close_matches(name, sorted(ALLOWED), 1)
+            hint = f"did you mean {near[0]!r}?" if near else "allowed are " + ", ".join(sorted(ALLOWED))
+            raise ValueError(f"the client setting {name!r} is not allowed: {hint}")
+        is_number = isinstance(OURS.get(name), int) or name in _NUMBERS
+        if is_number and not str(plain(value)).isdigit():
+            raise ValueError(f"the client setting {name!r} must be a whole number")
+
+
+def client_arguments(settings: Settings) -> dict[str, Any]:
+    """What kafka-python is given."""
+    return {
+        _RENAMED.get(name, name.replace(".", "_")): _value(name, value)
+        for name, value in settings.items()
+        if name not in OURS
+    }
+
+
+def own_number(settings: Settings, name: str) -> int:
+    """One of the settings the source obeys."""
+    return int(str(plain(settings.get(name, OURS[name]))))
+
+
+def plain(value: str | int | bool | Secret) -> str | int | bool:
+    """The value itself, of a secret too."""
+    return value.get_secret_value() if isinstance(value, Secret) else value
+
+
+def _value(name: str, value: str | int | bool | Secret) -> str | int | bool:
+    if name in _NUMBERS:
+        return int(str(plain(value)))
+    if name == "ssl.check.hostname":
+        return str(plain(value)).lower() != "false"
+    return str(plain(value))

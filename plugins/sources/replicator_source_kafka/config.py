@@ -1,0 +1,134 @@
+"""Settings of the source, as they stand in the pipeline JSON (camelCase there)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from replicator_sdk.config import OutOfRange, PluginConfig, Secret
+from replicator_sdk.datatype import parse_type
+from replicator_source_kafka.client_settings import SECRETS, check_settings, own_number
+
+FormatName = Literal["debezium-json", "debezium-avro", "debezium-protobuf", "flattened-json", "upsert-json"]
+StartFrom = Literal["earliest", "latest"] | datetime | dict[str, dict[int, Annotated[int, Field(ge=0)]]]
+
+_REGISTRY_FORMATS = ("debezium-avro", "debezium-protobuf")
+_SELF_NAMING_FORMATS = ("debezium-json", "debezium-avro", "debezium-protobuf")
+
+
+class KafkaConfig(PluginConfig):
+    """Settings of the `kafka` source. Only committed records are read (`read_committed`), always.
+
+    Attributes:
+        bootstrap_servers: `host:port`, several with commas between them.
+        topics: The topics to read, by name; this or `topic_pattern`.
+        topic_pattern: A regular expression that a topic's whole name must match; new topics that do join without a
+            restart.
+        format: What the records are.
+        schema_registry_url: Where the schemas of Avro and Protobuf records are.
+        start_from: Where the first start begins: `earliest`, `latest`, a point in time (ISO 8601 with a zone: the first
+            record of each partition that is not older), or offsets (`{"topic": {"0": 123}}`; partitions left out begin
+            at their earliest). Topics that join later begin at their earliest.
+        kafka: Settings of the client, those in `client_settings.ALLOWED` only.
+        on_poison: What becomes of a record that cannot be read: `stop`, or `quarantine` it in the table
+            `_replicator.kafka_quarantine`.
+        on_new_partitions: What becomes of a topic that has more partitions than before: `fail`, since a key may have
+            moved to another partition and its changes may be read out of order; or `read` them from their beginning.
+        column_types: Table (`schema.table`) → column → standard type, where records do not tell.
+        unavailable_value: What Debezium writes for a value it did not get (`unavailable.value.placeholder`).
+        table_from_topic: A regular expression on the topic's name with the groups `table` and, optionally, `schema`
+            and `database`, where records do not name their table.
+        table_field: The field of a record that names its table, where topics carry several.
+        out_of_range: What becomes of values the standard types cannot hold; the pipeline's policy when left out.
+        metadata_interval_seconds: How often new topics and partitions are looked for.
+    """
+
+    bootstrap_servers: Annotated[str, Field(min_length=1)]
+    topics: tuple[Annotated[str, Field(min_length=1, max_length=249)], ...] = ()
+    topic_pattern: str | None = None
+    format: FormatName = "debezium-json"
+    schema_registry_url: str | None = None
+    start_from: StartFrom = "earliest"
+    kafka: Mapping[str, str | int | bool | Secret] = Field(default_factory=dict)
+    on_poison: Literal["stop", "quarantine"] = "stop"
+    on_new_partitions: Literal["fail", "read"] = "fail"
+    column_types: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
+    unavailable_value: str = "__debezium_unavailable_value"
+    table_from_topic: str | None = None
+    table_field: str | None = None
+    out_of_range: OutOfRange | None = None
+    metadata_interval_seconds: float = Field(default=10.0, gt=0, le=3600)
+
+    @field_validator("kafka", mode="before")
+    @classmethod
+    def _hide_secrets(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {k: Secret(v) if k in SECRETS and isinstance(v, str) else v for k, v in value.items()}
+
+    @field_validator("kafka")
+    @classmethod
+    def _only_allowed(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        check_settings(value)
+        return value
+
+    @field_validator("topic_pattern", "table_from_topic")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                re.compile(value)
+            except re.error as error:
+                raise ValueError(f"not a regular expression: {error}") from None
+        return value
+
+    @field_validator("column_types")
+    @classmethod
+    def _known_types(cls, value: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
+        for columns in value.values():
+            for kind in columns.values():
+                parse_type(kind)
+        return value
+
+    @field_validator("start_from")
+    @classmethod
+    def _has_a_zone(cls, value: StartFrom) -> StartFrom:
+        if isinstance(value, datetime) and value.tzinfo is None:
+            raise ValueError("startFrom needs a zone, as in 2026-01-31T00:00:00Z")
+        return value
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        """What excludes what, and what needs what."""
+        if bool(self.topics) == (self.topic_pattern is not None):
+            raise ValueError("give either topics or topicPattern")
+        needs_registry = self.format in _REGISTRY_FORMATS
+        if needs_registry and not self.schema_registry_url:
+            raise ValueError(f"the format {self.format} needs schemaRegistryUrl")
+        if self.schema_registry_url and not needs_registry:
+            raise ValueError(f"the format {self.format} has no use for schemaRegistryUrl")
+        if self.format in _SELF_NAMING_FORMATS and (self.table_field or self.table_from_topic):
+            raise ValueError(
+                f"records of the format {self.format} name their table: leave tableField and tableFromTopic out"
+            )
+        if self.table_field and self.table_from_topic:
+            raise ValueError("give either tableField or tableFromTopic")
+        if self.table_from_topic and "table" not in re.compile(self.table_from_topic).groupindex:
+            raise ValueError("tableFromTopic needs a group named table: (?P<table>…)")
+        if isinstance(self.start_from, dict) and self.topics and (odd := set(self.start_from) - set(self.topics)):
+            raise ValueError(f"startFrom names topics that are not read: {', '.join(sorted(odd))}")
+        return self
+
+    def wants(self, topic: str) -> bool:
+        """Whether the topic is to be read."""
+        if self.topic_pattern is None:
+            return topic in self.topics
+        return re.fullmatch(self.topic_pattern, topic) is not None
+
+    def own_number(self, name: str) -> int:
+        """One of the client settings that the source obeys itself, such as `fetch.max.bytes`."""
+        return own_number(self.kafka, name)

@@ -1,0 +1,81 @@
+"""Errors of brokers and client as ours: the class says the recovery, the hint the next step."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
+from replicator_source_kafka.wire import CorruptBatchError, OldFormatError
+
+NEW_SNAPSHOT = "let the connector snapshot its tables again and start a new generation, or go on and lose what is gone: startFrom in a new generation"
+
+
+@contextlib.contextmanager
+def diagnosed(doing: str, *, table: str | None = None) -> Iterator[None]:
+    """Turn errors of the client into ours.
+
+    Raises:
+        ReplicatorError: For anything that is none already.
+    """
+    try:
+        yield
+    except ReplicatorError:
+        raise
+    except ImportError as error:
+        raise NeedsUserError(
+            f"the Python package {error.name} is missing",
+            code="RPL-3960",
+            hint="pip install 'replicator[kafka]'",
+        ) from error
+    except Exception as error:
+        raise _translated(error, doing, table) from error
+
+
+def _translated(error: Exception, doing: str, table: str | None) -> Exception:
+    if isinstance(error, OldFormatError):
+        return NeedsUserError(
+            f"{doing}: the topic holds records from before Kafka 0.11",
+            code="RPL-3961",
+            hint="copy the topic into a new one with a producer of today",
+            table=table,
+        )
+    if isinstance(error, (CorruptBatchError, ConnectionError, TimeoutError)):
+        return RetryableError(
+            f"{doing}: {_name(error)}", code="RPL-3962", hint="the attempt is repeated; look at network and brokers"
+        )
+    if _is_kafka(error):
+        return _of_kafka(error, doing, table)
+    return error
+
+
+def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorError:
+    from kafka import errors
+
+    if isinstance(error, (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError)):
+        hint = "check sasl.mechanism, sasl.username and sasl.password in the pipeline's kafka settings"
+        return NeedsUserError(f"{doing}: the broker refuses the login", code="RPL-3963", hint=hint)
+    if isinstance(error, errors.AuthorizationError):
+        hint = "grant DESCRIBE and READ on the topics (and READ on the group, where group.id is set)"
+        return NeedsUserError(
+            f"{doing}: the broker forbids it ({_name(error)})", code="RPL-3964", hint=hint, table=table
+        )
+    if isinstance(error, errors.OffsetOutOfRangeError):
+        return HistoryLostError(f"{doing}: the broker has these records no more", code="RPL-3953", hint=NEW_SNAPSHOT)
+    if isinstance(error, errors.KafkaConfigurationError):
+        return NeedsUserError(f"{doing}: {error}", code="RPL-3965", hint="mend the pipeline's kafka settings")
+    if isinstance(error.__cause__ or error.__context__, ssl.SSLError):
+        hint = "give ssl.ca.location the broker's authority and use the name in its certificate"
+        return NeedsUserError(f"{doing}: TLS failed", code="RPL-3966", hint=hint)
+    hint = "check bootstrapServers and network; the attempt is repeated"
+    return RetryableError(f"{doing}: {_name(error)}", code="RPL-3967", hint=hint)
+
+
+def _is_kafka(error: Exception) -> bool:
+    return type(error).__module__.startswith("kafka.")
+
+
+def _name(error: Exception) -> str:
+    """The error's kind; its text may hold more than a log should."""
+    return type(error).__name__.removesuffix("Error")

@@ -1,0 +1,128 @@
+"""Reading a range of one partition, or whatever there is of several."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from replicator_sdk.errors import RetryableError
+from replicator_source_kafka.client import Cluster, Fetched, Place
+from replicator_source_kafka.config import KafkaConfig
+from replicator_source_kafka.diagnosis import diagnosed
+from replicator_source_kafka.ranges import PartitionRange
+from replicator_source_kafka.records import Records
+from replicator_source_kafka.wire import RecordBatch, between, committed, concatenated, read_batches, records_of
+
+_PATIENCE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records that were read, and the range they are all the records of."""
+
+    range: PartitionRange
+    records: Records
+
+
+def read_range(config: KafkaConfig, ids: Mapping[str, str], wanted: PartitionRange) -> Records:
+    """All committed records of a range, over a connection of its own: what an executor calls.
+
+    Args:
+        config: The source's settings.
+        ids: Topic → id, so that a topic created anew is refused.
+        wanted: What to read.
+
+    Raises:
+        HistoryLostError: When the broker has some of them no more.
+        ReplicatorError: When it cannot be read.
+    """
+    with diagnosed(f"reading {wanted}"), Cluster(config) as cluster:
+        cluster.pin(ids)
+        (piece,) = read_ranges(cluster, [wanted])
+        return piece.records
+
+
+def read_new(cluster: Cluster, begin: Mapping[Place, int]) -> list[Piece]:
+    """What there is behind some places, as much as one answer of each broker holds; waits a moment for it."""
+    pieces = []
+    for fetched in cluster.fetch(begin):
+        batches = list(read_batches(fetched.data))
+        end = _end(fetched, batches)
+        if end > fetched.begin:
+            wanted = PartitionRange(*fetched.place, fetched.begin, end)
+            pieces.append(Piece(wanted, _records(fetched, batches, wanted)))
+    return pieces or _passed(cluster, begin)
+
+
+def _passed(cluster: Cluster, begin: Mapping[Place, int]) -> list[Piece]:
+    """Ranges behind which the log ends and in which no record is left, though it was not read to its end."""
+    behind = {place for place, end in cluster.offsets(dict.fromkeys(begin, -1)).items() if end > begin[place]}
+    pieces = []
+    for place in behind:
+        (fetched,) = cluster.fetch({place: begin[place]}, wait_ms=0)
+        if not fetched.data and fetched.stable > fetched.begin:
+            wanted = PartitionRange(*place, fetched.begin, fetched.stable)
+            pieces.append(Piece(wanted, _records(fetched, [], wanted)))
+    return pieces
+
+
+def read_ranges(cluster: Cluster, wanted: Iterable[PartitionRange]) -> list[Piece]:
+    """Exactly the records of some ranges that were planned before."""
+    ranges = list(wanted)
+    open_ranges = {(r.topic, r.partition): r for r in ranges}
+    begin = {place: r.begin for place, r in open_ranges.items()}
+    found: dict[Place, list[Records]] = {place: [] for place in begin}
+    since = time.monotonic()
+    while begin:
+        for fetched in cluster.fetch(begin):
+            place, batches = fetched.place, list(read_batches(fetched.data))
+            end = min(_end(fetched, batches, is_alone=len(begin) == 1), open_ranges[place].end)
+            if end > fetched.begin:
+                part = PartitionRange(*place, fetched.begin, end)
+                found[place].append(_records(fetched, batches, part))
+                begin[place], since = end, time.monotonic()
+            if end >= open_ranges[place].end:
+                del begin[place]
+        begin = _rotated(begin)
+        if time.monotonic() - since > _PATIENCE_SECONDS:
+            raise _stuck(begin)
+    return [Piece(r, concatenated(found[r.topic, r.partition], r.topic, r.partition)) for r in ranges]
+
+
+def _end(fetched: Fetched, batches: list[RecordBatch], *, is_alone: bool = False) -> int:
+    """Behind which offset reading goes on: records that were compacted away or rolled back are passed, too."""
+    if batches:
+        return min(batches[-1].next_offset, max(fetched.stable, fetched.begin))
+    return max(fetched.stable, fetched.begin) if is_alone and not fetched.data else fetched.begin
+
+
+def _records(fetched: Fetched, batches: list[RecordBatch], wanted: PartitionRange) -> Records:
+    """The records of one answer; the first batch may begin before the range."""
+    kept = committed(batches, fetched.aborted)
+    return between(records_of(kept, *fetched.place), wanted.begin, wanted.end)
+
+
+def _rotated(begin: Mapping[Place, int]) -> dict[Place, int]:
+    """Another partition comes first the next time."""
+    places: Iterator[Place] = iter(begin)
+    first = next(places, None)
+    return {} if first is None else {**{place: begin[place] for place in places}, first: begin[first]}
+
+
+def _stuck(begin: Mapping[Place, int]) -> RetryableError:
+    topic, partition = next(iter(begin))
+    return RetryableError(
+        "the broker sends nothing of a range that was there",
+        code="RPL-3969",
+        position=f"{topic}-{partition}@{begin[topic, partition]}",
+        hint="the attempt is repeated; if it stays, look at the broker",
+    )
+
+
+def records_behind(cluster: Cluster, place: Place, begin: int, *, max_bytes: int) -> Records:
+    """Some records of one partition from `begin` on, for a look at them; there may be none."""
+    (fetched,) = cluster.fetch({place: begin}, max_bytes=max_bytes, wait_ms=0)
+    batches = list(read_batches(fetched.data))
+    return _records(fetched, batches, PartitionRange(*place, begin, max(begin, fetched.stable)))

@@ -1,0 +1,43 @@
+"""Records of one partition as columns: what the fetch makes and the formats decode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from replicator_sdk.batch import Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of one partition, in ascending order of their offsets. Picklable; all columns have one length.
+
+    Attributes:
+        topic: The topic's name.
+        partition: The partition's number.
+        offset: Kafka's offsets; gaps are usual (compaction, transactions).
+        timestamp: The records' timestamps in milliseconds since 1970 UTC; -1 where a record has none.
+        key: The keys' bytes; null for a record without a key. A BinaryArray or LargeBinaryArray.
+        value: The values' bytes; null for a tombstone. A BinaryArray or LargeBinaryArray.
+    """
+
+    topic: str
+    partition: int
+    offset: Int64s
+    timestamp: Int64s
+    key: pa.BinaryArray
+    value: pa.BinaryArray
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def place(self, index: int) -> str:
+        """Where one of them lies, as Kafka's people write it: `topic-partition@offset`."""
+        return f"{self.topic}-{self.partition}@{self.offset[index]}"
+
+    def slice(self, start: int, stop: int) -> Records:
+        """The records from index `start` up to `stop`, without copying."""
+        cut = slice(start, stop)
+        columns = (self.offset[cut], self.timestamp[cut], self.key[cut], self.value[cut])
+        return Records(self.topic, self.partition, *columns)

@@ -1,0 +1,31 @@
+"""Arrays and structs: conversions go over all elements of a column at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from replicator_sdk.datatype import Array, Record
+from replicator_source_kafka.types.column_codec import Codec
+from replicator_source_kafka.types.limits import Limits
+from replicator_source_kafka.types.octets import bitmap, validity
+
+
+def array_of(values: pa.ListArray, element: Codec, kind: Array, limits: Limits) -> pa.ListArray:
+    """Lists of converted elements."""
+    # Places of elements are not places of records: errors name the column only.
+    inner = Limits(limits.rule, limits.table, limits.column, limits.replaced)
+    elements = element.convert(values.flatten(), inner)
+    bounds = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(values.value_lengths().fill_null(0).to_numpy(), out=bounds[1:])
+    buffers = [bitmap(validity(values)), pa.py_buffer(bounds)]
+    return pa.Array.from_buffers(kind.arrow, len(values), buffers, children=[elements])
+
+
+def record_of(values: pa.StructArray, fields: Sequence[Codec], kind: Record, limits: Limits) -> pa.StructArray:
+    """Structs of converted fields."""
+    children = [codec.convert(child, limits) for codec, child in zip(fields, values.flatten(), strict=True)]
+    mask = pa.array(~validity(values)) if values.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(kind.arrow), mask=mask)

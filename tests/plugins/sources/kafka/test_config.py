@@ -1,0 +1,72 @@
+"""Settings: what is allowed, what excludes what, what stays secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from replicator_source_kafka import KafkaConfig
+from replicator_source_kafka.client_settings import client_arguments
+
+
+def config(**settings: Any) -> KafkaConfig:
+    return KafkaConfig.model_validate({"bootstrapServers": "b:9092", "topics": ["t"], **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"topicPattern": "t.*"}, "either topics or topicPattern"),
+        ({"topics": []}, "either topics or topicPattern"),
+        ({"topics": [], "topicPattern": "("}, "not a regular expression"),
+        ({"format": "debezium-avro"}, "needs schemaRegistryUrl"),
+        ({"schemaRegistryUrl": "http://r"}, "has no use for schemaRegistryUrl"),
+        ({"tableFromTopic": "(?P<table>.*)"}, "name their table"),
+        ({"format": "upsert-json", "tableFromTopic": "(.*)"}, "needs a group named table"),
+        ({"format": "upsert-json", "tableFromTopic": "(?P<table>.*)", "tableField": "x"}, "either tableField"),
+        ({"startFrom": {"other": {"0": 1}}}, "topics that are not read: other"),
+        ({"startFrom": {"t": {"0": -1}}}, "greater than or equal to 0"),
+        ({"startFrom": "2026-01-31T00:00:00"}, "needs a zone"),
+        ({"kafka": {"fetch.max.byte": 5}}, "did you mean 'fetch.max.bytes'"),
+        ({"kafka": {"enable.auto.commit": True}}, "not allowed"),
+        ({"kafka": {"isolation.level": "read_uncommitted"}}, "not allowed"),
+        ({"kafka": {"request.timeout.ms": "soon"}}, "must be a whole number"),
+        ({"columnTypes": {"s.t": {"a": "int63"}}}, "not a standard type"),
+        ({"onPoison": "skip"}, "stop"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        config(**settings)
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", "2026-01-31T00:00:00Z", {"t": {"0": 123}}])
+def test_every_form_of_start_is_read(start: object) -> None:
+    assert config(startFrom=start).start_from is not None
+
+
+def test_a_pattern_must_match_the_whole_name() -> None:
+    pattern = config(topics=[], topicPattern=r"shop\..+")
+    assert pattern.wants("shop.public.orders")
+    assert not pattern.wants("workshop.public.orders")
+    assert not pattern.wants("shopXpublic")
+
+
+def test_secrets_do_not_print_and_reach_the_client() -> None:
+    kafka = {
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "hush-hush",
+        "request.timeout.ms": "5000",
+    }
+    made = config(kafka=kafka)
+    assert "hush-hush" not in repr(made)
+    assert "hush-hush" not in made.model_dump_json()
+    assert client_arguments(made.kafka) == {
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "u",
+        "sasl_plain_password": "hush-hush",
+        "request_timeout_ms": 5000,
+    }

@@ -1,0 +1,102 @@
+"""Kafka's Java programs: their class path, and archives of loaded classes, with which they start in half the time."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from tests.services.artifacts import cache_folder, kafka_jars
+from tests.services.processes import ServerError
+
+BROKER, CONNECT = "kafka.Kafka", "org.apache.kafka.connect.cli.ConnectDistributed"
+_FORMAT = "kafka.tools.StorageTool"
+_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
+# Small and short-lived: no thread but the program's own, and no time spent on code that is optimised when the test is over.
+_SMALL = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+)
+
+
+def command(program: str, *arguments: str | Path, keep_classes: Path | None = None) -> list[str | Path]:
+    """How a program is started, in the environment of `environment()`.
+
+    Args:
+        program: the class with the main method.
+        *arguments: of the program.
+        keep_classes: a file into which the program, when it ends in order, writes the classes it has loaded.
+    """
+    if keep_classes:
+        classes = f"-XX:ArchiveClassesAtExit={keep_classes}"
+    else:
+        classes = f"-XX:SharedArchiveFile={archive(program)}"  # one that is missing or does not fit is not used
+    return [_java(), *_SMALL, classes, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", program, *arguments]
+
+
+@cache
+def environment() -> Mapping[str, str]:
+    """The class path as a variable, which keeps the command readable; fetches the jars at the first call on a machine."""
+    return {"CLASSPATH": os.pathsep.join(map(str, kafka_jars()))}
+
+
+def archive(program: str) -> Path:
+    """Where the classes of a program are kept; another Java or other jars have another place."""
+    java = Path(_java())
+    parts = f"{java.resolve()} {java.stat().st_mtime_ns} {environment()['CLASSPATH']}"
+    return (
+        cache_folder() / "kafka" / f"{program.rpartition('.')[2]}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}.jsa"
+    )
+
+
+def format_storage(properties: Path, target: Path) -> None:
+    """Makes `target` the data folder of a new broker, with a cluster id of its own.
+
+    It is formatted once on this machine and copied for each broker.
+
+    Raises:
+        ServerError: it cannot be formatted.
+    """
+    template = cache_folder() / "kafka" / f"data-{hashlib.sha256(environment()['CLASSPATH'].encode()).hexdigest()[:12]}"
+    if not template.exists():
+        template.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=template.parent, prefix=".partial-") as partial:
+            other = Path(partial) / "server.properties"
+            data = Path(partial) / "data"
+            other.write_text(properties.read_text() + f"log.dirs={data}\n")  # the last line of a name counts
+            _run(command(_FORMAT, "format", "-t", _CLUSTER, "-c", other))
+            try:
+                data.rename(template)
+            except OSError:  # another process was first
+                if not template.exists():
+                    raise
+    shutil.copytree(template, target)
+    identity = target / "meta.properties"
+    identity.write_text(
+        identity.read_text().replace(_CLUSTER, base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode())
+    )
+
+
+def _run(arguments: list[str | Path]) -> None:
+    done = subprocess.run(arguments, env=dict(os.environ, **environment()), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ServerError(f"{arguments[-5:]} ended with {done.returncode}:\n{done.stderr}")
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(str(Path(home) / "bin/java") if home else "java")
+    if not found:
+        raise ServerError("Kafka for the tests needs Java 17 or later: make setup")
+    return found
