@@ -45,6 +45,8 @@ class KafkaConfig(PluginConfig):
         table_field: The field of a record that names its table, where topics carry several.
         out_of_range: What becomes of values the standard types cannot hold; the pipeline's policy when left out.
         metadata_interval_seconds: How often new topics and partitions are looked for.
+        distributed: Whether Spark's executors read the partitions, where the target can have them do it; else one reader
+            reads them all, which keeps the order between partitions of a window and takes TRUNCATE.
     """
 
     bootstrap_servers: Annotated[str, Field(min_length=1)]
@@ -62,6 +64,7 @@ class KafkaConfig(PluginConfig):
     table_field: str | None = None
     out_of_range: OutOfRange | None = None
     metadata_interval_seconds: float = Field(default=10.0, gt=0, le=3600)
+    distributed: bool = True
 
     @field_validator("kafka", mode="before")
     @classmethod

@@ -91,6 +91,27 @@ def read_ranges(cluster: Cluster, wanted: Iterable[PartitionRange]) -> list[Piec
     return [Piece(r, concatenated(found[r.topic, r.partition], r.topic, r.partition)) for r in ranges]
 
 
+def stream_range(cluster: Cluster, wanted: PartitionRange) -> Iterator[Records]:
+    """Exactly the records of a range that was planned before, answer by answer; in memory is one answer at a time."""
+    place, begin, since = (wanted.topic, wanted.partition), wanted.begin, time.monotonic()
+    while begin < wanted.end:
+        (fetched,) = cluster.fetch({place: begin})
+        batches = list(read_batches(fetched.data))
+        end = min(_end(fetched, batches, is_alone=True), wanted.end)
+        if end > begin:
+            yield _records(fetched, batches, PartitionRange(*place, begin, end))
+            begin, since = end, time.monotonic()
+        elif time.monotonic() - since > _PATIENCE_SECONDS:
+            raise _stuck({place: begin})
+
+
+def bytes_a_record(cluster: Cluster, place: Place, begin: int, *, sample_bytes: int) -> float:
+    """About how many bytes an offset takes at the broker behind `begin`; 0 when there is nothing."""
+    (fetched,) = cluster.fetch({place: begin}, max_bytes=sample_bytes, wait_ms=0)
+    batches = list(read_batches(fetched.data))
+    return len(fetched.data) / max(1, batches[-1].next_offset - begin) if batches else 0.0
+
+
 def _end(fetched: Fetched, batches: list[RecordBatch], *, is_alone: bool = False) -> int:
     """Behind which offset reading goes on: records that were compacted away or rolled back are passed, too."""
     if batches:

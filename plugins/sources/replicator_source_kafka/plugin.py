@@ -8,6 +8,7 @@ from typing import ClassVar
 from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
+from replicator_sdk.distributed_log import DistributedLog
 from replicator_sdk.offset import Offset
 from replicator_sdk.registry import TableRegistry
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
@@ -72,3 +73,11 @@ class KafkaSource(DeltaSource):
         from replicator_source_kafka.reader import KafkaEventReader
 
         return KafkaEventReader(self.config, definition, context, emitter)
+
+    def create_distributed_log(
+        self, definition: EventReaderDefinition, context: DeltaSourceContext
+    ) -> DistributedLog | None:
+        """The topics as slices, unless the settings ask for one stream."""
+        from replicator_source_kafka.distributed import KafkaLog
+
+        return KafkaLog(self.config, definition, context) if self.config.distributed else None

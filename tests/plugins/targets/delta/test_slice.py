@@ -84,13 +84,13 @@ def test_a_random_history_ends_as_the_source(
     tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, seed: int, *, repeats: bool, settings: dict[str, Any]
 ) -> None:
     """With crashes on the way, columns that come in the middle, and a table that comes late."""
-    monkeypatch.setattr(slice_size, "_FIRST_BYTES", 16000)
-    monkeypatch.setattr(slice_size, "_LEAST_BYTES", 16000)
+    monkeypatch.setattr(slice_size, "_FIRST_BYTES", 12000)
+    monkeypatch.setattr(slice_size, "_LEAST_BYTES", 12000)
     shop = PartitionedShop(tmp_path, seed, repeats=repeats)
     document = shop.document("delta", {"path": lake.config.path, **settings})
-    shop.trade(30)
+    shop.trade(25)
     for place in PLACES[seed % 2 :: 2]:
-        failpoint.arm(f"{place}=raise@2")
+        failpoint.arm(f"{place}=raise")
         with pytest.raises(ReplicatorError, match=place):
             run_pipeline({**document, "retries": {"maxDurationSeconds": 0}, "onTableError": "stop"}, DeltaLakeTarget)
         shop.trade(20)

@@ -1,0 +1,99 @@
+"""Reads one range of a partition and decodes it: the part of the source that runs on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.config import OutOfRange
+from replicator_sdk.distributed_log import LogItem, LogPartition, ReadUntil, SchemaSeen
+from replicator_sdk.errors import NeedsUserError, ReplicatorError
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_source_kafka import quarantine
+from replicator_source_kafka.client import Cluster
+from replicator_source_kafka.config import KafkaConfig
+from replicator_source_kafka.diagnosis import diagnosed
+from replicator_source_kafka.fetch import stream_range
+from replicator_source_kafka.formats import make_format
+from replicator_source_kafka.formats.format import Format, Part
+from replicator_source_kafka.merge import merged
+from replicator_source_kafka.ranges import PartitionRange
+from replicator_source_kafka.records import Records
+from replicator_source_kafka.shape import conform, reconcile
+
+
+def narrow_to(known: TableSchema, seen: TableSchema) -> TableSchema:
+    """A schema that records have without the columns the pipeline leaves out."""
+    return seen.select(name for name in seen.names if name in known)
+
+
+@dataclass(frozen=True)
+class KafkaRangeReader:
+    """A `LogPartitionReader`: a partition's bounds are a `PartitionRange`. Every call has a connection of its own.
+
+    Sequence numbers are Kafka's offsets plus one.
+
+    Attributes:
+        config: The source's settings.
+        ids: Topic → id: records of another topic under the same name are refused.
+        out_of_range: The pipeline's policy.
+        narrowed: Tables of which only some columns are wanted.
+    """
+
+    config: KafkaConfig
+    ids: Mapping[str, str]
+    out_of_range: OutOfRange
+    narrowed: frozenset[TableId] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"KafkaRangeReader({self.config.bootstrap_servers!r})"
+
+    def __call__(self, partition: LogPartition, tables: Mapping[TableId, TableSchema]) -> Iterator[LogItem]:
+        """See `LogPartitionReader`; in memory is one answer of the broker at a time."""
+        wanted: PartitionRange = partition.bounds
+        decoder = make_format(self.config, self.out_of_range)
+        work = _Decoding(self, decoder, tables)
+        newest = -1
+        with diagnosed(f"reading {wanted}"), Cluster(self.config) as cluster:
+            cluster.pin(self.ids)
+            for records in stream_range(cluster, wanted):
+                if len(records):
+                    yield from work.decode(records)
+                    newest = max(newest, int(records.timestamp.max()))
+        if newest >= 0:
+            yield ReadUntil(newest * 1000)
+
+
+class _Decoding:
+    """One range's records, block by block."""
+
+    def __init__(self, reader: KafkaRangeReader, decoder: Format, tables: Mapping[TableId, TableSchema]) -> None:
+        self._reader = reader
+        self._decoder = decoder
+        self._tables = tables
+        self._told: list[TableSchema] = []
+        self._refused: set[TableId] = set()
+
+    def decode(self, records: Records) -> Iterator[LogItem]:
+        """Changes of the block, table by table, and schemas nobody knows."""
+        grouped: dict[TableId, list[Part]] = {}
+        for part in self._parts(records):
+            grouped.setdefault(part.table, []).append(part)
+        for table, parts in grouped.items():
+            unknown = list(self._unknown(parts, records))
+            yield from map(SchemaSeen, unknown)
+            if unknown:
+                self._refused.add(table)
+            if table not in self._refused and (fitting := self._fitting(parts)) is not None:
+                yield fitting(records) if callable(fitting) else _batch(fitting, records)
+
+    def _parts(self, records: Records) -> Iterable[Part]:
+        decoded = self._decoder.decode(records)
+        if not decoded.poison:
+            return decoded.parts
+        if self._reader.config.on_poison != "quarantine":
+            raise quarantine.refuse(records, decoded.poison[0])
+        return [*decoded.parts, quarantine.rows_of(records, decoded.poison)]
