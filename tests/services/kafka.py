@@ -1,7 +1,7 @@
 """Private Kafka brokers: one node (KRaft) each, on loopback, small, ready in seconds.
 
-Topics are made by whoever needs them, never by asking for one. Retention and compaction look around every second, so that a
-test sees what they do. Data goes to the file system's cache only, which a killed broker does not lose.
+Topics are made by whoever needs them, never by asking for one, and keep everything unless they say otherwise. Retention and
+compaction look around every second, so that a test sees what they do. Data goes to the file system's cache only, which a killed broker does not lose.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ _SETTINGS: Mapping[str, object] = {
     "log.cleaner.backoff.ms": 1000,
     "log.initial.task.delay.ms": 1000,
     "log.retention.check.interval.ms": 1000,
+    "log.retention.ms": -1,  # else records of a test's own time, such as 1970, are gone in a second
     "log.segment.delete.delay.ms": 1000,
 }
 
