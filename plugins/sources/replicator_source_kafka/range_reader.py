@@ -74,21 +74,25 @@ class _Decoding:
         self._reader = reader
         self._decoder = decoder
         self._tables = tables
-        self._told: list[TableSchema] = []
         self._refused: set[TableId] = set()
 
     def decode(self, records: Records) -> Iterator[LogItem]:
-        """Changes of the block, table by table, and schemas nobody knows."""
+        """Changes of the block, table by table, or the schemas that they have beyond what is known."""
         grouped: dict[TableId, list[Part]] = {}
         for part in self._parts(records):
             grouped.setdefault(part.table, []).append(part)
         for table, parts in grouped.items():
-            unknown = list(self._unknown(parts, records))
-            yield from map(SchemaSeen, unknown)
-            if unknown:
+            known = self._tables.get(table)
+            beyond = [part.schema for part in parts if known is None or not self._fits(known, part)]
+            if known is None or beyond or table in self._refused:
                 self._refused.add(table)
-            if table not in self._refused and (fitting := self._fitting(parts)) is not None:
-                yield fitting(records) if callable(fitting) else _batch(fitting, records)
+                yield from map(SchemaSeen, dict.fromkeys(beyond))
+                continue
+            if any(len(part.truncates) for part in parts):
+                raise _emptied(table, records)
+            changes = merged([conform(self._narrowed(known, part), known) for part in parts])
+            if len(changes):
+                yield _batch(changes, records)
 
     def _parts(self, records: Records) -> Iterable[Part]:
         decoded = self._decoder.decode(records)
@@ -97,3 +101,44 @@ class _Decoding:
         if self._reader.config.on_poison != "quarantine":
             raise quarantine.refuse(records, decoded.poison[0])
         return [*decoded.parts, quarantine.rows_of(records, decoded.poison)]
+
+    def _fits(self, known: TableSchema, part: Part) -> bool:
+        """Whether a part can be delivered under the schema that is known.
+
+        Raises:
+            SchemaDriftError: When no schema fits both.
+        """
+        if part.schema == known:
+            return True
+        seen = narrow_to(known, part.schema) if part.table in self._reader.narrowed else part.schema
+        return reconcile(known, seen).schema == known
+
+    def _narrowed(self, known: TableSchema, part: Part) -> Part:
+        if part.table not in self._reader.narrowed:
+            return part
+        return conform(part, narrow_to(known, part.schema))
+
+
+def _batch(changes: Part, records: Records) -> ChangeBatch:
+    return ChangeBatch(
+        changes.schema,
+        changes.op,
+        changes.row,
+        changes.before,
+        np.arange(len(changes)),
+        changes.unchanged,
+        changes.before_is_full,
+        sequence_numbers=records.offset[changes.index] + 1,
+        timestamps=changes.timestamps,
+    )
+
+
+def _emptied(table: TableId, records: Records) -> ReplicatorError:
+    """Of several partitions nobody knows which changes came before a TRUNCATE in one of them."""
+    return NeedsUserError(
+        "the table was emptied (TRUNCATE) at the source, and its partitions are read independently of each other",
+        code="RPL-3948",
+        table=str(table),
+        position=f"{records.topic}-{records.partition}",
+        hint='set "distributed" to false for a topic of one partition, or leave it out at the connector (skipped.operations)',
+    )
