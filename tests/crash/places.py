@@ -89,4 +89,17 @@ DELTA_ON_THE_WAY: Mapping[str, Twin] = {
 }
 DELTA_IN_MAINTENANCE: Mapping[str, Twin] = {"delta.compaction.written": _IGNORE_ORPHANS}
 
+OF_SLICES: frozenset[str] = frozenset(
+    {
+        "engine.slice.planned",
+        "engine.slice.applied",
+        "engine.slice.schema_announced",
+        "engine.slice.schema_applied",
+        "delta.slice.written",
+        "delta.slice.vectors_written",
+    }
+)
+"""While slices of a distributed log are applied, which the shop's database does not have: tried in
+`runtime/engine/test_distributed_stream.py`, `plugins/targets/delta/test_slice.py` and `test_slices.py` here."""
+
 ALL = (AT_THE_BEGINNING, ON_THE_WAY, LATER, DELTA_AT_THE_BEGINNING, DELTA_ON_THE_WAY, DELTA_IN_MAINTENANCE)

@@ -43,7 +43,7 @@ def test_no_named_place_is_left_out() -> None:
     for room in rooms:
         for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
             importlib.import_module(module.name)
-    tried = {place for moment in places.ALL for place in moment}
+    tried = {place for moment in places.ALL for place in moment} | places.OF_SLICES
     assert {p for p in failpoint.registered() if not p.startswith("test.")} | {
         "cellar.commit.before",
         "cellar.commit.after",

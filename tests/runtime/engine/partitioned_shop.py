@@ -36,9 +36,10 @@ class Host:
     """The two plugins of a pipeline."""
 
     taker: type[DeltaTarget]
+    giver: type[DeltaSource] = PartitionedSource
 
     def source(self, name: str) -> type[DeltaSource]:
-        return PartitionedSource
+        return self.giver
 
     def target(self, name: str) -> type[DeltaTarget]:
         return self.taker
@@ -160,7 +161,8 @@ class PartitionedShop:
         }
 
 
-def run_pipeline(document: dict[str, Any], taker: type[DeltaTarget], **more: Any) -> RunResult:
-    """Run a pipeline in this process."""
-    pipeline = build_pipeline(document, host=Host(taker))  # type: ignore[arg-type]
+def run_pipeline(document: dict[str, Any], host: Host | type[DeltaTarget], **more: Any) -> RunResult:
+    """Run a pipeline in this process, into a target or with the plugins of `host`."""
+    plugins = host if isinstance(host, Host) else Host(host)
+    pipeline = build_pipeline(document, host=plugins)  # type: ignore[arg-type]
     return run(pipeline, **{"until_current": True, **more})

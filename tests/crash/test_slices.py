@@ -1,0 +1,100 @@
+"""Slices into Delta, applied by executors: a process killed at any step is recovered from, and two workers share the work."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from replicator_sdk.testing.values import difference
+from replicator_target_delta.location import table_path
+from tests.crash.kills import kills
+from tests.runtime.engine.partitioned_shop import PartitionedShop
+from tests.services.processes import spawn
+from tests.services.spark import INTERPRETER, SMALL, StandaloneCluster
+
+if TYPE_CHECKING:
+    from replicator_sdk import TableSchema
+
+ROOT = Path(__file__).parents[2]
+PLACES = ["engine.slice.schema_announced", "delta.slice.vectors_written", "delta.commit.after", "engine.slice.applied"]
+
+
+class Copy:
+    """A shop, its log, and the Delta tables made of it in other processes."""
+
+    def __init__(self, folder: Path, partitions: int) -> None:
+        self.folder = folder
+        self.shop = PartitionedShop(folder, 7, partitions)
+        self.notes = folder / "notes"
+        self.spark: dict[str, Any] = {"master": "local[2]", "conf": dict(SMALL)}
+        self._runs = 0
+
+    def run(self, failpoints: str = "") -> tuple[int, str]:
+        """One run until current; its exit code and what it said."""
+        pipeline = self.folder / "pipeline.json"
+        document = self.shop.document("delta", {"path": str(self.folder / "lake")}, spark=self.spark)
+        pipeline.write_text(json.dumps(document))
+        self._runs += 1
+        log = self.folder / f"run-{self._runs}.log"
+        environment = {**INTERPRETER, "PYTHONPATH": str(ROOT), "REPLICATOR_FAILPOINTS": failpoints}
+        command = [sys.executable, "-m", "tests.crash.slices_entry", str(pipeline), str(self.notes)]
+        process = spawn(command, log=log, environment=environment, folder=self.folder)
+        status = process.wait(280)
+        return status, log.read_text(errors="replace")
+
+    def rows(self, schema: TableSchema) -> list[dict[str, Any]]:
+        table = DeltaTable(table_path(str(self.folder / "lake"), schema.table))
+        rows: list[dict[str, Any]] = (
+            QueryBuilder().register("t", table).execute("select * from t").read_all().to_pylist()  # type: ignore[attr-defined]
+        )
+        return rows
+
+    def assert_equal(self) -> None:
+        for schema in self.shop.schemas:
+            assert difference(schema, self.shop.rows(schema.table), self.rows(schema)) == ""
+
+
+@pytest.mark.timeout(600)
+def test_a_process_killed_at_any_step_is_recovered_from(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, 3)
+    copy.shop.trade(30)
+    for place in PLACES:
+        copy.shop.grow()
+        copy.shop.trade(10)
+        status, said = copy.run(f"{place}=kill")
+        assert status == -signal.SIGKILL, said[-3000:]
+        kills.append(place)
+        copy.shop.trade(10)
+    status, said = copy.run()
+    assert status == 0, said[-3000:]
+    copy.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_two_workers_of_a_cluster_read_and_write_and_the_driver_does_not(
+    tmp_path: Path, spark_cluster: StandaloneCluster
+) -> None:
+    copy = Copy(tmp_path, 8)
+    copy.spark = {
+        "master": spark_cluster.url,
+        "conf": {
+            **{k: v for k, v in spark_cluster.settings().items() if k not in {"spark.master", "spark.jars"}},
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        },
+    }
+    copy.shop.trade(150)
+    copy.shop.open_late_table()
+    status, said = copy.run()
+    assert status == 0, said[-3000:]
+    copy.assert_equal()
+    driver = str(json.loads(said.splitlines()[-1])["pid"])
+    executors = {note.name for note in copy.notes.iterdir()}
+    assert len(executors) == 2
+    assert driver not in executors
