@@ -7,6 +7,7 @@ offsets of its own and reads a re-created topic on as if nothing had happened.
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -72,7 +73,7 @@ class Fetched:
 
 
 class Cluster:
-    """A connection to all brokers. Used by one thread, but for `close`, which may come from any.
+    """A connection to all brokers. Used by one thread, but for `close`.
 
     Args:
         config: The source's settings.
@@ -93,6 +94,8 @@ class Cluster:
         self._min_bytes = config.own_number("fetch.min.bytes")
         self._timeout_ms = int(arguments.get("request_timeout_ms", 30_000))
         self.cluster_id = ""
+        self._lock = threading.Lock()
+        self._closed = False
         self._topics: dict[str, Topic] = {}
         self._pinned: dict[str, str] = {}
         self._net = NetworkSelector(**arguments)
@@ -111,14 +114,13 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def abort(self) -> None:
-        """Drop the connections: what waits for an answer fails. From any thread."""
-        self._manager.close()
-
     def close(self) -> None:
-        """Drop the connections and end their thread. May be called twice."""
-        self._manager.close()
-        self._net.stop()
+        """Drop the connections and end their thread; what waits for an answer fails. From any thread, also twice."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._manager.close()
+                self._net.close()
 
     # ------------------------------------------------------------ topics
 

@@ -17,7 +17,7 @@ def diagnosed(doing: str, *, table: str | None = None) -> Iterator[None]:
     """Turn errors of the client into ours.
 
     Raises:
-        ReplicatorError: For anything that is none already.
+        ReplicatorError: For what client and network raise; anything else passes.
     """
     try:
         yield
@@ -30,10 +30,13 @@ def diagnosed(doing: str, *, table: str | None = None) -> Iterator[None]:
             hint="pip install 'replicator[kafka]'",
         ) from error
     except Exception as error:
-        raise _translated(error, doing, table) from error
+        translated = _translated(error, doing, table)
+        if translated is None:
+            raise
+        raise translated from error
 
 
-def _translated(error: Exception, doing: str, table: str | None) -> Exception:
+def _translated(error: Exception, doing: str, table: str | None) -> ReplicatorError | None:
     if isinstance(error, OldFormatError):
         return NeedsUserError(
             f"{doing}: the topic holds records from before Kafka 0.11",
@@ -47,7 +50,7 @@ def _translated(error: Exception, doing: str, table: str | None) -> Exception:
         )
     if _is_kafka(error):
         return _of_kafka(error, doing, table)
-    return error
+    return None
 
 
 def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorError:
@@ -70,6 +73,15 @@ def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorErro
         return NeedsUserError(f"{doing}: TLS failed", code="RPL-3966", hint=hint)
     hint = "check bootstrapServers and network; the attempt is repeated"
     return RetryableError(f"{doing}: {_name(error)}", code="RPL-3967", hint=hint)
+
+
+def is_about_topics(error: Exception) -> bool:
+    """Whether a look at the topics may tell more: they may be gone, or be others by now."""
+    if not _is_kafka(error):
+        return False
+    from kafka import errors
+
+    return isinstance(error, (errors.InvalidMetadataError, errors.OffsetOutOfRangeError))
 
 
 def _is_kafka(error: Exception) -> bool:

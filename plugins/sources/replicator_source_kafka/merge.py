@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from replicator_sdk.batch import Int64s
+from replicator_sdk.schema import TableSchema
 from replicator_source_kafka.formats.format import Part
 
 
@@ -32,6 +34,20 @@ def merged(parts: Sequence[Part]) -> Part:
         timestamps=np.concatenate([part.timestamps for part in parts])[order],
         unchanged={name: pa.concat_arrays([_unchanged(p, name) for p in parts]).take(places) for name in names},
         truncates=np.sort(np.concatenate([part.truncates for part in parts])),
+    )
+
+
+def empty_part(schema: TableSchema, truncates: Int64s) -> Part:
+    """No change of a table's rows, but that it was emptied."""
+    return Part(
+        schema=schema,
+        index=np.empty(0, np.int64),
+        op=pa.array([], pa.int8()),
+        row=pa.array([], schema.struct),
+        before=None,
+        before_is_full=False,
+        timestamps=np.empty(0, np.int64),
+        truncates=truncates,
     )
 
 

@@ -1,0 +1,93 @@
+"""Which tables the topics hold, and what they look like: told by a look at some of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from replicator_sdk.config import OutOfRange
+from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.registry import TableRegistry, TableSummary
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_source_kafka import quarantine
+from replicator_source_kafka.client import EARLIEST, LATEST, Cluster, Place
+from replicator_source_kafka.config import KafkaConfig
+from replicator_source_kafka.diagnosis import diagnosed
+from replicator_source_kafka.fetch import records_behind
+from replicator_source_kafka.formats import make_format
+from replicator_source_kafka.formats.format import Decoded
+from replicator_source_kafka.shape import reconcile
+from replicator_source_kafka.start import find_topics
+
+_LAST: Final = 100
+_PARTITIONS: Final = 8
+_BYTES: Final = 1 << 20
+
+
+class KafkaTableRegistry(TableRegistry):
+    """Tables as the first and the last records of each topic show them; read at the first question.
+
+    A table that only records in between tell of is not listed; it comes with its first record, like a new one.
+    """
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._found: dict[TableId, tuple[TableSchema, int]] | None = None
+
+    def list_tables(self) -> list[TableSummary]:
+        """The tables found; their rows are the records of their topics, where each has one of its own."""
+        return [
+            TableSummary(table, len(schema.columns), records)
+            for table, (schema, records) in sorted(self._tables().items())
+        ]
+
+    def describe_table(self, table: TableId) -> TableSchema:
+        """One of them: all columns that any of the records had, as wide as any of them needs."""
+        found = self._tables().get(table)
+        if found is None:
+            raise NeedsUserError(
+                "no record of the topics is of this table",
+                code="RPL-3970",
+                table=str(table),
+                hint="look at `replicator tables`; a table is known once its topic holds a record that tells its columns",
+            )
+        return found[0]
+
+    def _tables(self) -> Mapping[TableId, tuple[TableSchema, int]]:
+        if self._found is None:
+            with diagnosed("looking at the topics"), Cluster(self._config) as cluster:
+                self._found = self._look(cluster)
+        return self._found
+
+    def _look(self, cluster: Cluster) -> dict[TableId, tuple[TableSchema, int]]:
+        found: dict[TableId, tuple[TableSchema, int]] = {}
+        for topic in find_topics(cluster, self._config).values():
+            places = topic.places
+            begins = cluster.offsets(dict.fromkeys(places, EARLIEST))
+            ends = cluster.offsets(dict.fromkeys(places, LATEST))
+            schemas: dict[TableId, TableSchema] = {}
+            for decoded in samples(cluster, self._config, begins, ends):
+                for part in sorted(decoded.parts, key=lambda part: int(part.index[0]) if len(part) else 0):
+                    known = schemas.get(part.table)
+                    schemas[part.table] = part.schema if known is None else reconcile(known, part.schema).schema
+            count = sum(ends[place] - begins[place] for place in places) if len(schemas) == 1 else -1
+            for table, schema in schemas.items():
+                known = found[table][0] if table in found else None
+                wide = schema if known is None else reconcile(known, schema).schema
+                found[table] = (wide, count if known is None else -1)
+        if self._config.on_poison == "quarantine":
+            found[quarantine.TABLE] = (quarantine.SCHEMA, -1)
+        return found
+
+
+def samples(
+    cluster: Cluster, config: KafkaConfig, begins: Mapping[Place, int], ends: Mapping[Place, int]
+) -> Iterator[Decoded]:
+    """The first and the last records of some partitions, decoded; older ones first."""
+    decoder = make_format(config, config.out_of_range or OutOfRange.NULL)
+    filled = sorted(place for place in begins if begins[place] < ends[place])[:_PARTITIONS]
+    for since in (begins, {place: max(begins[place], ends[place] - _LAST) for place in filled}):
+        for place in filled:
+            records = records_behind(cluster, place, since[place], max_bytes=_BYTES)
+            if len(records):
+                yield decoder.decode(records)

@@ -1,0 +1,40 @@
+"""The source passes the kit on a real broker, through the same door a stranger uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+
+from replicator_sdk.testing.source_suite import SourceConformance
+from tests.plugins.sources.kafka.shop import KafkaShop
+from tests.services.kafka import KafkaBroker
+
+
+class _Conformance(SourceConformance):
+    has_snapshots = False  # a connector's snapshot lies in the topic
+    alters_come_with_the_next_change = True  # only records tell the columns
+    supports_drop_column = False  # partitions switch at different moments: a column that is missing proves nothing
+    supports_rename_column = False  # looks like one dropped and one added
+    unsupported_types = frozenset({"record"})  # Debezium's connectors have no such columns
+    skipped_cases: ClassVar = {}
+    random_histories = 5
+
+
+class TestOnePartition(_Conformance):
+    @pytest.fixture
+    def system(self, kafka: KafkaBroker) -> Iterator[KafkaShop]:
+        shop = KafkaShop(kafka)
+        yield shop
+        shop.close()
+
+
+class TestThreePartitions(_Conformance):
+    supports_truncate = False  # the record that empties a table has no order against those of other partitions
+
+    @pytest.fixture
+    def system(self, kafka: KafkaBroker) -> Iterator[KafkaShop]:
+        shop = KafkaShop(kafka, partitions=3)
+        yield shop
+        shop.close()
