@@ -83,13 +83,13 @@ class _Decoding:
             grouped.setdefault(part.table, []).append(part)
         for table, parts in grouped.items():
             known = self._tables.get(table)
+            if known is not None and any(len(part.truncates) for part in parts):
+                raise _emptied(table, records)
             beyond = [part.schema for part in parts if known is None or not self._fits(known, part)]
             if known is None or beyond or table in self._refused:
                 self._refused.add(table)
                 yield from map(SchemaSeen, dict.fromkeys(beyond))
                 continue
-            if any(len(part.truncates) for part in parts):
-                raise _emptied(table, records)
             changes = merged([conform(self._narrowed(known, part), known) for part in parts])
             if len(changes):
                 yield _batch(changes, records)

@@ -206,7 +206,11 @@ class Attempt:
         return {r.table: r.schema if offset is None else r.schema_at(offset) for r in taking}
 
     def _create_tables(self, records: list[TableRecord], floors: dict[TableId, TableFloor], start: Offset) -> None:
-        """The reader brings existing rows itself: make sure that there are tables to take them."""
+        """The reader brings existing rows itself: make sure that there are tables to take them.
+
+        The schemas they are made with are kept first: a later start would describe them as they are by then.
+        """
+        self._run.book.save()
         for record in records:
             progress = self._consumer.progress(record.table) if isinstance(self._consumer, BatchConsumer) else None
             floors[record.table] = TableFloor(progress.position if progress else Position(start))

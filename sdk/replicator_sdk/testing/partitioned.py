@@ -286,12 +286,14 @@ class PartitionedSource(DeltaSource):
         return self.folder.end()
 
     def create_table_registry(self) -> TableRegistry:
-        """The tables, each as its first record tells it."""
+        """The tables, each as all its records tell it by now."""
         schemas: dict[TableId, TableSchema] = {}
         for partition in range(self.folder.partitions):
             for record in self.folder.records(partition):
                 if isinstance(record, Record) and record.change is not None:
-                    schemas.setdefault(record.change.schema.table, record.change.schema)
+                    step = widened(schemas.get(record.change.schema.table), record.change.schema)
+                    if step is not None:
+                        schemas[step.schema.table] = step.schema
         return FixedTables(*schemas.values())
 
     def create_reader(

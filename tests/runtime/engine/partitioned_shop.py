@@ -18,17 +18,19 @@ from replicator_sdk.testing.reference import RowChange
 from replicator_sdk.testing.simulate import Simulator
 
 _CUSTOMERS = TableSchema(
-    TableId("shop", "customers"),
+    TableId("shop", "customers", "public"),
     (column("id", "int64 not null"), column("name", "string"), column("note", "string")),
     ("id",),
 )
 _STOCK = TableSchema(
-    TableId("shop", "stock"),
+    TableId("shop", "stock", "public"),
     (column("place", "string"), column("item", "int64"), column("n", "int64")),
     ("place", "item"),
 )
-_NOTES = TableSchema(TableId("shop", "notes"), (column("text", "string"),))
-_LATE = TableSchema(TableId("shop", "late"), (column("id", "int64 not null"), column("text", "string")), ("id",))
+_NOTES = TableSchema(TableId("shop", "notes", "public"), (column("text", "string"),))
+_LATE = TableSchema(
+    TableId("shop", "late", "public"), (column("id", "int64 not null"), column("text", "string")), ("id",)
+)
 
 
 @dataclass
