@@ -12,12 +12,12 @@ from replicator_sdk.batch import Int64s
 from replicator_sdk.config import OutOfRange
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.change_rows import Block, changes_of
-from replicator_source_kafka.formats.embedded_schema import HEAD, NO_SCHEMA, Run, SchemaHeads, may_have_schema, member
+from replicator_source_kafka.formats.embedded_schema import NO_SCHEMA, Run, SchemaHeads, may_have_schema
 from replicator_source_kafka.formats.envelope import Envelope, NotAnEnvelope, compile_envelope, is_quiet
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
-from replicator_source_kafka.formats.json_objects import ObjectReader, Objects
+from replicator_source_kafka.formats.json_objects import Objects
+from replicator_source_kafka.formats.payloads import keys_as, read_objects
 from replicator_source_kafka.formats.plain_envelope import plain_envelopes
-from replicator_source_kafka.formats.plain_keys import key_payload
 from replicator_source_kafka.formats.record_keys import RecordKeys
 from replicator_source_kafka.formats.unavailable import Unavailable
 from replicator_source_kafka.records import Records
@@ -63,10 +63,11 @@ class DebeziumJson(Format):
     def _embedded(self, records: Records, run: Run, poison: list[Poison], bad: list[tuple[int, str]]) -> list[Part]:
         """The changes of records with one schema; their keys may still be of several."""
         parts = []
-        for names, positions in self._keys.names(records.key, run.index, poison):
+        for key in self._keys.groups(records.key, run.index, poison):
+            positions = key.positions
             all_of_them = len(positions) == len(run.index)
             index = run.index if all_of_them else run.index[positions]
-            envelope = self._envelope(run, tuple(names))
+            envelope = self._envelope(run, tuple(key.kinds))
             if isinstance(envelope, str):
                 poison.extend(Poison(int(i), "RPL-3901", envelope) for i in index)
                 continue
@@ -81,10 +82,10 @@ class DebeziumJson(Format):
         parts: list[Part] = []
         if not len(index):
             return parts
-        for key, positions in self._keys.names(records.key, index, poison):
-            mine = index[positions]
+        for key in self._keys.groups(records.key, index, poison):
+            mine = index[key.positions]
             texts = records.value.take(pa.array(mine))
-            for envelope, objects, origin in plain_envelopes(texts, mine, key, self._hints, poison):
+            for envelope, objects, origin in plain_envelopes(texts, mine, key.kinds, self._hints, poison):
                 poison.extend(Poison(int(origin[i]), "RPL-3900", reason) for i, reason in objects.bad)
                 parts.extend(self._changes(records, envelope, objects, origin, poison))
         return parts
@@ -120,30 +121,9 @@ class DebeziumJson(Format):
         return cached
 
 
-def read_objects(wire: pa.StructType, run: Run, texts: pa.Array) -> Objects:
-    """The payloads of records with an embedded schema."""
-    head = HEAD if run.headless else b""
-    return ObjectReader(wire, head, b"", lambda text: member(_whole(text, run.headless), "payload")).read(texts)
-
-
-def _whole(text: bytes, headless: bool) -> bytes:
-    """A record as it was, but for its schema."""
-    return b'{"schema":{},"payload":' + text if headless else text
-
-
 def _read_keys(records: Records, which: Int64s, envelope: Envelope) -> pa.StructArray | None:
     """The keys of some records, which have the same names."""
     if not envelope.key:
         return None
     wire = pa.struct([pa.field(name, envelope.codecs[name].wire) for name in envelope.key])
     return keys_as(wire, records.key.take(pa.array(which)))
-
-
-def keys_as(wire: pa.StructType, keys: pa.Array) -> pa.StructArray:
-    """Keys, with or without a schema, as structs; null for one that cannot be read so."""
-    embedded = bool(len(keys)) and all(may_have_schema(keys).tolist())
-    head, tail = (b"", b"") if embedded else (HEAD, b"}")
-    found = ObjectReader(wire, head, tail, key_payload).read(keys)
-    order = np.full(len(keys), -1)
-    order[found.index] = np.arange(len(found.index))
-    return found.rows.take(pa.array(order, mask=order < 0))

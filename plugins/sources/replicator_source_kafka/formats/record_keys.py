@@ -12,8 +12,24 @@ from replicator_sdk.batch import Int64s
 from replicator_source_kafka.formats.embedded_schema import SchemaHeads, may_have_schema
 from replicator_source_kafka.formats.format import Poison
 from replicator_source_kafka.formats.plain_keys import plain_key_names
+from replicator_source_kafka.types.connect_type import ConnectType
 
 _NATURAL = {"boolean": "bool", "float": "float", "double": "float", "string": "string", "bytes": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroup:
+    """Records whose keys have the same names.
+
+    Attributes:
+        kinds: Name → natural kind; empty for records without a key.
+        positions: Which of the indexes that were asked for.
+        kind: The keys' schema, where they embed one.
+    """
+
+    kinds: dict[str, str]
+    positions: Int64s
+    kind: ConnectType | None = None
 
 
 @dataclass(slots=True)
@@ -22,8 +38,8 @@ class RecordKeys:
 
     heads: SchemaHeads = field(default_factory=SchemaHeads)
 
-    def names(self, keys: pa.Array, index: Int64s, poison: list[Poison]) -> Iterator[tuple[dict[str, str], Int64s]]:
-        """For each set of names (and natural kinds) the positions in `index` that have it; none for null keys.
+    def groups(self, keys: pa.Array, index: Int64s, poison: list[Poison]) -> Iterator[KeyGroup]:
+        """The records at `index` by the names in their keys; `keys` are those of all records.
 
         Records with keys without names are added to `poison`.
         """
@@ -31,7 +47,7 @@ class RecordKeys:
         present = keys.is_valid().to_numpy(zero_copy_only=False)
         absent = np.flatnonzero(~present)
         if len(absent):
-            yield {}, absent
+            yield KeyGroup({}, absent)
         places = np.flatnonzero(present)
         keys = keys.drop_null() if len(absent) else keys
         embedded = may_have_schema(keys)
@@ -42,13 +58,13 @@ class RecordKeys:
             for run in self.heads.runs(some, where, bad):
                 kinds = {name: _NATURAL.get(kind.base, "int") for name, kind in run.kind.fields}
                 if kinds:
-                    yield kinds, run.index
+                    yield KeyGroup(kinds, run.index, run.kind)
                 else:
                     bad.extend((int(i), "has a key whose schema is no struct") for i in run.index)
         if not whole:
             plain, where = keys.filter(pa.array(~embedded)), places[~embedded]
             plain_bad: list[tuple[int, str]] = []
             for names, positions in plain_key_names(plain, plain_bad):
-                yield names, where[positions]
+                yield KeyGroup(names, where[positions])
             bad.extend((int(where[i]), reason) for i, reason in plain_bad)
         poison.extend(Poison(int(index[i]), "RPL-3902", reason) for i, reason in bad)
