@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import mysql_scenarios, scenarios
+from bench import mysql_scenarios, scenarios, topic_scenarios
 from bench.latency import latency
 from bench.measure import Book
 from bench.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
@@ -26,6 +26,7 @@ _ON_POSTGRES: dict[str, Callable[[Orders, Plan, Book], None]] = {
     "memory": scenarios.memory,
     "size": scenarios.table_size,
     "connect": scenarios.through_kafka,
+    "topic": topic_scenarios.drain,
 }
 _ON_MYSQL: dict[str, Callable[[MysqlOrders, Plan, Book], None]] = {
     "mysql-snapshot": mysql_scenarios.snapshot,

@@ -20,11 +20,27 @@ _COMMAND = [sys.executable, "-c", "from replicator_runtime.cli import main; main
 
 
 class Ours:
-    """One replicator of some tables; state and lake below `folder`, which it makes."""
+    """One replicator of some tables; state and lake below `folder`, which it makes.
 
-    def __init__(self, orders: Source, folder: Path, tables: list[str], **settings: Any) -> None:
+    Args:
+        orders: Where the tables are.
+        folder: For state and lake.
+        tables: Their names.
+        source: Plugin and properties, when it does not read them there itself.
+        settings: Further keys of the pipeline.
+    """
+
+    def __init__(
+        self,
+        orders: Source,
+        folder: Path,
+        tables: list[str],
+        source: tuple[str, Mapping[str, Any]] | None = None,
+        **settings: Any,
+    ) -> None:
         folder.mkdir(parents=True)
         self._orders, self._folder, self._tables = orders, folder, tables
+        self._source = source or (orders.plugin, orders.properties(self.reader))
         self.pipeline = folder / "pipeline.json"
         self.pipeline.write_text(json.dumps(self._document(settings)))
 
@@ -36,9 +52,9 @@ class Ours:
                 {
                     "name": "in",
                     "plugin": {
-                        "name": self._orders.plugin,
+                        "name": self._source[0],
                         "type": "cdcSource",
-                        "properties": self._orders.properties(self.reader),
+                        "properties": self._source[1],
                     },
                 },
                 {

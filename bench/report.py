@@ -13,6 +13,7 @@ import psutil
 from bench.measure import Book
 from bench.mysql_orders import SERVERS
 from bench.scenarios import BACKLOG, DECODE, SNAPSHOT
+from bench.topic_scenarios import ONE_CORE, TOPIC
 from bench.turns import Plan
 
 _RATE = "rows/s, marginal"
@@ -88,6 +89,9 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         ),
         Goal("Python, backlog × 10 ÷ backlog", "flat (≤ 1.2)", growth, _at_most(1.2)),
         Goal("table of 10 × rows ÷ table", "≤ 2 ×", size, _at_most(2)),
+        _against("topic of 8 partitions, merged", TOPIC, "Debezium-jdbc", 4),
+        _against("topic of 8 partitions, merged", TOPIC, "Debezium-iceberg", 2),
+        _against("topic of 8 partitions, two cores", TOPIC, ONE_CORE, 1.6),
         *(goal for server in SERVERS for goal in _mysql_goals(server)),
     )
 

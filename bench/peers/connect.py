@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,11 +17,42 @@ from bench.orders import Orders
 from bench.peers import kafka
 from bench.peers.debezium import connector_settings
 from bench.process import Cost, run_until
-from bench.source import DATABASE, Fingerprint
+from bench.source import DATABASE, Fingerprint, Source
 from tests.services.postgres import PostgresServer
 from tests.services.processes import LOOPBACK
 
 _COMMIT_MILLISECONDS = 2000
+
+
+def topic_of(orders: Source, prefix: str, table: str) -> str:
+    """Debezium's name for the table's topic."""
+    return f"{prefix}.{orders.parent}.{table}"
+
+
+def source_settings(orders: Orders | MysqlOrders, broker: kafka.Broker, prefix: str, table: str) -> dict[str, str]:
+    """Settings of Debezium's connector from one table into its topic."""
+    return connector_settings(
+        orders,
+        f"bench_{prefix}",
+        table,
+        **{"name": f"{prefix}-source", "topic.prefix": prefix, "snapshot.mode": "initial"},
+        **{  # where MySQL's connector keeps what tables looked like; Postgres's needs no such place
+            "schema.history.internal.kafka.bootstrap.servers": f"{LOOPBACK}:{broker.port}",
+            "schema.history.internal.kafka.topic": f"{prefix}-structure",
+        },
+    )
+
+
+def fill_topic(orders: Orders | MysqlOrders, broker: kafka.Broker, table: str, events: int, partitions: int) -> str:
+    """Let Debezium write the table's rows into a new topic of so many partitions; returns its name."""
+    prefix = f"filled_{table}"
+    source = source_settings(orders, broker, prefix, table) | {
+        "topic.creation.default.partitions": str(partitions),
+        "topic.creation.default.replication.factor": "1",
+    }
+    topic, log = topic_of(orders, prefix, table), broker.folder / f"{prefix}.log"
+    run_until(kafka.worker(broker, prefix, [source]), log, lambda: kafka.records(broker, topic) >= events)
+    return topic
 
 
 class ConnectPeer(ABC):
@@ -28,10 +60,9 @@ class ConnectPeer(ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, orders: Orders | MysqlOrders, broker: kafka.Broker, table: str) -> None:
-        self.orders, self.broker, self.table = orders, broker, table
+    def __init__(self, orders: Orders | MysqlOrders, broker: kafka.Broker, table: str, tasks: int = 1) -> None:
+        self.orders, self.broker, self.table, self.tasks = orders, broker, table, tasks
         self.prefix = f"{self.name}_{table}"
-        self.topic = f"{self.prefix}.{orders.parent}.{table}"
 
     @abstractmethod
     def sink(self) -> dict[str, str]:
@@ -43,18 +74,18 @@ class ConnectPeer(ABC):
 
     def drain(self, events: int) -> Cost:
         """Run a worker until the target has taken `events` events since the beginning."""
-        source = connector_settings(
-            self.orders,
-            f"bench_{self.prefix}",
-            self.table,
-            **{"name": f"{self.prefix}-source", "topic.prefix": self.prefix, "snapshot.mode": "initial"},
-            **{  # where MySQL's connector keeps what tables looked like; Postgres's needs no such place
-                "schema.history.internal.kafka.bootstrap.servers": f"{LOOPBACK}:{self.broker.port}",
-                "schema.history.internal.kafka.topic": f"{self.prefix}-structure",
-            },
-        )
-        sink = {**self.sink(), "name": f"{self.prefix}-sink", "topics": self.topic, "tasks.max": "1"}
-        command = kafka.worker(self.broker, self.prefix, [source, sink])
+        source = source_settings(self.orders, self.broker, self.prefix, self.table)
+        return self._run([source, self._sink(topic_of(self.orders, self.prefix, self.table))], events)
+
+    def drain_topic(self, topic: str, events: int) -> Cost:
+        """The same of a topic that is filled already."""
+        return self._run([self._sink(topic)], events)
+
+    def _sink(self, topic: str) -> dict[str, str]:
+        return {**self.sink(), "name": f"{self.prefix}-sink", "topics": topic, "tasks.max": str(self.tasks)}
+
+    def _run(self, connectors: Sequence[Mapping[str, str]], events: int) -> Cost:
+        command = kafka.worker(self.broker, self.prefix, connectors)
         log = self.broker.folder / f"{self.prefix}.log"
         return run_until(command, log, lambda: self.arrived(events))
 
@@ -64,8 +95,10 @@ class JdbcSink(ConnectPeer):
 
     name = "jdbc"
 
-    def __init__(self, orders: Orders | MysqlOrders, broker: kafka.Broker, table: str, server: PostgresServer) -> None:
-        super().__init__(orders, broker, table)
+    def __init__(
+        self, orders: Orders | MysqlOrders, broker: kafka.Broker, table: str, server: PostgresServer, tasks: int = 1
+    ) -> None:
+        super().__init__(orders, broker, table, tasks)
         self.server, self.database = server, f"sink_{table}"
         server.execute(f"CREATE DATABASE {self.database}")
 

@@ -59,6 +59,18 @@ def broker(folder: Path) -> Iterator[Broker]:
         end(process)
 
 
+def records(broker: Broker, topic: str) -> int:
+    """How many records the topic's partitions have taken so far; 0 while it is not there."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=f"{LOOPBACK}:{broker.port}", group_id=None)
+    try:
+        found = consumer.partitions_for_topic(topic) or ()
+        return sum(consumer.end_offsets([TopicPartition(topic, number) for number in found]).values()) if found else 0
+    finally:
+        consumer.close()
+
+
 def worker(broker: Broker, name: str, connectors: Sequence[Mapping[str, str]]) -> list[str | Path]:
     """The command of a Connect worker that runs `connectors`; workers of one `name` share their source offsets.
 

@@ -65,7 +65,7 @@ def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorErro
             f"{doing}: the broker forbids it ({_name(error)})", code="RPL-3964", hint=hint, table=table
         )
     if isinstance(error, errors.OffsetOutOfRangeError):
-        return HistoryLostError(f"{doing}: the broker has these records no more", code="RPL-3953", hint=NEW_SNAPSHOT)
+        return HistoryLostError(f"{doing}: the broker has these records no more", code="RPL-3971", hint=NEW_SNAPSHOT)
     if isinstance(error, errors.KafkaConfigurationError):
         return NeedsUserError(f"{doing}: {error}", code="RPL-3965", hint="mend the pipeline's kafka settings")
     if isinstance(error.__cause__ or error.__context__, ssl.SSLError):

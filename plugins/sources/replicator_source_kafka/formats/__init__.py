@@ -6,6 +6,7 @@ from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.debezium_json import DebeziumJson
+from replicator_source_kafka.formats.flat_json import FlatJson
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
 
 __all__ = ["Decoded", "Format", "Part", "Poison", "make_format"]
@@ -24,6 +25,8 @@ def make_format(config: KafkaConfig, out_of_range: OutOfRange = OutOfRange.FAIL)
     rule = config.out_of_range or out_of_range
     if config.format == "debezium-json":
         return DebeziumJson(config, rule)
+    if config.format in {"flattened-json", "upsert-json"}:
+        return FlatJson(config, rule)
     raise NeedsUserError(
         f"the format {config.format} is not there yet",
         code="RPL-3903",

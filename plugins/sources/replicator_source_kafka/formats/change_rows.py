@@ -61,7 +61,7 @@ def changes_of(block: Block, poison: list[Poison]) -> list[Part]:
     """The changes by table; envelopes that say no change are added to `poison`."""
     block, ops = _known(block, poison)
     parts = []
-    for table, positions in _tables(block.payload.field("source")):
+    for table, positions in tables_of(block.payload.field("source")):
         if table is None:
             poison.extend(Poison(int(i), "RPL-3912", "does not name its table") for i in block.index[positions])
         else:
@@ -92,8 +92,8 @@ def _present(values: pa.Array) -> np.ndarray:
     return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
 
 
-def _tables(source: pa.StructArray) -> list[tuple[TableId | None, Int64s]]:
-    """Each table's positions."""
+def tables_of(source: pa.StructArray) -> list[tuple[TableId | None, Int64s]]:
+    """Each table's positions; None for sources that name none."""
     if not len(source):
         return []
     columns = dict(zip(source.type.names, source.flatten(), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,19 @@ from replicator_sdk.batch import Int64s
 from replicator_sdk.config import OutOfRange
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.change_rows import Block, changes_of
-from replicator_source_kafka.formats.embedded_schema import HEAD, Run, SchemaHeads, member
+from replicator_source_kafka.formats.embedded_schema import NO_SCHEMA, Run, SchemaHeads, may_have_schema
 from replicator_source_kafka.formats.envelope import Envelope, NotAnEnvelope, compile_envelope, is_quiet
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
-from replicator_source_kafka.formats.json_objects import ObjectReader, Objects
+from replicator_source_kafka.formats.json_objects import Objects
+from replicator_source_kafka.formats.payloads import keys_as, read_objects
+from replicator_source_kafka.formats.plain_envelope import plain_envelopes
+from replicator_source_kafka.formats.record_keys import RecordKeys
 from replicator_source_kafka.formats.unavailable import Unavailable
 from replicator_source_kafka.records import Records
-from replicator_source_kafka.types.connect_type import ConnectType
 
 
 class DebeziumJson(Format):
-    """Debezium's envelopes as Connect's JsonConverter writes them with `schemas.enable`.
+    """Debezium's envelopes as Connect's JsonConverter writes them, with or without `schemas.enable`.
 
     Tombstones and what Debezium writes beside changes say nothing about rows.
     """
@@ -30,7 +33,7 @@ class DebeziumJson(Format):
         self._config = config
         self._rule = rule
         self._heads = SchemaHeads()
-        self._key_heads = SchemaHeads()
+        self._keys = RecordKeys()
         self._envelopes: dict[tuple[bytes, tuple[str, ...]], Envelope | str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -42,52 +45,62 @@ class DebeziumJson(Format):
         poison: list[Poison] = []
         parts: list[Part] = []
         bad: list[tuple[int, str]] = []
-        present = np.asarray(records.value.is_valid().to_numpy(zero_copy_only=False))
-        index = np.flatnonzero(present)
+        index = np.flatnonzero(records.value.is_valid().to_numpy(zero_copy_only=False))
         values = records.value if len(index) == len(records) else records.value.drop_null()
+        embedded = may_have_schema(values)
+        plain = index[~embedded]
+        if len(plain):
+            values, index = values.filter(pa.array(embedded)), index[embedded]
         for run in self._heads.runs(values, index, bad):
             if not is_quiet(run.kind.name):
-                parts.extend(self._run(records, run, poison, bad))
-        poison.extend(Poison(i, "RPL-3900", reason) for i, reason in bad)
+                parts.extend(self._embedded(records, run, poison, bad))
+        # A plain record may have columns of these names.
+        plain = np.sort(np.concatenate([plain, [i for i, reason in bad if reason == NO_SCHEMA]]).astype(np.int64))
+        poison.extend(Poison(i, "RPL-3900", reason) for i, reason in bad if reason != NO_SCHEMA)
+        parts.extend(self._plain(records, plain, poison))
         return Decoded(parts, sorted(poison, key=lambda p: p.index))
 
-    def _run(self, records: Records, run: Run, poison: list[Poison], bad: list[tuple[int, str]]) -> list[Part]:
+    def _embedded(self, records: Records, run: Run, poison: list[Poison], bad: list[tuple[int, str]]) -> list[Part]:
         """The changes of records with one schema; their keys may still be of several."""
-        keys = records.key.take(pa.array(run.index))
-        keyless = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))
-        parts = self._one_key(records, run, keyless, None, poison, bad) if len(keyless) else []
-        keyed = np.setdiff1d(np.arange(len(keys)), keyless) if len(keyless) else np.arange(len(keys))
-        key_bad: list[tuple[int, str]] = []
-        if len(keyed):
-            there = keys.drop_null() if len(keyless) else keys
-            for key_run in self._key_heads.runs(there, keyed, key_bad):
-                parts.extend(self._one_key(records, run, key_run.index, key_run.kind, poison, bad))
-        poison.extend(Poison(int(run.index[i]), "RPL-3902", "has a key without a schema") for i, _ in key_bad)
+        parts = []
+        for key in self._keys.groups(records.key, run.index, poison):
+            positions = key.positions
+            all_of_them = len(positions) == len(run.index)
+            index = run.index if all_of_them else run.index[positions]
+            envelope = self._envelope(run, tuple(key.kinds))
+            if isinstance(envelope, str):
+                poison.extend(Poison(int(i), "RPL-3901", envelope) for i in index)
+                continue
+            texts = run.texts if all_of_them else run.texts.take(pa.array(positions))
+            found = read_objects(envelope.wire, run, texts)
+            bad.extend((int(index[i]), reason) for i, reason in found.bad)
+            parts.extend(self._changes(records, envelope, found, index, poison))
         return parts
 
-    def _one_key(
-        self,
-        records: Records,
-        run: Run,
-        positions: Int64s,
-        key: ConnectType | None,
-        poison: list[Poison],
-        bad: list[tuple[int, str]],
+    def _plain(self, records: Records, index: Int64s, poison: list[Poison]) -> list[Part]:
+        """The changes of records without schemas."""
+        parts: list[Part] = []
+        if not len(index):
+            return parts
+        for key in self._keys.groups(records.key, index, poison):
+            mine = index[key.positions]
+            texts = records.value.take(pa.array(mine))
+            for envelope, objects, origin in plain_envelopes(texts, mine, key.kinds, self._hints, poison):
+                poison.extend(Poison(int(origin[i]), "RPL-3900", reason) for i, reason in objects.bad)
+                parts.extend(self._changes(records, envelope, objects, origin, poison))
+        return parts
+
+    def _hints(self, table: str) -> Mapping[str, str]:
+        return self._config.column_types.get(table, {})
+
+    def _changes(
+        self, records: Records, envelope: Envelope, objects: Objects, index: Int64s, poison: list[Poison]
     ) -> list[Part]:
-        """The changes of records with one schema and one key schema."""
-        all_of_them = len(positions) == len(run.index)
-        index = run.index if all_of_them else run.index[positions]
-        envelope = self._envelope(run, tuple(name for name, _ in key.fields) if key else ())
-        if isinstance(envelope, str):
-            poison.extend(Poison(int(i), "RPL-3901", envelope) for i in index)
-            return []
-        found = read_objects(envelope.wire, run, run.texts if all_of_them else run.texts.take(pa.array(positions)))
-        bad.extend((int(index[i]), reason) for i, reason in found.bad)
         block = Block(
             envelope,
-            found.rows,
-            index[found.index],
-            lambda which: self._keys(records, which, envelope),
+            objects.rows,
+            index[objects.index],
+            lambda which: _read_keys(records, which, envelope),
             records.place,
             Unavailable(self._config.unavailable_value),
             self._rule,
@@ -107,25 +120,10 @@ class DebeziumJson(Format):
             self._envelopes[run.identity, key] = cached
         return cached
 
-    def _keys(self, records: Records, which: Int64s, envelope: Envelope) -> pa.StructArray | None:
-        """The keys of some records, which have one schema."""
-        if not envelope.key:
-            return None
-        wire = pa.struct([pa.field(name, envelope.codecs[name].wire) for name in envelope.key])
-        reader = ObjectReader(wire, b"", b"", lambda text: member(text, "payload"))
-        found = reader.read(records.key.take(pa.array(which)))
-        # A key that cannot be read leaves a NULL, which becomes poison.
-        order = np.full(len(which), -1)
-        order[found.index] = np.arange(len(found.index))
-        return found.rows.take(pa.array(order, mask=order < 0))
 
-
-def read_objects(wire: pa.StructType, run: Run, texts: pa.Array) -> Objects:
-    """The payloads of records with an embedded schema."""
-    head = HEAD if run.headless else b""
-    return ObjectReader(wire, head, b"", lambda text: member(_whole(text, run.headless), "payload")).read(texts)
-
-
-def _whole(text: bytes, headless: bool) -> bytes:
-    """A record as it was, but for its schema."""
-    return b'{"schema":{},"payload":' + text if headless else text
+def _read_keys(records: Records, which: Int64s, envelope: Envelope) -> pa.StructArray | None:
+    """The keys of some records, which have the same names."""
+    if not envelope.key:
+        return None
+    wire = pa.struct([pa.field(name, envelope.codecs[name].wire) for name in envelope.key])
+    return keys_as(wire, records.key.take(pa.array(which)))

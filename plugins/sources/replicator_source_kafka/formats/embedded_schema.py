@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from replicator_sdk.batch import Int64s
 from replicator_source_kafka.formats.json_value import loads
 from replicator_source_kafka.types.connect_type import ConnectType, parse_connect_type
+from replicator_source_kafka.types.octets import Bools
 
 _OPENING, _BETWEEN = b'{"schema":', b',"payload":'
 HEAD = b'{"payload":'
 """What a record begins with once its schema is cut off."""
+NO_SCHEMA = "is not JSON with an embedded schema"
 _MOST_HEADS = 512
 _ODD_ONES = 16
 _LONGEST = 2**31 - 1
@@ -103,7 +105,7 @@ class SchemaHeads:
                 schema = member(text, "schema")
                 identity = json.dumps(schema, sort_keys=True).encode()
             except (ValueError, RecursionError):
-                bad.append((int(index[i]), "is not JSON with an embedded schema"))
+                bad.append((int(index[i]), NO_SCHEMA))
             else:
                 schemas[identity] = schema
                 groups.setdefault(identity, []).append(i)
@@ -125,8 +127,19 @@ def member(text: bytes, name: str) -> Any:
     """
     value = loads(text)
     if not isinstance(value, dict) or not {"schema", "payload"} <= value.keys():
-        raise ValueError("is not JSON with an embedded schema")
+        raise ValueError(NO_SCHEMA)
     return value[name]
+
+
+def may_have_schema(values: pa.Array) -> Bools:
+    """Which records may embed a schema; the others surely do not."""
+    usual = pc.starts_with(values, pattern=_OPENING)
+    if pc.all(usual).as_py():
+        return np.ones(len(values), np.bool_)
+    # Looking into the middle of texts is slow: only into those that do not begin as the converter's do.
+    members = [pc.match_substring(pc.if_else(usual, b"", values), pattern=name) for name in (b'"schema"', b'"payload"')]
+    found: Bools = pc.or_(usual, pc.and_(*members)).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _head_of(text: bytes) -> tuple[bytes, ConnectType] | None:

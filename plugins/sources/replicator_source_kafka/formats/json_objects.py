@@ -49,14 +49,14 @@ class ObjectReader:
         head: What goes ahead of each text.
         tail: What goes behind it.
         payload_of: The payload out of one text as Python's own values, for the slow way.
-        strict: Whether members of other names are refused by the fast way (the slow one then sees the text).
+        told: Is told the whole type of what was read where that is wanted, members of other names included.
     """
 
     wire: pa.StructType
     head: bytes
     tail: bytes
     payload_of: Callable[[bytes], Any]
-    strict: bool = False
+    told: Callable[[pa.StructType], None] | None = None
 
     def read(self, texts: pa.Array) -> Objects:
         """The objects in `texts` (binary, without NULL)."""
@@ -94,7 +94,7 @@ class ObjectReader:
         """All texts as columns; None when Arrow refuses one of them."""
         text = _join(texts, self.head, self.tail)
         schema = pa.schema([pa.field("payload", self.wire)])
-        unexpected = "error" if self.strict else "ignore"
+        unexpected = "infer" if self.told else "ignore"
         parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
         read = arrow_json.ReadOptions(use_threads=False, block_size=max(text.size, 1))
         try:
@@ -107,7 +107,10 @@ class ObjectReader:
             return None
         if len(table) != len(texts):
             return None
-        return table.column("payload").combine_chunks()
+        rows = table.column("payload").combine_chunks()
+        if self.told:
+            self.told(rows.type)
+        return only(rows, self.wire)
 
     def _slowly(
         self,
@@ -131,6 +134,15 @@ class ObjectReader:
                 kept.append(i)
         found.append(pa.array(values, self.wire))
         places.append(np.array(kept, np.int64))
+
+
+def only(rows: pa.Array, wire: pa.DataType) -> pa.Array:
+    """`rows` with only the members that `wire` has."""
+    if rows.type == wire or not pa.types.is_struct(wire):
+        return rows
+    children = [only(rows.field(rows.type.get_field_index(f.name)), f.type) for f in wire]
+    mask = rows.is_null() if rows.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(wire), mask=mask)
 
 
 def _reason(error: Exception) -> str:

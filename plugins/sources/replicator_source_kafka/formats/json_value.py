@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +58,9 @@ def fit(value: Any, wire: pa.DataType, path: str = "") -> Any:  # noqa: PLR0911 
         _expect(isinstance(value, int) and not isinstance(value, bool), path, "a whole number")
         _expect(-(1 << wire.bit_width - 1) <= value < 1 << wire.bit_width - 1, path, f"within {wire}")
         return value
+    if pa.types.is_decimal(wire):
+        _expect(_is_number(value), path, "a number")
+        return Decimal(repr(value))
     _expect(isinstance(value, str), path, "a string")
     return value
 
