@@ -23,7 +23,7 @@ from replicator_source_kafka.range_reader import KafkaRangeReader, narrow_to
 from replicator_source_kafka.shape import reconcile
 from replicator_source_kafka.start import check_reach, check_same_topics, find_topics, grown, resolve_start
 
-_SAMPLE_BYTES: Final = 256 << 10
+_SAMPLE_BYTES: Final = 1 << 20
 _SAMPLE_SECONDS: Final = 60.0
 _UNKNOWN_BYTES: Final = 1000.0
 

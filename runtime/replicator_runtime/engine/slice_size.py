@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from replicator_runtime.engine.run import Limits
 
-_FIRST_BYTES: Final = 8 << 20
+_FIRST_BYTES: Final = 32 << 20
 _LEAST_BYTES: Final = 1 << 20
 _CATCHING_UP_SECONDS: Final = 10.0
 _STEP: Final = 4.0
