@@ -171,6 +171,8 @@ class Attempt:
             return False
         self._exit.callback(source.close)
         start = source.initialize(self._run.saved_offset)
+        if self._run.saved_offset is None:
+            self._run.save_offset(start, 0)  # where a first start begins, "the end" say, is decided once
         self._create_tables(records, floors, start)
         self._run.progress.set_phase("streaming")
         DistributedStream(self._run, source, self._consumer, floors).run(start, self._goal)

@@ -83,8 +83,6 @@ class DistributedStream:
     def _begin(self, start: Offset) -> None:
         run = self._run
         self._current, sequence = start, run.saved_sequence
-        if run.saved_offset is None:
-            run.save_offset(start, sequence)  # "latest" means the same offset after a crash
         # Nothing is gathered here: rows never pass the driver.
         nothing = Gathering((start, sequence), self._floors, generation=run.generation, epoch=run.epoch, spill_bytes=0)
         self._tables = TakingTables(run, self._floors, nothing)
