@@ -27,6 +27,7 @@ LATEST: Final = -1
 _READ_COMMITTED: Final = 1
 _BOOTSTRAP_MS: Final = 15_000
 _BY_ID: Final = 13
+_LEAST_SHARE: Final = 1 << 20
 _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 Place = tuple[str, int]
@@ -80,6 +81,7 @@ class Cluster:
 
     Attributes:
         cluster_id: The cluster's own id.
+        fetch_bytes: How much a window should hold, before decompression.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
@@ -89,7 +91,7 @@ class Cluster:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what it would say is raised as well
         arguments = client_arguments(config.kafka)
         arguments["bootstrap_servers"] = config.bootstrap_servers.split(",")
-        self._fetch_bytes = config.own_number("fetch.max.bytes")
+        self.fetch_bytes = config.own_number("fetch.max.bytes")
         self._wait_ms = config.own_number("fetch.max.wait.ms")
         self._min_bytes = config.own_number("fetch.min.bytes")
         self._timeout_ms = int(arguments.get("request_timeout_ms", 30_000))
@@ -99,7 +101,7 @@ class Cluster:
         self._topics: dict[str, Topic] = {}
         self._pinned: dict[str, str] = {}
         self._net = NetworkSelector(**arguments)
-        arguments["receive_message_max_bytes"] = max(100_000_000, 2 * self._fetch_bytes)
+        arguments["receive_message_max_bytes"] = max(100_000_000, 2 * self.fetch_bytes)
         self._manager: KafkaConnectionManager = KafkaConnectionManager(self._net, **arguments)
         self._net.start()
         try:
@@ -213,7 +215,7 @@ class Cluster:
         settings', for each broker; the partitions named first come first.
         """
         requests = {
-            leader: self._fetch_request(topics, begin, max_bytes or self._fetch_bytes, wait_ms)
+            leader: self._fetch_request(topics, begin, max_bytes or self.fetch_bytes, wait_ms)
             for leader, topics in self._by_leader(begin).items()
         }
         found = []
@@ -231,6 +233,7 @@ class Cluster:
         from kafka.protocol.consumer import FetchRequest
 
         kind = FetchRequest.FetchTopic
+        share = max(_LEAST_SHARE, max_bytes // sum(map(len, topics.values())))
         asked = []
         for name, places in topics.items():
             parts = [
@@ -240,7 +243,7 @@ class Cluster:
                     fetch_offset=begin[place],
                     last_fetched_epoch=-1,
                     log_start_offset=-1,
-                    partition_max_bytes=max_bytes,
+                    partition_max_bytes=min(share, max_bytes),
                 )
                 for place in places
             ]

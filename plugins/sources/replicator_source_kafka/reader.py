@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Sequence
+from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import BugError, NeedsUserError, ReplicatorError
@@ -22,6 +24,8 @@ from replicator_source_kafka.known_tables import KnownTables
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import WindowPlan, ranges_between
 from replicator_source_kafka.start import check_reach, check_same_topics, find_topics, grown, resolve_start
+
+_START_KEY: Final = "start"
 
 
 class KafkaEventReader(EventReader):
@@ -61,16 +65,24 @@ class KafkaEventReader(EventReader):
         with diagnosed("preparing to read the topics"):
             cluster = self._open()
             if offset is None:
-                self._place = resolve_start(cluster, self._config, find_topics(cluster, self._config))
-            elif isinstance(offset, KafkaOffset):
-                self._place = offset
-                self._check_place(cluster)
-            else:
+                offset = self._first_start(cluster)
+            if not isinstance(offset, KafkaOffset):
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
+            self._place = offset
+            self._check_place(cluster)
         cluster.pin(self._place.topics)
         self._plan.resume(self._place)
         self._tables.resume(self._place)
         return self._place
+
+    def _first_start(self, cluster: Cluster) -> KafkaOffset:
+        """`startFrom` as offsets, decided once: a run that ended before anything was saved began there, too."""
+        stored = self._context.get_state(_START_KEY)
+        if stored is not None:
+            return KafkaOffset.from_json(json.loads(stored))
+        start = resolve_start(cluster, self._config, find_topics(cluster, self._config))
+        self._context.put_state(_START_KEY, json.dumps(start.to_json()).encode())
+        return start
 
     def _check_place(self, cluster: Cluster) -> None:
         """See whether the topics still hold everything behind the place."""

@@ -14,7 +14,8 @@ from replicator_sdk.errors import DataError, HistoryLostError, NeedsUserError, S
 from replicator_sdk.schema import Column
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
 from replicator_source_kafka import KafkaOffset
-from replicator_source_kafka.fetch import read_range
+from replicator_source_kafka.client import Cluster
+from replicator_source_kafka.fetch import read_range, read_ranges
 from replicator_source_kafka.ranges import PartitionRange
 from tests.plugins.sources.kafka.harness import Pump, Run, deletes, inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
@@ -59,6 +60,8 @@ def test_latest_is_decided_once(kafka: KafkaBroker, kafka_topic: MakeTopic) -> N
     pump = Pump(kafka, [topic], startFrom="latest")
     first = pump.prepare()
     kafka.produce(topic, inserts([1]))
+    assert pump.prepare() == first
+    pump.offset = None  # nothing was saved before the first run ended
     assert pump.prepare() == first
     assert pump.ids(pump.read()) == upserted([1])
 
@@ -170,6 +173,20 @@ def test_a_range_is_read_by_itself(kafka: KafkaBroker, kafka_topic: MakeTopic) -
     records = read_range(source.config, ids, PartitionRange(topic, 1, 100, 2900))
     assert records.offset.tolist() == list(range(100, 2900))
     assert records.value.to_pylist() == [b"v%d" % i for i in range(100, 2900)]
+
+
+def test_ranges_that_are_read_together_are_whole(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    """An answer that had no room for a partition does not mean that the partition has nothing."""
+    topic = kafka_topic(3)
+    for partition in range(3):
+        for _ in range(4):
+            kafka.produce(topic, [(b"k", b"v" * 100)] * 50, partition=partition)
+    source = source_of(kafka, topics=[topic], kafka={"fetch.max.bytes": 3000})
+    wanted = [PartitionRange(topic, 0, 0, 40), PartitionRange(topic, 1, 5, 190), PartitionRange(topic, 2, 0, 200)]
+    with Cluster(source.config) as cluster:
+        pieces = read_ranges(cluster, wanted)
+    assert [piece.range for piece in pieces] == wanted
+    assert [piece.records.offset.tolist() for piece in pieces] == [list(range(r.begin, r.end)) for r in wanted]
 
 
 # ------------------------------------------------------------ tables
