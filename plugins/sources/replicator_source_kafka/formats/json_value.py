@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from decimal import Decimal
@@ -30,7 +31,7 @@ def _finite(text: str) -> float:
 
 
 def fit(value: Any, wire: pa.DataType, path: str = "") -> Any:  # noqa: PLR0911 - one return a kind of type
-    """`value`, as `json.loads` gave it, as what `pyarrow.array` takes for the type `wire`.
+    """`value`, as `json.loads` (or fastavro) gave it, as what `pyarrow.array` takes for the type `wire`.
 
     Raises:
         ValueError: When it is not of the type; the message names the path, not the value.
@@ -61,6 +62,8 @@ def fit(value: Any, wire: pa.DataType, path: str = "") -> Any:  # noqa: PLR0911 
     if pa.types.is_decimal(wire):
         _expect(_is_number(value), path, "a number")
         return Decimal(repr(value))
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     _expect(isinstance(value, str), path, "a string")
     return value
 

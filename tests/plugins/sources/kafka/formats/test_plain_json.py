@@ -160,4 +160,4 @@ def test_records_beside_changes_are_no_poison(value: bytes) -> None:
 
 def test_a_key_without_names_is_poison() -> None:
     decoded = decode((b"17", record("c", None, {"id": 1})[1]))
-    assert [p.code for p in decoded.poison] == ["RPL-3902"]
+    assert [p.code for p in decoded.poison] == ["RPL-3916"]
