@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from replicator_sdk.errors import RetryableError
-from replicator_source_kafka.client import Cluster, Fetched, Place
+from replicator_source_kafka.client import Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import diagnosed
-from replicator_source_kafka.ranges import PartitionRange
+from replicator_source_kafka.fetch_request import Fetched
+from replicator_source_kafka.ranges import PartitionRange, Place
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.wire import RecordBatch, between, committed, concatenated, read_batches, records_of
 

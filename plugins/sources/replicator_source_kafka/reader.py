@@ -14,7 +14,7 @@ from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.source import EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_kafka import quarantine
-from replicator_source_kafka.client import EARLIEST, Cluster, Place
+from replicator_source_kafka.client import EARLIEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.delivery import Delivery, valid_through
 from replicator_source_kafka.diagnosis import diagnosed, is_about_topics
@@ -23,6 +23,7 @@ from replicator_source_kafka.formats import make_format
 from replicator_source_kafka.known_tables import KnownTables
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import WindowPlan, ranges_between
+from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.start import check_reach, check_same_topics, find_topics, grown, resolve_start
 
 _START_KEY: Final = "start"

@@ -10,12 +10,13 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.registry import TableRegistry, TableSummary
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka import quarantine
-from replicator_source_kafka.client import EARLIEST, LATEST, Cluster, Place
+from replicator_source_kafka.client import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import diagnosed
 from replicator_source_kafka.fetch import records_behind
 from replicator_source_kafka.formats import make_format
 from replicator_source_kafka.formats.format import Decoded
+from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.shape import reconcile
 from replicator_source_kafka.start import find_topics
 
