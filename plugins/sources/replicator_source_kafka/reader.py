@@ -20,6 +20,7 @@ from replicator_source_kafka.delivery import Delivery, valid_through
 from replicator_source_kafka.diagnosis import diagnosed, is_about_topics
 from replicator_source_kafka.fetch import Piece, read_new, read_ranges
 from replicator_source_kafka.formats import make_format
+from replicator_source_kafka.group import InformedGroup
 from replicator_source_kafka.known_tables import KnownTables
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import WindowPlan, ranges_between
@@ -130,6 +131,7 @@ class KafkaEventReader(EventReader):
         decoder = make_format(self._config, self._config.out_of_range or self._definition.out_of_range)
         keep = self._config.on_poison == "quarantine"
         delivery = Delivery(decoder, self._tables, self._emitter, self._context, keep_poison=keep)
+        group = InformedGroup(self._config.group, self._context) if self._config.group else None
         self._order = sorted(self._place.next)
         while not self._closed.is_set():
             try:
@@ -139,6 +141,8 @@ class KafkaEventReader(EventReader):
                     self._check_place(cluster)  # which tells more, when topics are no longer what they were
                 raise
             self._context.set_ok()
+            if group is not None:
+                group.tell(cluster)
 
     def _read_window(self, cluster: Cluster, delivery: Delivery) -> None:
         planned = self._plan.next_end(self._place)

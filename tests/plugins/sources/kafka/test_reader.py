@@ -366,3 +366,23 @@ def test_valid_through_is_the_least_of_the_partitions_newest_records(
     pump = Pump(kafka, [topic])
     pump.read()
     assert pump.context.metrics.gauges["source.valid_through"] == 3.0  # type: ignore[attr-defined]
+
+
+def test_the_group_is_told_what_is_durable_and_nothing_beyond(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic(2)
+    kafka.produce(topic, inserts(range(20)))
+    group = f"group-{topic}"
+    pump = Pump(kafka, [topic], kafka={"group.id": group, "fetch.max.wait.ms": 50})
+    durable = pump.read().emitter.last_offset
+    kafka.produce(topic, inserts(range(20, 40)))
+
+    def told() -> dict[tuple[str, int], int]:
+        with kafka.admin() as admin:
+            found = admin.list_group_offsets({group: None})[group]
+        return {(place.topic, place.partition): there.offset for place, there in found.items()}
+
+    with pump.running() as run:
+        run.wait_for(pump.source.latest_offset())
+        run.wait_until(lambda: bool(told()))
+        assert isinstance(durable, KafkaOffset)
+        assert told() == durable.next
