@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How Jackson writes the floats that JSON has no numbers for."""
 
 
@@ -48,8 +48,8 @@ def fit(value: Any, wire: pa.DataType, path: str = "") -> Any:  # noqa: PLR0911 
         return [fit(v, wire.value_type, path) for v in value]
     if pa.types.is_floating(wire):
         if isinstance(value, str):
-            _expect(value in _NOT_FINITE, path, "a number")
-            return _NOT_FINITE[value]
+            _expect(value in NOT_FINITE, path, "a number")
+            return NOT_FINITE[value]
         _expect(_is_number(value), path, "a number")
         return float(value)
     if pa.types.is_boolean(wire):
