@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from replicator_sdk import AlterKind, DDLOperation, TableId
+from replicator_sdk import AlterKind, Commits, DDLOperation, Offset, TableId
 from replicator_sdk.datatype import STRING
 from replicator_sdk.errors import DataError, HistoryLostError, NeedsUserError, SchemaDriftError
 from replicator_sdk.schema import Column
@@ -104,6 +104,33 @@ def test_a_replay_from_every_window_is_the_same(kafka: KafkaBroker, kafka_topic:
         found = again.closed_windows[: len(windows) - place]
         assert [w.commits.last for w in found if w.commits] == ends[place + 1 :]
         assert [list(map(list, w.ordinals)) for w in found] == [list(map(list, w.ordinals)) for w in windows[place:]]
+
+
+class _Dying(CollectingEmitter):
+    """Dies where the first window would end, as a process does that is killed there."""
+
+    end: Offset | None = None
+
+    def emit_commits(self, commits: Commits) -> None:
+        self.end = commits.last
+        raise ConnectionError
+
+
+def test_a_window_that_was_cut_short_ends_where_it_would_have(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    """A table may have the window already, and knows so by its end; more records have come since."""
+    topic = kafka_topic(3)
+    kafka.produce(topic, inserts(range(30)))
+    pump = Pump(kafka, [topic])
+    dying = _Dying()
+    run = Run(pump, dying)
+    run.wait_until(lambda: run.error is not None)
+    run.stop()
+    kafka.produce(topic, inserts(range(30, 60)))
+    first, *others = pump.read().emitter.closed_windows
+    assert first.commits is not None
+    assert first.commits.last == dying.end
+    assert first.commits.events == 30
+    assert sum(window.commits.events for window in others if window.commits) == 30
 
 
 def test_offsets_of_windows_lie_on_a_chain_and_ordinals_have_no_gaps(
