@@ -6,31 +6,19 @@ offsets of its own and reads a re-created topic on as if nothing had happened.
 
 from __future__ import annotations
 
-import logging
-import threading
-import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Final
 
 from replicator_sdk.errors import RetryableError
-from replicator_source_kafka.client_settings import client_arguments
 from replicator_source_kafka.config import KafkaConfig
-
-if TYPE_CHECKING:
-    from kafka.net.manager import KafkaConnectionManager
+from replicator_source_kafka.connection import Connections
+from replicator_source_kafka.fetch_request import NO_ID, READ_COMMITTED, Fetched, Patience, fetch_request, fetched
+from replicator_source_kafka.ranges import Place
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-
-_READ_COMMITTED: Final = 1
-_BOOTSTRAP_MS: Final = 15_000
-_BY_ID: Final = 13
-_NO_ID: Final = "00000000-0000-0000-0000-000000000000"
-
-Place = tuple[str, int]
-"""A partition: topic and number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,74 +41,25 @@ class Topic:
         return [(self.name, partition) for partition in sorted(self.leaders)]
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """What a broker sent of one partition.
-
-    Attributes:
-        place: The partition.
-        begin: Where reading was asked to begin.
-        data: Record batches; the last may be cut off.
-        aborted: (producer, first offset) of transactions in it that were rolled back.
-        stable: The last stable offset: up to there everything is decided.
-    """
-
-    place: Place
-    begin: int
-    data: bytes
-    aborted: tuple[tuple[int, int], ...]
-    stable: int
-
-
-class Cluster:
-    """A connection to all brokers. Used by one thread, but for `close`.
+class Cluster(Connections):
+    """What the brokers know of topics and partitions. Used by one thread, but for `close`.
 
     Args:
         config: The source's settings.
 
     Attributes:
         cluster_id: The cluster's own id.
+        fetch_bytes: How much a window should hold, before decompression.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
-        from kafka.net.manager import KafkaConnectionManager
-        from kafka.net.selector import NetworkSelector
-
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what it would say is raised as well
-        arguments = client_arguments(config.kafka)
-        arguments["bootstrap_servers"] = config.bootstrap_servers.split(",")
-        self._fetch_bytes = config.own_number("fetch.max.bytes")
+        super().__init__(config)
+        self.cluster_id = ""
+        self.fetch_bytes = config.own_number("fetch.max.bytes")
         self._wait_ms = config.own_number("fetch.max.wait.ms")
         self._min_bytes = config.own_number("fetch.min.bytes")
-        self._timeout_ms = int(arguments.get("request_timeout_ms", 30_000))
-        self.cluster_id = ""
-        self._lock = threading.Lock()
-        self._closed = False
         self._topics: dict[str, Topic] = {}
         self._pinned: dict[str, str] = {}
-        self._net = NetworkSelector(**arguments)
-        arguments["receive_message_max_bytes"] = max(100_000_000, 2 * self._fetch_bytes)
-        self._manager: KafkaConnectionManager = KafkaConnectionManager(self._net, **arguments)
-        self._net.start()
-        try:
-            self._manager.bootstrap(min(_BOOTSTRAP_MS, self._timeout_ms))
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Drop the connections and end their thread; what waits for an answer fails. From any thread, also twice."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._manager.close()
-                self._net.close()
 
     # ------------------------------------------------------------ topics
 
@@ -130,7 +69,7 @@ class Cluster:
         from kafka.protocol.metadata import MetadataRequest
 
         asked = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        response = self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        response = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         self.cluster_id = response.cluster_id or ""
         found = {}
         for topic in response.topics:
@@ -194,10 +133,10 @@ class Cluster:
                 )
                 for name, places in topics.items()
             ]
-            request = ListOffsetsRequest(isolation_level=_READ_COMMITTED, topics=asked, min_version=2)
+            request = ListOffsetsRequest(isolation_level=READ_COMMITTED, topics=asked, min_version=2)
             requests[leader] = request
         found = {}
-        for response in self._ask_all(requests):
+        for response in self.ask_all(requests):
             for topic in response.topics:
                 for part in topic.partitions:
                     self._check(part.error_code, (topic.name, part.partition_index))
@@ -212,60 +151,21 @@ class Cluster:
         Waits until there is something, or as long as the settings say. What comes is bounded by `max_bytes`, or the
         settings', for each broker; the partitions named first come first.
         """
-        requests = {
-            leader: self._fetch_request(topics, begin, max_bytes or self._fetch_bytes, wait_ms)
-            for leader, topics in self._by_leader(begin).items()
-        }
+        wait_ms = self._wait_ms if wait_ms is None else wait_ms
+        patience = Patience(max_bytes or self.fetch_bytes, self._min_bytes, wait_ms)
+        requests = {}
+        for leader, topics in self._by_leader(begin).items():
+            requests[leader] = fetch_request(topics, {name: self._id(name) for name in topics}, begin, patience)
         found = []
-        for response in self._ask_all(requests):
+        for response in self.ask_all(requests):
             self._check(response.error_code or 0, ("", -1))
             for topic in response.responses:
                 name = topic.topic or self._name_of(_text_id(topic.topic_id))
-                found += [self._fetched((name, part.partition_index), part, begin) for part in topic.partitions]
+                for part in topic.partitions:
+                    place = (name, part.partition_index)
+                    self._check(part.error_code, place)
+                    found.append(fetched(place, part, begin[place]))
         return found
-
-    def _fetch_request(
-        self, topics: Mapping[str, Sequence[Place]], begin: Mapping[Place, int], max_bytes: int, wait_ms: int | None
-    ) -> Any:
-        """Topics are asked for by id where they have one, so that a re-created one is refused, not read on."""
-        from kafka.protocol.consumer import FetchRequest
-
-        kind = FetchRequest.FetchTopic
-        asked = []
-        for name, places in topics.items():
-            parts = [
-                kind.FetchPartition(
-                    partition=place[1],
-                    current_leader_epoch=-1,
-                    fetch_offset=begin[place],
-                    last_fetched_epoch=-1,
-                    log_start_offset=-1,
-                    partition_max_bytes=max_bytes,
-                )
-                for place in places
-            ]
-            asked.append(kind(topic=name, topic_id=uuid.UUID(self._id(name) or _NO_ID), partitions=parts))
-        by_id = all(map(self._id, topics))
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=self._wait_ms if wait_ms is None else wait_ms,
-            min_bytes=self._min_bytes,
-            max_bytes=max_bytes,
-            isolation_level=_READ_COMMITTED,
-            session_id=0,
-            session_epoch=-1,
-            topics=asked,
-            forgotten_topics_data=[],
-            rack_id="",
-            min_version=4,
-            max_version=_BY_ID if by_id else _BY_ID - 1,
-        )
-
-    def _fetched(self, place: Place, part: Any, begin: Mapping[Place, int]) -> Fetched:
-        self._check(part.error_code, place)
-        aborted = tuple((t.producer_id, t.first_offset) for t in part.aborted_transactions or ())
-        stable = part.last_stable_offset if part.last_stable_offset >= 0 else part.high_watermark
-        return Fetched(place, begin[place], bytes(part.records or b""), aborted, int(stable))
 
     def _id(self, name: str) -> str:
         return self._pinned.get(name) or self._topics[name].id
@@ -283,7 +183,7 @@ class Cluster:
         topic_resource = 2
         kind = DescribeConfigsRequest.DescribeConfigsResource
         asked = [kind(resource_type=topic_resource, resource_name=n, configuration_keys=list(wanted)) for n in names]
-        response = self._ask(DescribeConfigsRequest(resources=asked, include_synonyms=False))
+        response = self.ask(DescribeConfigsRequest(resources=asked, include_synonyms=False))
         found = {}
         for result in response.results:
             if result.error_code:
@@ -291,25 +191,7 @@ class Cluster:
             found[result.resource_name] = {entry.name: entry.value for entry in result.configs}
         return found
 
-    # ------------------------------------------------------------ asking
-
-    def _ask(self, request: Any) -> Any:
-        return self._run(lambda: self._manager.send(request))
-
-    def _ask_all(self, requests: Mapping[int, Any]) -> list[Any]:
-        """Ask several brokers at once."""
-
-        async def ask() -> list[Any]:
-            waiting = [self._manager.send(request, node_id=node) for node, request in requests.items()]
-            return [await answer for answer in waiting]
-
-        return list(self._run(ask))
-
-    def _run(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        async def run() -> Any:
-            return await ask()
-
-        return self._manager.run(run)
+    # ------------------------------------------------------------ errors
 
     def _check(self, code: int, place: Place) -> None:
         """Raise the error of an answer; forget what was known of the topic's leaders."""
@@ -323,7 +205,7 @@ class Cluster:
 
 def _text_id(topic_id: object) -> str:
     text = "" if topic_id is None else str(topic_id)
-    return "" if text == _NO_ID else text
+    return "" if text == NO_ID else text
 
 
 def _no_leader(place: Place) -> RetryableError:

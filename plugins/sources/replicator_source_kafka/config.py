@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 from replicator_sdk.datatype import parse_type
-from replicator_source_kafka.client_settings import SECRETS, check_settings, own_number
+from replicator_source_kafka.client_settings import SECRETS, check_settings, own_number, plain
 
 FormatName = Literal["debezium-json", "debezium-avro", "debezium-protobuf", "flattened-json", "upsert-json"]
 StartFrom = Literal["earliest", "latest"] | datetime | dict[str, dict[int, Annotated[int, Field(ge=0)]]]
@@ -131,6 +131,11 @@ class KafkaConfig(PluginConfig):
         if self.topic_pattern is None:
             return topic in self.topics
         return re.fullmatch(self.topic_pattern, topic) is not None
+
+    @property
+    def group(self) -> str:
+        """The consumer group that is told how far the target is; empty for none."""
+        return str(plain(self.kafka.get("group.id", "")))
 
     def own_number(self, name: str) -> int:
         """One of the client settings that the source obeys itself, such as `fetch.max.bytes`."""

@@ -81,7 +81,8 @@ def is_about_topics(error: Exception) -> bool:
         return False
     from kafka import errors
 
-    return isinstance(error, (errors.InvalidMetadataError, errors.OffsetOutOfRangeError))
+    about = (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError, errors.InconsistentTopicIdError)
+    return isinstance(error, (*about, errors.OffsetOutOfRangeError))
 
 
 def _is_kafka(error: Exception) -> bool:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from replicator_sdk.errors import RetryableError
-from replicator_source_kafka.client import Cluster, Fetched, Place
+from replicator_source_kafka.client import Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import diagnosed
-from replicator_source_kafka.ranges import PartitionRange
+from replicator_source_kafka.fetch_request import Fetched
+from replicator_source_kafka.ranges import PartitionRange, Place
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.wire import RecordBatch, between, committed, concatenated, read_batches, records_of
 
@@ -45,14 +46,30 @@ def read_range(config: KafkaConfig, ids: Mapping[str, str], wanted: PartitionRan
 
 
 def read_new(cluster: Cluster, begin: Mapping[Place, int]) -> list[Piece]:
-    """What there is behind some places, as much as one answer of each broker holds; waits a moment for it."""
-    pieces = []
-    for fetched in cluster.fetch(begin):
-        batches = list(read_batches(fetched.data))
-        end = _end(fetched, batches)
-        if end > fetched.begin:
-            wanted = PartitionRange(*fetched.place, fetched.begin, end)
-            pieces.append(Piece(wanted, _records(fetched, batches, wanted)))
+    """What there is behind some places, up to about `fetch.max.bytes`; waits a moment for it to come.
+
+    Each partition gets its share first; as long as there is room, those that have more go on.
+    """
+    found: dict[Place, list[Records]] = {}
+    places, room, wait = dict(begin), cluster.fetch_bytes, None
+    at = dict(begin)
+    while places and room > 0:
+        answers = cluster.fetch({place: at[place] for place in places}, max_bytes=room, wait_ms=wait)
+        places, wait = {}, 0
+        for fetched in answers:
+            place, batches = fetched.place, list(read_batches(fetched.data))
+            room -= len(fetched.data)
+            end = _end(fetched, batches)
+            if end == fetched.begin:
+                continue
+            found.setdefault(place, []).append(_records(fetched, batches, PartitionRange(*place, fetched.begin, end)))
+            at[place] = end
+            if end < fetched.stable:
+                places[place] = end
+    pieces = [
+        Piece(PartitionRange(*place, begin[place], at[place]), concatenated(parts, *place))
+        for place, parts in found.items()
+    ]
     return pieces or _passed(cluster, begin)
 
 
@@ -76,9 +93,10 @@ def read_ranges(cluster: Cluster, wanted: Iterable[PartitionRange]) -> list[Piec
     found: dict[Place, list[Records]] = {place: [] for place in begin}
     since = time.monotonic()
     while begin:
+        is_alone = len(begin) == 1  # else its share of the answer may have been nothing
         for fetched in cluster.fetch(begin):
             place, batches = fetched.place, list(read_batches(fetched.data))
-            end = min(_end(fetched, batches, is_alone=len(begin) == 1), open_ranges[place].end)
+            end = min(_end(fetched, batches, is_alone=is_alone), open_ranges[place].end)
             if end > fetched.begin:
                 part = PartitionRange(*place, fetched.begin, end)
                 found[place].append(_records(fetched, batches, part))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Place = tuple[str, int]
+"""A partition: topic and number."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionRange:

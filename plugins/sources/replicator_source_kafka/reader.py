@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Sequence
+from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import BugError, NeedsUserError, ReplicatorError
@@ -12,16 +14,20 @@ from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.source import EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_kafka import quarantine
-from replicator_source_kafka.client import EARLIEST, Cluster, Place
+from replicator_source_kafka.client import EARLIEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.delivery import Delivery, valid_through
 from replicator_source_kafka.diagnosis import diagnosed, is_about_topics
 from replicator_source_kafka.fetch import Piece, read_new, read_ranges
 from replicator_source_kafka.formats import make_format
+from replicator_source_kafka.group import InformedGroup
 from replicator_source_kafka.known_tables import KnownTables
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import WindowPlan, ranges_between
+from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.start import check_reach, check_same_topics, find_topics, grown, resolve_start
+
+_START_KEY: Final = "start"
 
 
 class KafkaEventReader(EventReader):
@@ -61,16 +67,24 @@ class KafkaEventReader(EventReader):
         with diagnosed("preparing to read the topics"):
             cluster = self._open()
             if offset is None:
-                self._place = resolve_start(cluster, self._config, find_topics(cluster, self._config))
-            elif isinstance(offset, KafkaOffset):
-                self._place = offset
-                self._check_place(cluster)
-            else:
+                offset = self._first_start(cluster)
+            if not isinstance(offset, KafkaOffset):
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
+            self._place = offset
+            self._check_place(cluster)
         cluster.pin(self._place.topics)
         self._plan.resume(self._place)
         self._tables.resume(self._place)
         return self._place
+
+    def _first_start(self, cluster: Cluster) -> KafkaOffset:
+        """`startFrom` as offsets, decided once: a run that ended before anything was saved began there, too."""
+        stored = self._context.get_state(_START_KEY)
+        if stored is not None:
+            return KafkaOffset.from_json(json.loads(stored))
+        start = resolve_start(cluster, self._config, find_topics(cluster, self._config))
+        self._context.put_state(_START_KEY, json.dumps(start.to_json()).encode())
+        return start
 
     def _check_place(self, cluster: Cluster) -> None:
         """See whether the topics still hold everything behind the place."""
@@ -117,6 +131,7 @@ class KafkaEventReader(EventReader):
         decoder = make_format(self._config, self._config.out_of_range or self._definition.out_of_range)
         keep = self._config.on_poison == "quarantine"
         delivery = Delivery(decoder, self._tables, self._emitter, self._context, keep_poison=keep)
+        group = InformedGroup(self._config.group, self._context) if self._config.group else None
         self._order = sorted(self._place.next)
         while not self._closed.is_set():
             try:
@@ -126,6 +141,8 @@ class KafkaEventReader(EventReader):
                     self._check_place(cluster)  # which tells more, when topics are no longer what they were
                 raise
             self._context.set_ok()
+            if group is not None:
+                group.tell(cluster)
 
     def _read_window(self, cluster: Cluster, delivery: Delivery) -> None:
         planned = self._plan.next_end(self._place)

@@ -10,12 +10,13 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.registry import TableRegistry, TableSummary
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka import quarantine
-from replicator_source_kafka.client import EARLIEST, LATEST, Cluster, Place
+from replicator_source_kafka.client import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import diagnosed
 from replicator_source_kafka.fetch import records_behind
 from replicator_source_kafka.formats import make_format
 from replicator_source_kafka.formats.format import Decoded
+from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.shape import reconcile
 from replicator_source_kafka.start import find_topics
 
@@ -61,10 +62,13 @@ class KafkaTableRegistry(TableRegistry):
 
     def _look(self, cluster: Cluster) -> dict[TableId, tuple[TableSchema, int]]:
         found: dict[TableId, tuple[TableSchema, int]] = {}
-        for topic in find_topics(cluster, self._config).values():
+        topics = find_topics(cluster, self._config).values()
+        all_places = [place for topic in topics for place in topic.places]
+        all_begins = cluster.offsets(dict.fromkeys(all_places, EARLIEST))
+        all_ends = cluster.offsets(dict.fromkeys(all_places, LATEST))
+        for topic in topics:
             places = topic.places
-            begins = cluster.offsets(dict.fromkeys(places, EARLIEST))
-            ends = cluster.offsets(dict.fromkeys(places, LATEST))
+            begins, ends = ({place: all_[place] for place in places} for all_ in (all_begins, all_ends))
             schemas: dict[TableId, TableSchema] = {}
             for decoded in samples(cluster, self._config, begins, ends):
                 for part in sorted(decoded.parts, key=lambda part: int(part.index[0]) if len(part) else 0):
@@ -86,8 +90,11 @@ def samples(
     """The first and the last records of some partitions, decoded; older ones first."""
     decoder = make_format(config, config.out_of_range or OutOfRange.NULL)
     filled = sorted(place for place in begins if begins[place] < ends[place])[:_PARTITIONS]
-    for since in (begins, {place: max(begins[place], ends[place] - _LAST) for place in filled}):
+    reached: dict[Place, int] = {}
+    for since in (begins, {place: ends[place] - _LAST for place in filled}):
         for place in filled:
-            records = records_behind(cluster, place, since[place], max_bytes=_BYTES)
-            if len(records):
+            begin = max(since[place], reached.get(place, 0))
+            if begin < ends[place]:
+                records = records_behind(cluster, place, begin, max_bytes=_BYTES)
+                reached[place] = int(records.offset[-1]) + 1 if len(records) else ends[place]
                 yield decoder.decode(records)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
-from replicator_source_kafka.client import EARLIEST, LATEST, Cluster, Place, Topic
+from replicator_source_kafka.client import EARLIEST, LATEST, Cluster, Topic
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import NEW_SNAPSHOT
 from replicator_source_kafka.offset import KafkaOffset
+from replicator_source_kafka.ranges import Place
 
 _AGAIN = "let the connector snapshot its tables again and start a new generation"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_kafka.config import KafkaConfig
+from replicator_source_kafka.formats.debezium_avro import DebeziumAvro
 from replicator_source_kafka.formats.debezium_json import DebeziumJson
 from replicator_source_kafka.formats.flat_json import FlatJson
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
@@ -25,6 +26,8 @@ def make_format(config: KafkaConfig, out_of_range: OutOfRange = OutOfRange.FAIL)
     rule = config.out_of_range or out_of_range
     if config.format == "debezium-json":
         return DebeziumJson(config, rule)
+    if config.format == "debezium-avro":
+        return DebeziumAvro(config, rule)
     if config.format in {"flattened-json", "upsert-json"}:
         return FlatJson(config, rule)
     raise NeedsUserError(

@@ -166,9 +166,12 @@ def _before(block: Block, ops: np.ndarray, maker: RowMaker, place: Callable[[int
     if len(lacking) and (keys := block.read_keys(block.index[lacking])) is not None:
         before = _filled(before, lacking, keys)
     rows = maker.make(before, place)
-    # A stand-in never stands in a key; before a row of a table without one it cannot be told from the row's value.
+    # A row of a table without a key is only found by all its values: none may be lacking.
     still = (ops == _DELETE) & ~_present(before)
     bad = {**rows.bad, **dict.fromkeys(indexes(still).tolist(), "key")}
+    if not block.envelope.key:
+        for name, mask in rows.unchanged.items():
+            bad |= dict.fromkeys(indexes(mask).tolist(), name)
     children = [rows.row.field(i) for i in range(rows.row.type.num_fields)]
     mask = pa.array(~_present(before)) if before.null_count else None
     return Rows(pa.StructArray.from_arrays(children, fields=list(rows.row.type), mask=mask), {}, bad)

@@ -69,7 +69,7 @@ class DebeziumJson(Format):
             index = run.index if all_of_them else run.index[positions]
             envelope = self._envelope(run, tuple(key.kinds))
             if isinstance(envelope, str):
-                poison.extend(Poison(int(i), "RPL-3901", envelope) for i in index)
+                poison.extend(Poison(int(i), "RPL-3915", envelope) for i in index)
                 continue
             texts = run.texts if all_of_them else run.texts.take(pa.array(positions))
             found = read_objects(envelope.wire, run, texts)

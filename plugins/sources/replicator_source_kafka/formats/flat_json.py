@@ -90,7 +90,7 @@ class FlatJson(Format):
     def _embedded(self, records: Records, run: Run, key: KeyGroup, poison: list[Poison]) -> Iterator[FlatBlock]:
         """Rows with one schema."""
         if run.kind.base != "struct" or not run.kind.fields:
-            poison.extend(Poison(int(i), "RPL-3901", "is no row: its schema is no struct") for i in run.index)
+            poison.extend(Poison(int(i), "RPL-3915", "is no row: its schema is no struct") for i in run.index)
             return
         codecs = {name: codec_of(field) for name, field in run.kind.fields}
         wire = pa.struct([pa.field(name, codec.wire) for name, codec in codecs.items()])
@@ -125,7 +125,7 @@ class FlatJson(Format):
             if len(there) < len(rows):
                 nothing = np.setdiff1d(np.arange(len(rows)), there)
                 gone = mine[found.objects.index[nothing]]
-                poison.extend(Poison(int(i), "RPL-3901", "is no row: its value is null") for i in gone)
+                poison.extend(Poison(int(i), "RPL-3915", "is no row: its value is null") for i in gone)
                 rows = rows.take(pa.array(there))
             kinds = {n: ConnectType(c.kind.name) for n, c in found.codecs.items() if not self._is_added(n, key)}
             origin = mine[found.objects.index[there]]

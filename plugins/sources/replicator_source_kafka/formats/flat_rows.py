@@ -127,7 +127,7 @@ class FlatMaker:
         unread = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False)).tolist()
         bad = sorted({*made.bad, *unread})
         self.poison.extend(
-            Poison(int(index[i]), "RPL-3902", "has a key with a value that is not of its type") for i in bad
+            Poison(int(index[i]), "RPL-3916", "has a key with a value that is not of its type") for i in bad
         )
         ops = pa.array(np.full(len(index), _DELETE), pa.int8())
         stamps = _micros(self.records.timestamp[index])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from decimal import Decimal
@@ -9,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How Jackson writes the floats that JSON has no numbers for."""
 
 
@@ -30,7 +31,7 @@ def _finite(text: str) -> float:
 
 
 def fit(value: Any, wire: pa.DataType, path: str = "") -> Any:  # noqa: PLR0911 - one return a kind of type
-    """`value`, as `json.loads` gave it, as what `pyarrow.array` takes for the type `wire`.
+    """`value`, as `json.loads` (or fastavro) gave it, as what `pyarrow.array` takes for the type `wire`.
 
     Raises:
         ValueError: When it is not of the type; the message names the path, not the value.
@@ -47,8 +48,8 @@ def fit(value: Any, wire: pa.DataType, path: str = "") -> Any:  # noqa: PLR0911 
         return [fit(v, wire.value_type, path) for v in value]
     if pa.types.is_floating(wire):
         if isinstance(value, str):
-            _expect(value in _NOT_FINITE, path, "a number")
-            return _NOT_FINITE[value]
+            _expect(value in NOT_FINITE, path, "a number")
+            return NOT_FINITE[value]
         _expect(_is_number(value), path, "a number")
         return float(value)
     if pa.types.is_boolean(wire):
@@ -61,6 +62,8 @@ def fit(value: Any, wire: pa.DataType, path: str = "") -> Any:  # noqa: PLR0911 
     if pa.types.is_decimal(wire):
         _expect(_is_number(value), path, "a number")
         return Decimal(repr(value))
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     _expect(isinstance(value, str), path, "a string")
     return value
 

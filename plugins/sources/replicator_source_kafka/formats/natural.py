@@ -9,11 +9,21 @@ from typing import Any
 import pyarrow as pa
 
 from replicator_source_kafka.formats.json_objects import ObjectReader, Objects
+from replicator_source_kafka.formats.json_value import NOT_FINITE
 from replicator_source_kafka.types.column_codec import Codec
 from replicator_source_kafka.types.hint import hinted_codec
 
 Shape = dict[str, str]
-"""Column → `null`, `bool`, `int`, `float`, `string` or `nested`."""
+"""Column → `null`, `bool`, `int`, `float`, `token`, `string` or `nested`."""
+
+_JOINED = {
+    ("int", "float"): "float",
+    ("int", "token"): "float",
+    ("token", "int"): "float",
+    ("token", "float"): "float",
+    ("token", "string"): "string",
+}
+"""Known kind and another → what holds both, where that is not the known one. A `token` is text such as `NaN`."""
 
 _SAMPLES, _MOST_PASSES = 16, 12
 
@@ -22,6 +32,8 @@ def kind_of(value: Any) -> str:
     """The natural kind of one value."""
     if value is None:
         return "null"
+    if isinstance(value, str) and value in NOT_FINITE:
+        return "token"
     for kind, types in (("bool", bool), ("int", int), ("float", float), ("string", str)):
         if isinstance(value, types):
             return kind
@@ -46,10 +58,11 @@ def learn(shape: Shape, name: str, kind: str) -> bool:
     known = shape.get(name, "")
     if known == kind or (kind == "null" and known):
         return False
-    if not known or known == "null" or (known == "int" and kind == "float"):
-        shape[name] = kind
-        return True
-    return False
+    later = kind if known in {"", "null"} else _JOINED.get((known, kind))
+    if later is None:
+        return False
+    shape[name] = later
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,4 +67,4 @@ class RecordKeys:
             for names, positions in plain_key_names(plain, plain_bad):
                 yield KeyGroup(names, where[positions])
             bad.extend((int(where[i]), reason) for i, reason in plain_bad)
-        poison.extend(Poison(int(index[i]), "RPL-3902", reason) for i, reason in bad)
+        poison.extend(Poison(int(index[i]), "RPL-3916", reason) for i, reason in bad)

@@ -30,9 +30,8 @@ def decimals(raw: pa.Array, scale: int, kind: Decimal) -> pa.Array:
     # A negative scale (Oracle's NUMBER(5,-2)): the digits are followed by zeros.
     digits = pa.Array.from_buffers(pa.decimal128(kind.precision + scale, 0), len(values), buffers)
     digits.validate(full=True)
-    return pc.multiply(digits.cast(pa.decimal128(38, 0)), pa.scalar(Number(10) ** -scale, pa.decimal128(38, 0))).cast(
-        kind.arrow
-    )
+    zeros = pa.scalar(Number(10) ** -scale, pa.decimal256(1 - scale, 0))
+    return pc.multiply(digits.cast(pa.decimal256(digits.type.precision, 0)), zeros).cast(kind.arrow)
 
 
 def decimal_texts(raw: pa.Array, scale: int) -> pa.StringArray:

@@ -30,7 +30,7 @@ from replicator_source_kafka.types.octets import from_base64
 from replicator_source_kafka.types.temporal import MICROS, MILLIS, NANOS
 
 _UNITS = {"ms": MILLIS, "us": MICROS, "ns": NANOS}
-_NATURAL = {"bool": BOOL, "int": INT64, "float": FLOAT64, "string": STRING}
+_NATURAL = {"bool": BOOL, "int": INT64, "float": FLOAT64, "token": STRING, "string": STRING}
 _TEXT, _INT = pa.string(), pa.int64()
 _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -51,7 +51,7 @@ def parse_hint(text: str) -> tuple[DataType, int | None]:
 
 
 def hinted_codec(natural: str, hint: str | None) -> Codec:
-    """How a column of the natural kind `natural` (`bool`, `int`, `float`, `string`, `nested`, `null`) travels.
+    """How a column of the natural kind `natural` (`bool`, `int`, `float`, `token`, `string`, `nested`, `null`) travels.
 
     Raises:
         ValueError: When values of that kind cannot be of the type.
@@ -62,9 +62,9 @@ def hinted_codec(natural: str, hint: str | None) -> Codec:
         kind = _NATURAL[natural]
         return Codec(kind.arrow, kind, as_it_is)
     kind, unit = parse_hint(hint)
-    if kind == JSON and natural != "string":
+    if kind == JSON and natural not in {"string", "token"}:
         return Codec(JSON_TEXT, JSON, lambda values, _limits: text_of(values))
-    if natural in {"string", "null"}:
+    if natural in {"string", "token", "null"}:
         return _from_text(kind)
     if natural in {"int", "float"}:
         return _from_number(kind, unit, natural)

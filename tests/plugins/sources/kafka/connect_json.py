@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context
 from decimal import Decimal as Number
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from replicator_sdk.schema import Column
 
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 _EPOCH: Final = datetime(1970, 1, 1)
+_EXACT: Final = Context(prec=50)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 _TYPES: Final[Mapping[str, tuple[str, str]]] = {
@@ -121,7 +123,7 @@ def encode(kind: DataType, value: Any) -> Any:
     if isinstance(kind, Array):
         return [encode(kind.element, v) for v in value]
     if isinstance(kind, Decimal):
-        unscaled = int(Number(value).scaleb(kind.scale))
+        unscaled = int(_EXACT.scaleb(Number(value), kind.scale))
         size = (unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()) // 8 + 1
         return base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
     encoder = _ENCODERS.get(kind.name)

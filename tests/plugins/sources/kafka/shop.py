@@ -112,12 +112,18 @@ class KafkaShop(SourceSystem):
             self._delete(schema, before)
         elif before is not None and schema.primary_key:
             self._delete(schema, before)
-            table = self._tables.reference.tables[schema.table]
-            place = table.find(change.row)
-            assert place is not None
-            self._send(schema, key_of(schema, change.row), envelope(schema, "c", None, table.rows[place]))
+            self._send(schema, key_of(schema, change.row), envelope(schema, "c", None, self._sent(change, frozenset())))
         else:
-            self._send(schema, key_of(schema, change.row), envelope(schema, "u", before, change.row))
+            row = self._sent(change, frozenset({"string"}))
+            self._send(schema, key_of(schema, change.row), envelope(schema, "u", before, row))
+
+    def _sent(self, change: RowChange, unavailable: frozenset[str]) -> Row:
+        """The row after an update. Only columns of some types are ever left out, as large texts are in PostgreSQL."""
+        table = self._tables.reference.tables[change.schema.table]
+        place = table.find(change.row) if change.unchanged else None
+        whole = change.row if place is None else table.rows[place]
+        left_out = {name for name in change.unchanged if change.schema[name].type.name in unavailable}
+        return {name: whole[name] for name in change.schema.names if name not in left_out}
 
     def _delete(self, schema: TableSchema, before: Mapping[str, Any] | None) -> None:
         assert before is not None

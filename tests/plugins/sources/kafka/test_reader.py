@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from replicator_sdk import AlterKind, DDLOperation, TableId
+from replicator_sdk import AlterKind, Commits, DDLOperation, Offset, TableId
 from replicator_sdk.datatype import STRING
 from replicator_sdk.errors import DataError, HistoryLostError, NeedsUserError, SchemaDriftError
 from replicator_sdk.schema import Column
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
 from replicator_source_kafka import KafkaOffset
-from replicator_source_kafka.fetch import read_range
+from replicator_source_kafka.client import Cluster
+from replicator_source_kafka.fetch import read_range, read_ranges
 from replicator_source_kafka.ranges import PartitionRange
 from tests.plugins.sources.kafka.harness import Pump, Run, deletes, inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
@@ -60,6 +61,8 @@ def test_latest_is_decided_once(kafka: KafkaBroker, kafka_topic: MakeTopic) -> N
     first = pump.prepare()
     kafka.produce(topic, inserts([1]))
     assert pump.prepare() == first
+    pump.offset = None  # nothing was saved before the first run ended
+    assert pump.prepare() == first
     assert pump.ids(pump.read()) == upserted([1])
 
 
@@ -101,6 +104,33 @@ def test_a_replay_from_every_window_is_the_same(kafka: KafkaBroker, kafka_topic:
         found = again.closed_windows[: len(windows) - place]
         assert [w.commits.last for w in found if w.commits] == ends[place + 1 :]
         assert [list(map(list, w.ordinals)) for w in found] == [list(map(list, w.ordinals)) for w in windows[place:]]
+
+
+class _Dying(CollectingEmitter):
+    """Dies where the first window would end, as a process does that is killed there."""
+
+    end: Offset | None = None
+
+    def emit_commits(self, commits: Commits) -> None:
+        self.end = commits.last
+        raise ConnectionError
+
+
+def test_a_window_that_was_cut_short_ends_where_it_would_have(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    """A table may have the window already, and knows so by its end; more records have come since."""
+    topic = kafka_topic(3)
+    kafka.produce(topic, inserts(range(30)))
+    pump = Pump(kafka, [topic])
+    dying = _Dying()
+    run = Run(pump, dying)
+    run.wait_until(lambda: run.error is not None)
+    run.stop()
+    kafka.produce(topic, inserts(range(30, 60)))
+    first, *others = pump.read().emitter.closed_windows
+    assert first.commits is not None
+    assert first.commits.last == dying.end
+    assert first.commits.events == 30
+    assert sum(window.commits.events for window in others if window.commits) == 30
 
 
 def test_offsets_of_windows_lie_on_a_chain_and_ordinals_have_no_gaps(
@@ -170,6 +200,20 @@ def test_a_range_is_read_by_itself(kafka: KafkaBroker, kafka_topic: MakeTopic) -
     records = read_range(source.config, ids, PartitionRange(topic, 1, 100, 2900))
     assert records.offset.tolist() == list(range(100, 2900))
     assert records.value.to_pylist() == [b"v%d" % i for i in range(100, 2900)]
+
+
+def test_ranges_that_are_read_together_are_whole(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    """An answer that had no room for a partition does not mean that the partition has nothing."""
+    topic = kafka_topic(3)
+    for partition in range(3):
+        for _ in range(4):
+            kafka.produce(topic, [(b"k", b"v" * 100)] * 50, partition=partition)
+    source = source_of(kafka, topics=[topic], kafka={"fetch.max.bytes": 3000})
+    wanted = [PartitionRange(topic, 0, 0, 40), PartitionRange(topic, 1, 5, 190), PartitionRange(topic, 2, 0, 200)]
+    with Cluster(source.config) as cluster:
+        pieces = read_ranges(cluster, wanted)
+    assert [piece.range for piece in pieces] == wanted
+    assert [piece.records.offset.tolist() for piece in pieces] == [list(range(r.begin, r.end)) for r in wanted]
 
 
 # ------------------------------------------------------------ tables
@@ -349,3 +393,23 @@ def test_valid_through_is_the_least_of_the_partitions_newest_records(
     pump = Pump(kafka, [topic])
     pump.read()
     assert pump.context.metrics.gauges["source.valid_through"] == 3.0  # type: ignore[attr-defined]
+
+
+def test_the_group_is_told_what_is_durable_and_nothing_beyond(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic(2)
+    kafka.produce(topic, inserts(range(20)))
+    group = f"group-{topic}"
+    pump = Pump(kafka, [topic], kafka={"group.id": group, "fetch.max.wait.ms": 50})
+    durable = pump.read().emitter.last_offset
+    kafka.produce(topic, inserts(range(20, 40)))
+
+    def told() -> dict[tuple[str, int], int]:
+        with kafka.admin() as admin:
+            found = admin.list_group_offsets({group: None})[group]
+        return {(place.topic, place.partition): there.offset for place, there in found.items()}
+
+    with pump.running() as run:
+        run.wait_for(pump.source.latest_offset())
+        run.wait_until(lambda: bool(told()))
+        assert isinstance(durable, KafkaOffset)
+        assert told() == durable.next

@@ -178,6 +178,9 @@ def test_a_table_without_a_key_has_whole_rows_before_or_poison() -> None:
     assert part.before is not None
     assert part.before.to_pylist() == [old, old]
     assert part.schema.primary_key == ()
+    part_of_a_row = {"id": 1, "text": PLACEHOLDER}
+    decoded = debezium_json().decode(records(bag.change("d", part_of_a_row, None)))
+    assert [p.code for p in decoded.poison] == ["RPL-3914"]
     decoded = debezium_json().decode(records(bag.change("u", None, new)))
     assert [p.code for p in decoded.poison] == ["RPL-3913"]
 

@@ -122,8 +122,8 @@ def test_a_pattern_names_the_table() -> None:
     ("pair", "code"),
     [
         ((None, b"{}"), "RPL-3907"),
-        ((b"17", b"{}"), "RPL-3902"),
-        ((b'{"id":9}', b"null"), "RPL-3901"),
+        ((b"17", b"{}"), "RPL-3916"),
+        ((b'{"id":9}', b"null"), "RPL-3915"),
         ((b'{"id":9}', b"["), "RPL-3900"),
         ((b'{"id":9}', b'"text"'), "RPL-3900"),
     ],

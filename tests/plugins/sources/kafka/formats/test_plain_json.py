@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -160,4 +161,10 @@ def test_records_beside_changes_are_no_poison(value: bytes) -> None:
 
 def test_a_key_without_names_is_poison() -> None:
     decoded = decode((b"17", record("c", None, {"id": 1})[1]))
-    assert [p.code for p in decoded.poison] == ["RPL-3902"]
+    assert [p.code for p in decoded.poison] == ["RPL-3916"]
+
+
+def test_quoted_nan_belongs_to_a_floating_column() -> None:
+    decoded = decode(*(record("c", None, {"id": i, "x": "NaN" if i % 2 else i + 0.5}) for i in range(40)))
+    assert not decoded.poison
+    assert [row["x"] if i % 2 == 0 else math.isnan(row["x"]) for i, row in enumerate(rows(decoded))][:2] == [0.5, True]

@@ -1,0 +1,48 @@
+"""Tables as the topics' records show them."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator_sdk import TableId
+from replicator_sdk.datatype import INT64, STRING
+from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.schema import Column
+from tests.plugins.sources.kafka.harness import inserts, orders
+from tests.plugins.sources.kafka.shop import source_of
+from tests.services.kafka import KafkaBroker
+from tests.services.kafka_fixtures import MakeTopic
+
+
+def test_a_table_has_the_columns_of_its_first_and_of_its_last_records(
+    kafka: KafkaBroker, kafka_topic: MakeTopic
+) -> None:
+    topic = kafka_topic(2)
+    kafka.produce(topic, inserts([1], orders("orders", Column("old", STRING))), partition=0)
+    kafka.produce(topic, inserts(range(300)), partition=0)
+    kafka.produce(topic, inserts([2], orders("orders", Column("new", INT64))), partition=0)
+    with source_of(kafka, topics=[topic]).create_table_registry() as registry:
+        (listed,) = registry.list_tables()
+        schema = registry.describe_table(listed.table)
+    assert listed.table == TableId("shop", "orders", "public")
+    assert listed.estimated_rows == 302
+    assert set(schema.names) == {"id", "note", "old", "new"}
+    assert schema.primary_key == ("id",)
+
+
+def test_topics_without_records_hold_no_table_yet(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic()
+    with source_of(kafka, topics=[topic]).create_table_registry() as registry:
+        assert registry.list_tables() == []
+        with pytest.raises(NeedsUserError, match="RPL-3970"):
+            registry.describe_table(TableId("shop", "orders", "public"))
+
+
+def test_the_quarantine_is_listed_where_it_is_wanted(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic()
+    kafka.produce(topic, inserts([1]))
+    with source_of(kafka, topics=[topic], onPoison="quarantine").create_table_registry() as registry:
+        assert [str(summary.table) for summary in registry.list_tables()] == [
+            "_replicator.kafka_quarantine",
+            "public.orders",
+        ]
