@@ -13,13 +13,14 @@ from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_kafka import quarantine
-from replicator_source_kafka.client import EARLIEST, LATEST, Cluster, Place
+from replicator_source_kafka.client import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import diagnosed
 from replicator_source_kafka.fetch import bytes_a_record
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import ranges_between
 from replicator_source_kafka.range_reader import KafkaRangeReader, narrow_to
+from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.shape import reconcile
 from replicator_source_kafka.start import check_reach, check_same_topics, find_topics, grown, resolve_start
 

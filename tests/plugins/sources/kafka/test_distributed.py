@@ -215,7 +215,7 @@ def test_records_that_retention_took_are_missed_not_skipped(
     piece = made.log.plan(start, 1 << 30)
     assert piece is not None
     kafka.delete_records(topic, kafka.ends(topic))
-    with pytest.raises(HistoryLostError, match="RPL-3953"):
+    with pytest.raises(HistoryLostError, match="RPL-3971"):
         read_partitions(made.log.read, piece.partitions, {orders().table: orders()})
 
 
