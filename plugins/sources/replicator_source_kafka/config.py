@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret
-from replicator_sdk.datatype import parse_type
 from replicator_source_kafka.client_settings import SECRETS, check_settings, own_number, plain
+from replicator_source_kafka.types.hint import parse_hint
 
 FormatName = Literal["debezium-json", "debezium-avro", "debezium-protobuf", "flattened-json", "upsert-json"]
 StartFrom = Literal["earliest", "latest"] | datetime | dict[str, dict[int, Annotated[int, Field(ge=0)]]]
@@ -94,7 +94,7 @@ class KafkaConfig(PluginConfig):
     def _known_types(cls, value: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
         for columns in value.values():
             for kind in columns.values():
-                parse_type(kind)
+                parse_hint(kind)
         return value
 
     @field_validator("start_from")

@@ -70,3 +70,8 @@ def test_secrets_do_not_print_and_reach_the_client() -> None:
         "sasl_plain_password": "hush-hush",
         "request_timeout_ms": 5000,
     }
+
+
+@pytest.mark.parametrize("kind", ["decimal(38,0)", "timestamp/ms", "time/us", "instant/ns"])
+def test_a_columns_type_may_name_the_unit_its_numbers_count_in(kind: str) -> None:
+    assert config(columnTypes={"s.t": {"a": kind}}).column_types["s.t"]["a"] == kind
