@@ -31,12 +31,6 @@ _PLACES = (
 )
 
 # To be taken away with what they name, which these tests found; `strict` reminds of it.
-_LOSES_COLUMNS = pytest.mark.xfail(
-    strict=True, reason="after a start the reader tells no ALTER_TABLE of columns that came while it was down"
-)
-_LOSES_A_ROW = pytest.mark.xfail(
-    strict=True, reason="an ALTER_TABLE told before a kill is not told again: the first row behind it has its number"
-)
 
 
 @dataclass(frozen=True)
@@ -96,14 +90,12 @@ def pair(kafka: KafkaBroker, tmp_path: Path, cellar_package: str) -> KafkaPair:
     return KafkaPair(shop, replicator)
 
 
-@_LOSES_COLUMNS
 def test_columns_that_came_while_nobody_read_are_not_lost(pair: KafkaPair) -> None:
     pair.assert_nothing_lost()
     pair.shop.restructure(0)
     pair.assert_nothing_lost()
 
 
-@_LOSES_COLUMNS
 def test_kills_around_commits_and_offsets(pair: KafkaPair) -> None:
     """The places where a source decides what comes again; the engine's others are the business of the tests with SQLite."""
     chance = random.Random(2)
@@ -115,7 +107,6 @@ def test_kills_around_commits_and_offsets(pair: KafkaPair) -> None:
     pair.assert_nothing_lost()
 
 
-@_LOSES_A_ROW
 def test_kills_in_changes_of_structure(pair: KafkaPair) -> None:
     """The records tell of them while it runs; at a start it asks what the tables look like."""
     pair.assert_nothing_lost()
