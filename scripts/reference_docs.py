@@ -33,6 +33,12 @@ CHAPTERS = {
     "9": "Bugs and tests",
 }
 
+# What to do about a record of a topic that cannot be read.
+_POISON = (
+    "look at the record (topic, partition and offset are in the message); mend the producer, or set `onPoison` to"
+    " `quarantine` to set such records aside"
+)
+
 # Codes whose kind or words the code puts together from parts, so that they cannot be read from one place.
 BY_HAND: Mapping[str, tuple[str, str, str]] = {
     "RPL-1003": (
@@ -59,6 +65,66 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "NeedsUserError",
         "the publication is not there, or does not publish what the pipeline selects, and may not be changed",
         "run the SQL that the message shows as the publication's owner",
+    ),
+    "RPL-3900": (
+        "DataError",
+        "a record of a topic is not JSON or Avro, or not of the type its schema says",
+        _POISON,
+    ),
+    "RPL-3904": (
+        "DataError",
+        "a value of a record without a schema does not fit the type `columnTypes` gives its column",
+        _POISON,
+    ),
+    "RPL-3907": (
+        "DataError",
+        "a record has no key, and its table needs one",
+        _POISON,
+    ),
+    "RPL-3909": (
+        "DataError",
+        "a tombstone says by its key alone what goes, and its table stands in a field of the value",
+        _POISON,
+    ),
+    "RPL-3910": (
+        "DataError",
+        "a change record has no operation, or one that is not known",
+        _POISON,
+    ),
+    "RPL-3911": (
+        "DataError",
+        "a change record has no row",
+        _POISON,
+    ),
+    "RPL-3912": (
+        "DataError",
+        "a record does not say which table it belongs to",
+        _POISON,
+    ),
+    "RPL-3913": (
+        "DataError",
+        "an update or delete of a table without a key does not carry the row before it",
+        _POISON,
+    ),
+    "RPL-3914": (
+        "DataError",
+        "a value of a record is not of the form its semantic type has",
+        _POISON,
+    ),
+    "RPL-3915": (
+        "DataError",
+        "a record of the format's topics has no Debezium envelope, or a schema without a row",
+        _POISON,
+    ),
+    "RPL-3916": (
+        "DataError",
+        "the key of a record is a bare value, which names no column",
+        _POISON,
+    ),
+    "RPL-3930": (
+        "DataError",
+        "the registry does not know a record's schema id, or the schema cannot be used",
+        _POISON,
     ),
     "RPL-6404": (
         "SchemaDriftError",

@@ -159,7 +159,11 @@ class FolderReader:
         for first, record in enumerate(records, begin):
             if not isinstance(record, Record) and record in tables:
                 raise DataError(
-                    "a record cannot be read", code="RPL-9112", table=str(record), position=f"{number}:{first}"
+                    "a record cannot be read",
+                    code="RPL-9112",
+                    table=str(record),
+                    position=f"{number}:{first}",
+                    hint="made so by the test",
                 )
         records = [record if isinstance(record, Record) else Record(None, -1) for record in records]
         numbered = [(i, r) for i, r in enumerate(records, begin) if r.change is not None]
@@ -192,7 +196,9 @@ def widened(known: TableSchema | None, seen: TableSchema) -> SchemaStep | None:
     if known is None:
         return SchemaStep(seen)
     if any(c.name in known and known[c.name].type != c.type for c in seen.columns):
-        raise SchemaDriftError("a column changed its type", code="RPL-9113", table=str(seen.table))
+        raise SchemaDriftError(
+            "a column changed its type", code="RPL-9113", table=str(seen.table), hint="made so by the test"
+        )
     added = tuple(c for c in seen.columns if c.name not in known)
     if not added:
         return None
