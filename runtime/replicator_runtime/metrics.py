@@ -42,6 +42,11 @@ class MetricsRegistry(Metrics):
         with self._lock:
             return self._counters.get((name, table), 0)
 
+    def value(self, name: str) -> float | None:
+        """The gauge of the whole; None when it was never set."""
+        with self._lock:
+            return self._gauges.get((name, None))
+
     def snapshot(self) -> dict[str, Any]:
         """Everything as JSON: `counters` and `gauges` of the whole, and the same of each table under `tables`."""
         with self._lock:

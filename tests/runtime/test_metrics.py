@@ -43,3 +43,11 @@ def test_counts_of_many_threads_add_up_while_snapshots_are_taken() -> None:
     while any(thread.is_alive() for thread in threads):
         metrics.snapshot()
     assert metrics.snapshot()["tables"]["shop.orders"]["counters"]["delta.dml.update"] == 8000
+
+
+def test_a_gauge_of_the_whole_has_its_last_value() -> None:
+    metrics = MetricsRegistry("delta")
+    assert metrics.value("source.valid_through") is None
+    metrics.gauge("source.valid_through", 1.0)
+    metrics.gauge("source.valid_through", 2.0)
+    assert metrics.value("source.valid_through") == 2.0

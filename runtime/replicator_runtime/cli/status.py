@@ -50,6 +50,8 @@ def _silent_for(found: Mapping[str, Any]) -> float:
 def _print(report: Report, found: Mapping[str, Any]) -> None:
     report.line(f"{found['name']} (namespace {found['namespace']}, generation {found['generation']}): {found['phase']}")
     report.line(f"offset {found['offset'] or 'none yet'}, sequence {found['sequenceNumber']:,}, {_lag(found)}")
+    if through := found.get("validThrough"):
+        report.line(f"every change of up to {through} is there, by the records' own times")
     report.line(f"source {found['sourceState']}, written {found['updated']}")
     if error := found.get("sourceError"):
         report.line(f"  {_error(error)}")

@@ -64,6 +64,7 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
         "offset": None if run.saved_offset is None else str(run.saved_offset),
         "sequenceNumber": run.saved_sequence,
         "lagSeconds": view.lag_seconds,
+        "validThrough": _time(run.metrics.value("source.valid_through")),
         "rowsPerSecond": round(view.rows_per_second, 1),
         "metrics": run.metrics.snapshot(),
         "tables": [
@@ -78,6 +79,10 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
             for t in view.tables
         ],
     }
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def _table_error(run: Run, table: object, text: str) -> dict[str, Any] | None:

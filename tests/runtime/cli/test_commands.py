@@ -189,6 +189,7 @@ def status_of(updated: datetime, phase: str) -> dict[str, Any]:
         "offset": "0/1",
         "sequenceNumber": 7,
         "lagSeconds": 1.5,
+        "validThrough": "2026-11-01T10:00:00.000+00:00",
         "tables": [
             {
                 "database": "d",
@@ -216,6 +217,7 @@ def test_status_warns_of_a_run_that_has_fallen_silent(
     assert done.exit_code == 0
     assert ("it may have been killed" in done.stderr) is warned
     assert "RPL-4001: it is away Next: start it" in done.stdout
+    assert "up to 2026-11-01T10:00:00.000+00:00" in done.stdout
     assert "public.orders: RPL-5001: too long Next: widen" in done.stdout
 
 
