@@ -17,6 +17,7 @@ from replicator_source_kafka.client import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import diagnosed
 from replicator_source_kafka.fetch import bytes_a_record
+from replicator_source_kafka.group import InformedGroup
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import ranges_between
 from replicator_source_kafka.range_reader import KafkaRangeReader, narrow_to
@@ -35,7 +36,7 @@ class KafkaLog(DistributedLog):
     Args:
         config: The source's settings.
         definition: Tables and policy.
-        context: For `set_ok`.
+        context: For `set_ok` and the durable offset.
     """
 
     def __init__(self, config: KafkaConfig, definition: EventReaderDefinition, context: DeltaSourceContext) -> None:
@@ -43,6 +44,7 @@ class KafkaLog(DistributedLog):
         self._definition = definition
         self._context = context
         self._cluster: Cluster | None = None
+        self._group = InformedGroup(config.group, context) if config.group else None
         self._sizes: dict[str, tuple[float, float]] = {}
         self._looked_at = -math.inf
 
@@ -95,6 +97,8 @@ class KafkaLog(DistributedLog):
         with diagnosed("planning what to read next"):
             there = self._fence(start, end) if isinstance(end, KafkaOffset) else self._end(start)
             self._context.set_ok()
+            if self._group is not None:
+                self._group.tell(self._open)
             if there == start:
                 return None
             self._pin(there)

@@ -15,7 +15,7 @@ _BY_NAME: Final = 9
 
 
 class InformedGroup:
-    """A group without members that is told the durable offset now and then. Used by the reader's thread.
+    """A group without members that is told the durable offset now and then. Used by one thread.
 
     Args:
         name: The group's id.

@@ -136,7 +136,8 @@ class Planner:
     def __init__(self, broker: KafkaBroker, tables: Iterable[TableSchema] = (), **settings: Any) -> None:
         source = source_of(broker, **settings)
         definition = EventReaderDefinition({schema.table: schema for schema in tables})
-        made = source.create_distributed_log(definition, TestSourceContext())
+        self.context = TestSourceContext()
+        made = source.create_distributed_log(definition, self.context)
         assert isinstance(made, KafkaLog)
         self.log = made
 
@@ -205,6 +206,22 @@ def test_a_new_topic_joins_in_a_slice_without_records(kafka: KafkaBroker, kafka_
     after = made.log.plan(joined.end, 1 << 30)
     assert after is not None
     assert made.ids(start, after.end) == [1, 2], "a replay from before it joined"  # type: ignore[arg-type]
+    made.log.close()
+
+
+def test_the_group_is_told_what_is_durable(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic()
+    kafka.produce(topic, inserts(range(5)))
+    made = Planner(kafka, [orders()], topics=[topic], kafka={"group.id": f"group-{topic}"})
+    start = made.log.initialize(None)
+    piece = made.log.plan(start, 1 << 30)
+    assert piece is not None
+    made.context.committed = piece.end
+    kafka.produce(topic, inserts(range(5, 9)))
+    assert made.log.plan(piece.end, 1 << 30) is not None
+    with kafka.admin() as admin:
+        [told] = admin.list_group_offsets({f"group-{topic}": None})[f"group-{topic}"].values()
+    assert told.offset == 5
     made.log.close()
 
 
