@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replicator_sdk import TableSchema
 
 ROOT = Path(__file__).parents[2]
-PLACES = ["delta.slice.vectors_written", "engine.slice.schema_announced", "delta.commit.after"]
+PLACES = ["delta.slice.vectors_written", "engine.slice.schema_announced"]
 
 
 class Copy:
