@@ -1,0 +1,83 @@
+"""Google's clients, with the pipeline's credentials and addresses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from replicator_sdk.errors import ConfigError
+from replicator_target_bigquery.config import BigQueryConfig
+from replicator_target_bigquery.failures import failed_request, missing_library
+
+if TYPE_CHECKING:
+    from google.auth.credentials import Credentials
+    from google.cloud import bigquery, storage
+
+_SCOPES: Final = ("https://www.googleapis.com/auth/bigquery", "https://www.googleapis.com/auth/devstorage.read_write")
+
+
+class Clients:
+    """BigQuery's and Cloud Storage's clients. Safe from any thread, as Google's are.
+
+    Raises:
+        NeedsUserError: When a library is missing, or there are no credentials.
+    """
+
+    def __init__(self, config: BigQueryConfig) -> None:
+        try:
+            from google.cloud import bigquery, storage
+        except ImportError as err:
+            raise missing_library("google-cloud-bigquery or google-cloud-storage") from err
+        credentials = _credentials(config)
+        self.bigquery: Any = bigquery.Client(
+            project=config.project,
+            credentials=credentials,
+            location=config.staging_bucket_location,
+            client_options=_options(config.api_endpoint),
+        )
+        self.storage: Any = storage.Client(
+            project=config.project, credentials=credentials, client_options=_options(config.storage_endpoint)
+        )
+
+    def close(self) -> None:
+        """Close their connections."""
+        self.bigquery.close()
+        self.storage.close()
+
+
+def _options(endpoint: str) -> Any:
+    from google.api_core.client_options import ClientOptions
+
+    return ClientOptions(api_endpoint=endpoint) if endpoint else None
+
+
+def _credentials(config: BigQueryConfig) -> Credentials | None:
+    """The key's; none for an emulator without TLS, which could only steal them; else what the machine has."""
+    import google.auth
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.exceptions import DefaultCredentialsError
+
+    if config.service_account_key is not None:
+        return _from_key(config.service_account_key.get_secret_value())
+    if config.api_endpoint.startswith("http://"):
+        return AnonymousCredentials()
+    try:
+        found, _ = google.auth.default(scopes=_SCOPES)
+    except DefaultCredentialsError as err:
+        raise failed_request(err, "looking for application default credentials", "") from err
+    return found
+
+
+def _from_key(text: str) -> Credentials:
+    from google.oauth2 import service_account
+
+    try:
+        made: Credentials = service_account.Credentials.from_service_account_info(json.loads(text), scopes=_SCOPES)
+    except ValueError:
+        raise ConfigError(
+            "serviceAccountKey is no service account key",
+            code="RPL-6519",
+            hint="give the JSON text of the key file, best as ${file(/path/of/key.json)}",
+            path="stages.plugin.properties.serviceAccountKey",
+        ) from None
+    return made

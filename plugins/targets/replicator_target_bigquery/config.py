@@ -1,0 +1,130 @@
+"""Settings of the target `bigquery`."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Annotated, Final
+
+from pydantic import Field, field_validator
+
+from replicator_sdk.config import OutOfRange, PluginConfig, Secret
+
+SEQUENCE: Final = "_sequence_num"
+IS_DELETED: Final = "_is_deleted"
+COMMITS: Final = "_replicator_commits"
+_LABEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LABEL_VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
+
+
+class Mode(enum.StrEnum):
+    """How changes reach the tables."""
+
+    BATCH = "batch"
+    """Load jobs into staging tables, one MERGE a batch (seed 001)."""
+    MERGE_FLUSH = "merge-flush"
+    """Streaming into intermediate tables, merged at intervals (seed 000). Not there yet."""
+    CDC = "cdc"
+    """BigQuery's own ingestion of changes. Not there yet."""
+
+
+class SchemaChanges(enum.StrEnum):
+    """What becomes of a column that the source renames or gives another type."""
+
+    FAIL = "fail"
+    """The table stands still with a `SchemaDriftError`."""
+    NEW_COLUMN = "newColumn"
+    """A column is added beside the old one and takes over its values; the old one stays as it was."""
+    REBUILD = "rebuild"
+    """The column is renamed, or the table rewritten with the new type."""
+
+
+class PartitionType(enum.StrEnum):
+    """How long a partition is."""
+
+    HOUR = "HOUR"
+    DAY = "DAY"
+    MONTH = "MONTH"
+    YEAR = "YEAR"
+
+
+class BigQueryConfig(PluginConfig):
+    """Settings of the target `bigquery`.
+
+    Attributes:
+        project: The project that runs and pays for jobs.
+        dataset_project: The project of the datasets; `project` when empty.
+        dataset_name: The dataset of all tables; the source's schema or database when empty.
+        service_account_key: The JSON text of a service account's key; application default credentials when left out.
+        staging_bucket: The bucket through which rows are loaded; it must exist.
+        staging_bucket_location: Where datasets are created and jobs run; the bucket's own location.
+        load_interval: The shortest time between two loads of one table, in seconds; BigQuery allows 1500 a day.
+        staging_table_prefix: What the names of staging tables begin with.
+        staging_expiration_hours: How long staged changes are kept.
+        require_manual_drops: A table that the source drops stands still until somebody drops it here, too.
+        soft_deletes: Keep deleted rows, with `_is_deleted` true.
+        encryption_key_name: Full name of the Cloud KMS key that encrypts tables; Google's own when empty.
+        mode: How changes reach the tables; only `batch` so far.
+        schema_changes: What becomes of a column that the source renames or gives another type.
+        partition_by: Source table as `folder.table` → its DATE, TIMESTAMP or DATETIME column by which the target's
+            table is partitioned when it is created.
+        partition_type: How long those partitions are.
+        require_partition_filter: Whether queries of those tables must name partitions.
+        labels: Labels of datasets, tables and jobs that the replicator makes.
+        out_of_range: What the runtime does with values the standard types cannot hold.
+        retry_seconds: How long one request is repeated while BigQuery is busy or away, before the batch is.
+        api_endpoint: BigQuery's address, for private endpoints and emulators.
+        storage_endpoint: Cloud Storage's address, likewise.
+        storage_write_endpoint: The Storage Write API's address, likewise; only for modes to come.
+    """
+
+    project: Annotated[str, Field(min_length=1)]
+    dataset_project: str = ""
+    dataset_name: str = ""
+    service_account_key: Secret | None = None
+    staging_bucket: Annotated[str, Field(min_length=1)]
+    staging_bucket_location: Annotated[str, Field(min_length=1)] = "us"
+    load_interval: Annotated[float, Field(ge=0)] = 90.0
+    staging_table_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")] = "_staging_"
+    staging_expiration_hours: Annotated[int, Field(ge=24)] = 72
+    require_manual_drops: bool = False
+    soft_deletes: bool = False
+    encryption_key_name: str = ""
+    mode: Mode = Mode.BATCH
+    schema_changes: SchemaChanges = SchemaChanges.FAIL
+    partition_by: dict[str, str] = Field(default_factory=dict)
+    partition_type: PartitionType = PartitionType.DAY
+    require_partition_filter: bool = False
+    labels: dict[str, str] = Field(default_factory=dict)
+    out_of_range: OutOfRange = OutOfRange.FAIL
+    retry_seconds: Annotated[float, Field(gt=0)] = 300.0
+    api_endpoint: str = ""
+    storage_endpoint: str = ""
+    storage_write_endpoint: str = ""
+
+    @field_validator("mode")
+    @classmethod
+    def _is_there(cls, value: Mode) -> Mode:
+        if value is not Mode.BATCH:
+            raise ValueError(f"mode {value.value} is not there yet; use batch")
+        return value
+
+    @field_validator("labels")
+    @classmethod
+    def _labels_fit(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not _LABEL.fullmatch(name) or not _LABEL_VALUE.fullmatch(text):
+                raise ValueError(
+                    "a label has up to 63 lower-case letters, digits, - and _; its name begins with a letter"
+                )
+        return value
+
+    @property
+    def datasets_in(self) -> str:
+        """The project of the datasets."""
+        return self.dataset_project or self.project
+
+    @property
+    def metadata_columns(self) -> tuple[str, ...]:
+        """The replicator's own columns in each table."""
+        return (SEQUENCE, IS_DELETED) if self.soft_deletes else (SEQUENCE,)

@@ -1,0 +1,99 @@
+"""The running target: takes batches, DDL and snapshot chunks, one table at a time each, several tables at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
+from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
+from replicator_target_bigquery.apply import TableApply
+from replicator_target_bigquery.client import Clients
+from replicator_target_bigquery.config import BigQueryConfig
+from replicator_target_bigquery.ddl import TableDDL, rename
+from replicator_target_bigquery.jobs import Jobs
+from replicator_target_bigquery.pace import Pace
+from replicator_target_bigquery.snapshot import TableSnapshotLoad
+from replicator_target_bigquery.table import Session, TargetTable
+from replicator_target_bigquery.warehouse import Warehouse
+
+
+class BigQueryConsumer(BatchConsumer, SnapshotLoader):
+    """Applies events at BigQuery tables. Safe from several threads; calls for one table take turns."""
+
+    def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
+        self._clients = Clients(config)
+        self._jobs = Jobs(self._clients.bigquery, config, context.metrics)
+        warehouse = Warehouse(self._clients.bigquery, self._jobs, config)
+        self._session = Session(config, context, self._jobs, warehouse, self._clients.storage)
+        self._pace = Pace(config.load_interval, self._jobs.pause)
+        self._tables: dict[TableId, TargetTable] = {}
+        self._lock = threading.Lock()
+
+    def progress(self, table: TableId) -> TableProgress | None:
+        """What the table's last commit says; from then on no older run can write it."""
+        target = self._table(table)
+        with target.lock:
+            target.forget()
+            standing = target.standing()
+            return None if standing.dropped else standing.progress
+
+    def apply_batch(self, changes: TableChanges) -> None:
+        """Apply a table's changes and its progress in one commit."""
+        table = self._table(changes.table)
+        with table.lock:
+            TableApply(table, self._turn(changes.table)).apply(changes)
+
+    def apply_ddl(self, event: DDLEvent) -> None:
+        """Apply a change of structure; its position is committed once all of it is there."""
+        if event.operation in {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}:
+            return  # datasets come with their first table; other tables may live in them, so they are never dropped
+        table = self._table(event.table)
+        with table.lock:
+            if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
+                former = self._table(event.prev_table)
+                with former.lock:
+                    rename(former, table, event)
+            else:
+                TableDDL(table).apply(event)
+
+    def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        """Make the table ready to take the chunks of a plan."""
+        table = self._table(schema.table)
+        with table.lock:
+            return TableSnapshotLoad(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
+
+    def load_chunks(
+        self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
+    ) -> int:
+        """Load chunks straight into the table by one job."""
+        table = self._table(schema.table)
+        with table.lock:
+            return TableSnapshotLoad(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
+
+    def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
+        """The table is whole and takes changes from now on."""
+        table = self._table(schema.table)
+        with table.lock:
+            TableSnapshotLoad(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
+
+    def stop(self) -> None:
+        """Nothing is held back between calls, so there is nothing to drop."""
+        self._jobs.stop()
+        with self._lock:
+            self._tables.clear()
+        self._clients.close()
+
+    def _turn(self, table: TableId) -> Callable[[], None]:
+        return lambda: self._pace.wait(table)
+
+    def _table(self, table: TableId) -> TargetTable:
+        with self._lock:
+            if table not in self._tables:
+                self._tables[table] = TargetTable(table, self._session)
+            return self._tables[table]

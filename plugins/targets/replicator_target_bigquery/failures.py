@@ -1,0 +1,154 @@
+"""What BigQuery and Cloud Storage answer, as errors of ours: the class says the recovery, the hint the next step.
+
+Their own texts may quote values of rows, so no message of ours repeats them; the reason word and the job's name are enough
+to find them where access is controlled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, RetryableError
+
+# Reasons BigQuery gives for faults that time mends. `invalidQuery` is not among them, but some messages of it are.
+_BUSY: Final = frozenset(
+    {
+        "backendError",
+        "internalError",
+        "jobBackendError",
+        "jobInternalError",
+        "jobRateLimitExceeded",
+        "quotaExceeded",
+        "rateLimitExceeded",
+        "tableUnavailable",
+        "timeout",
+    }
+)
+_CONFLICTS: Final = (
+    "concurrent update",
+    "could not serialize access",
+    "transaction is aborted",
+    "transaction conflict",
+)
+_STREAMING_BUFFER: Final = "streaming buffer"
+
+
+def is_transient(err: BaseException) -> bool:
+    """Whether a request is worth repeating: too many requests, faults of the service, a broken connection."""
+    import requests.exceptions
+    from google.api_core import exceptions
+    from google.auth.exceptions import TransportError
+
+    if isinstance(err, exceptions.GoogleAPICallError):
+        return isinstance(err, exceptions.TooManyRequests | exceptions.ServerError) or _reason(err) in _BUSY
+    return isinstance(err, requests.exceptions.ConnectionError | requests.exceptions.Timeout | TransportError | OSError)
+
+
+def missing_library(name: str) -> NeedsUserError:
+    """One of Google's libraries is not installed."""
+    return NeedsUserError(f"{name} is not installed", code="RPL-6510", hint="pip install 'replicator[bigquery]'")
+
+
+def busy(what: str, table: str, seconds: float) -> RetryableError:
+    """A request was repeated long enough."""
+    return RetryableError(
+        f"{what} did not succeed within {seconds:g} seconds",
+        code="RPL-6511",
+        table=table,
+        hint="retried by itself; see Google Cloud's status, and the project's quotas",
+    )
+
+
+def failed_request(err: Exception, what: str, table: str, *, place: str = "") -> ReplicatorError:
+    """A request that was refused.
+
+    Args:
+        err: As Google's client raised it.
+        what: What was asked, to begin the message with.
+        table: The table concerned.
+        place: The project, dataset, table or bucket concerned.
+    """
+    from google.api_core import exceptions
+    from google.auth.exceptions import GoogleAuthError
+
+    reason = _reason(err) or type(err).__name__
+    where = f" ({place})" if place else ""
+    if isinstance(err, GoogleAuthError | exceptions.Unauthorized):
+        return NeedsUserError(
+            f"{what}: Google does not accept the credentials",
+            code="RPL-6512",
+            table=table,
+            hint="check `serviceAccountKey`, or the application default credentials of this machine",
+        )
+    if isinstance(err, exceptions.Forbidden) and reason not in _BUSY:
+        return NeedsUserError(
+            f"{what}: the service account may not do that{where}",
+            code="RPL-6513",
+            table=table,
+            hint="grant the roles that docs/target-bigquery.md lists",
+        )
+    if isinstance(err, exceptions.NotFound):
+        return NeedsUserError(
+            f"{what}: something it needs is not there{where}",
+            code="RPL-6514",
+            table=table,
+            hint="check that `stagingBucket` exists, and that it, the datasets and `stagingBucketLocation` are in one location",
+        )
+    if isinstance(err, exceptions.BadRequest):
+        return failed_job({"reason": reason, "message": str(err)}, what, table)
+    return RetryableError(
+        f"{what} failed: {reason}{where}",
+        code="RPL-6515",
+        table=table,
+        hint="retried by itself; see the job in BigQuery",
+    )
+
+
+def is_passing(error: Mapping[str, Any]) -> bool:
+    """Whether a job that ended in this error is worth running again at once."""
+    message = str(error.get("message", "")).lower()
+    return str(error.get("reason", "")) in _BUSY or any(word in message for word in _CONFLICTS)
+
+
+def failed_job(error: Mapping[str, Any], what: str, table: str) -> ReplicatorError:
+    """A job that ended in an error."""
+    reason, message = str(error.get("reason", "")), str(error.get("message", "")).lower()
+    if _STREAMING_BUFFER in message:
+        return RetryableError(
+            f"{what}: somebody streams rows into the table, and BigQuery changes none of them for up to 90 minutes",
+            code="RPL-6516",
+            table=table,
+            hint="stop what else writes the table; retried by itself",
+        )
+    if is_passing(error):
+        return RetryableError(f"{what} failed: {reason}", code="RPL-6517", table=table, hint="retried by itself")
+    if reason in {"accessDenied", "billingNotEnabled"}:
+        return NeedsUserError(
+            f"{what}: the service account may not do that",
+            code="RPL-6513",
+            table=table,
+            hint="grant the roles that docs/target-bigquery.md lists",
+        )
+    if reason == "notFound":
+        return NeedsUserError(
+            f"{what}: something it needs is not there",
+            code="RPL-6514",
+            table=table,
+            hint="check that `stagingBucket` exists, and that it, the datasets and `stagingBucketLocation` are in one location",
+        )
+    if reason in {"invalid", "rowsTooLarge", "responseTooLarge"}:
+        return DataError(
+            f"{what}: BigQuery does not take the rows",
+            code="RPL-6518",
+            table=table,
+            hint="see the job in BigQuery: a row over 100 MB, a value out of its type's range, or columns altered by hand",
+        )
+    return RetryableError(
+        f"{what} failed: {reason}", code="RPL-6515", table=table, hint="retried by itself; see the job in BigQuery"
+    )
+
+
+def _reason(err: BaseException) -> str:
+    errors = getattr(err, "errors", None) or ()
+    return next((str(e["reason"]) for e in errors if isinstance(e, Mapping) and e.get("reason")), "")

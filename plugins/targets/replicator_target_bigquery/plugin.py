@@ -1,0 +1,32 @@
+"""The target `bigquery`: describes itself, makes consumers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from replicator_sdk.assessment import TableAssessor
+from replicator_sdk.config import PluginConfig
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.target import DeltaTarget, EventConsumer
+from replicator_target_bigquery.config import BigQueryConfig
+
+
+class BigQueryTarget(DeltaTarget):
+    """Keeps one BigQuery table for each source table, merged to its latest state."""
+
+    name: ClassVar[str] = "bigquery"
+    title: ClassVar[str] = "BigQuery tables, by load jobs and MERGE"
+    config_type: ClassVar[type[PluginConfig]] = BigQueryConfig
+    config: BigQueryConfig
+
+    def create_table_assessor(self) -> TableAssessor:
+        """A judge of credentials, bucket, datasets and schemas."""
+        from replicator_target_bigquery.assessment import BigQueryAssessor
+
+        return BigQueryAssessor(self.config)
+
+    def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
+        """A consumer with connections of its own."""
+        from replicator_target_bigquery.consumer import BigQueryConsumer
+
+        return BigQueryConsumer(self.config, context)

@@ -1,0 +1,21 @@
+"""The BigQuery target keeps what the SDK promises of every target, as far as the emulator can show it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from replicator_sdk.testing.target_suite import TargetConformance
+from tests.plugins.targets.bigquery.project import Project
+from tests.services.bigquery import Emulators
+
+
+class TestBigQuery(TargetConformance):
+    cuts: ClassVar[tuple[str, ...]] = ("first alone",)
+    random_histories: ClassVar[int] = 3
+    largest_decimal: ClassVar[int] = 28  # the emulator has no BIGNUMERIC
+
+    @pytest.fixture
+    def system(self, bigquery_emulators: Emulators) -> Project:
+        return Project(bigquery_emulators)
