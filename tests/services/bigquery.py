@@ -6,6 +6,7 @@ import json
 import subprocess
 import urllib.request
 from dataclasses import dataclass
+from functools import partial
 
 from tests.services.bigquery_gate import Gate
 from tests.services.bigquery_setup import program
@@ -56,18 +57,22 @@ def start() -> Emulators:
     storage_port, rest, grpc = free_port(), free_port(), free_port()
     storage_log, bigquery_log = folder / "storage.log", folder / "bigquery.log"
     storage = spawn(
-        [program("gcp-storage-emulator"), "-d", folder, "start", "--port", str(storage_port), "-H", LOOPBACK]
-        + ["--default-bucket", BUCKET],
+        [
+            *(program("gcp-storage-emulator"), "-d", folder, "start", "--port", str(storage_port)),
+            *("-H", LOOPBACK, "--default-bucket", BUCKET),
+        ],
         log=storage_log,
     )
     bigquery = spawn(
-        [program("bqemulator"), "start", "--rest-port", str(rest), "--grpc-port", str(grpc), "--project", PROJECT]
-        + ["--log-level", "warning"],
+        [
+            *(program("bqemulator"), "start", "--rest-port", str(rest), "--grpc-port", str(grpc)),
+            *("--project", PROJECT, "--log-level", "warning"),
+        ],
         log=bigquery_log,
         environment={"BQEMU_GCS_LOCAL_ROOT": str(folder / ".cloudstorage")},
     )
     for process, port, log in ((storage, storage_port, storage_log), (bigquery, rest, bigquery_log)):
-        wait_until(lambda port=port: accepts_connections(port), process=process, log=log, seconds=_READY_SECONDS)
+        wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)
     return Emulators(Gate(rest), rest, storage_port, [bigquery, storage])
 
 

@@ -2,7 +2,8 @@
 
 The emulator runs a job again when its identifier comes again; the gate answers 409, as BigQuery does. On request it loses
 answers after the work is done, refuses requests, or is slow. It keeps every job's configuration, so that tests can count
-statements and judge them.
+statements and judge them. And it tells what the emulator forgets: the columns of a table that ALTER TABLE has changed, its
+new name, and how many rows a table has.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from typing import Any
 from tests.services.processes import LOOPBACK
 
 _INSERT = re.compile(r"/projects/[^/]+/jobs(\?.*)?$")
+_TABLE = re.compile(r"/datasets/([^/?]+)/tables/([^/?]+)(\?.*)?$")
+_ALTER = re.compile(r"ALTER TABLE `[^.`]+\.([^.`]+)\.([^.`]+)`\s+(?:ALTER COLUMN `([^`]+)` DROP NOT NULL)?")
+_RENAME = re.compile(r"ALTER TABLE `([^.`]+)\.([^.`]+)\.([^.`]+)` RENAME TO `([^`]+)`")
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 
 
@@ -81,6 +85,7 @@ class Gate:
     def __post_init__(self) -> None:
         self._seen: set[str] = set()
         self._planned: list[_Planned] = []
+        self._altered: dict[tuple[str, str], set[str]] = {}  # table → columns that take NULL by now
         self._lock = threading.Lock()
         gate = self
 
@@ -126,7 +131,10 @@ class Gate:
         elif not self._admit(request):
             _refuse(handler, 409, "duplicate")
         else:
-            status, headers, answer = self._forward(handler, content)
+            content = self._rename(request) if _RENAME.match(request.sql) else content
+            sent = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP_BY_HOP}
+            status, headers, answer = self._call(handler.command, handler.path, content, sent)
+            answer = self._mended(request, status, answer)
             if fault.lose_answer:
                 handler.close_connection = True
                 handler.connection.close()
@@ -156,11 +164,66 @@ class Gate:
                 self._seen.add(job_id)
         return True
 
-    def _forward(self, handler: _Handler, content: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    def _mended(self, request: Request, status: int, answer: bytes) -> bytes:
+        """The answer, with a table's columns and number of rows as they are."""
+        if status != 200:
+            return answer
+        if altered := _ALTER.match(request.sql):
+            dataset, table, relaxed = altered.groups()
+            self._altered.setdefault((dataset, table), set()).update([relaxed] if relaxed else [])
+        found = _TABLE.search(request.path)
+        if found is None or request.method not in {"GET", "DELETE"}:
+            return answer
+        if request.method == "DELETE":
+            self._altered.pop((found[1], found[2]), None)
+            return answer
+        table = json.loads(answer)
+        self._mend(table, found[1], found[2])
+        return json.dumps(table).encode()
+
+    def _mend(self, table: dict[str, Any], dataset: str, name: str) -> None:
+        quoted = f"`{dataset}`.`{name}`"
+        if not name.startswith("_"):
+            count = self._ask(f"SELECT COUNT(*) FROM {quoted}")
+            table["numRows"] = count["rows"][0]["f"][0]["v"]
+        if (dataset, name) not in self._altered:
+            return
+        told = {f["name"]: f for f in table["schema"]["fields"]}
+        fields = self._ask(f"SELECT * FROM {quoted} LIMIT 0")["schema"]["fields"]
+        relaxed = self._altered[dataset, name]
+        for column in fields:
+            strict = told.get(column["name"], {}).get("mode") == "REQUIRED" and column["name"] not in relaxed
+            column["mode"] = "REQUIRED" if strict else column.get("mode", "NULLABLE")
+        table["schema"]["fields"] = fields
+
+    def _rename(self, request: Request) -> bytes:
+        """Do what `ALTER TABLE … RENAME TO` means, and ask for nothing instead; the emulator forgets renamed tables."""
+        found = _RENAME.match(request.sql)
+        assert found is not None
+        project, dataset, old, new = found.groups()
+        tables = f"/bigquery/v2/projects/{project}/datasets/{dataset}/tables"
+        there = json.loads(self._call("GET", f"{tables}/{old}")[2])
+        if "schema" in there:
+            self._mend(there, dataset, old)
+            kept = {k: there[k] for k in ("schema", "clustering", "labels") if k in there}
+            reference = {"projectId": project, "datasetId": dataset, "tableId": new}
+            self._call("POST", tables, json.dumps({**kept, "tableReference": reference}).encode())
+            self._ask(f"INSERT INTO `{dataset}`.`{new}` SELECT * FROM `{dataset}`.`{old}`")
+            self._call("DELETE", f"{tables}/{old}")
+        body = json.loads(json.dumps(request.body))
+        body["configuration"]["query"]["query"] = "SELECT 1"
+        return json.dumps(body).encode()
+
+    def _ask(self, sql: str) -> Any:
+        body = json.dumps({"query": sql, "useLegacySql": False}).encode()
+        return json.loads(self._call("POST", "/bigquery/v2/projects/test/queries", body)[2])
+
+    def _call(
+        self, method: str, path: str, content: bytes = b"", headers: dict[str, str] | None = None
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
         upstream = http.client.HTTPConnection(LOOPBACK, self.server_port, timeout=300)
-        headers = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP_BY_HOP}
         try:
-            upstream.request(handler.command, handler.path, content, headers)
+            upstream.request(method, path, content, headers or {"Content-Type": "application/json"})
             answer = upstream.getresponse()
             kept = [(k, v) for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP]
             return answer.status, kept, answer.read()
@@ -171,11 +234,15 @@ class Gate:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60
+    disable_nagle_algorithm = True  # else every answer waits 40 ms for an acknowledgement
 
     def handle_one(self) -> None:
         raise NotImplementedError
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = lambda self: self.handle_one()  # noqa: E731
+    def _handle(self) -> None:
+        self.handle_one()
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815 - the standard library's names
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

@@ -1,4 +1,5 @@
 """One batch of one table: staged by a load job, merged by one transaction that also says how far the table is."""
+# ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from replicator_target_bigquery.failures import failed_request, missing_library
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
-    from google.cloud import bigquery, storage
 
 _SCOPES: Final = ("https://www.googleapis.com/auth/bigquery", "https://www.googleapis.com/auth/devstorage.read_write")
 
@@ -25,7 +24,7 @@ class Clients:
 
     def __init__(self, config: BigQueryConfig) -> None:
         try:
-            from google.cloud import bigquery, storage
+            from google.cloud import bigquery, storage  # type: ignore[attr-defined]
         except ImportError as err:
             raise missing_library("google-cloud-bigquery or google-cloud-storage") from err
         credentials = _credentials(config)
@@ -60,7 +59,7 @@ def _credentials(config: BigQueryConfig) -> Credentials | None:
     if config.service_account_key is not None:
         return _from_key(config.service_account_key.get_secret_value())
     if config.api_endpoint.startswith("http://"):
-        return AnonymousCredentials()
+        return AnonymousCredentials()  # type: ignore[no-untyped-call]
     try:
         found, _ = google.auth.default(scopes=_SCOPES)
     except DefaultCredentialsError as err:
@@ -72,7 +71,9 @@ def _from_key(text: str) -> Credentials:
     from google.oauth2 import service_account
 
     try:
-        made: Credentials = service_account.Credentials.from_service_account_info(json.loads(text), scopes=_SCOPES)
+        made: Credentials = service_account.Credentials.from_service_account_info(  # type: ignore[no-untyped-call]
+            json.loads(text), scopes=_SCOPES
+        )
     except ValueError:
         raise ConfigError(
             "serviceAccountKey is no service account key",

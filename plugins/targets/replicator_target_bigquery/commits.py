@@ -8,6 +8,7 @@ not let two transactions do.
 Snapshot chunks are loaded by jobs, which no transaction holds. Their intent is a row of its own (`LOADING`), written before
 the job is asked for: whoever takes the table over finds it and makes sure that the job has run or never will.
 """
+# ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
 from __future__ import annotations
 

@@ -85,7 +85,8 @@ def staged_batches(changes: TableChanges, names: dict[str, str], stamp: BatchSta
 
 
 def _codes(batch: ChangeBatch) -> npt.NDArray[np.int8]:
-    return batch.op.to_numpy(zero_copy_only=False)
+    codes: npt.NDArray[np.int8] = batch.op.to_numpy(zero_copy_only=False)
+    return codes
 
 
 def _rows(batch: ChangeBatch) -> dict[str, pa.Array]:

@@ -98,13 +98,13 @@ class Field:
         """Whether tables can be clustered by it."""
         return self.type in _CLUSTERED and self.mode != "REPEATED"
 
-    def same_type(self, other: Field) -> bool:
-        """Whether both hold the same values; names inside count, whether NULL is allowed does not."""
+    def holds(self, other: Field) -> bool:
+        """Whether every value of `other` is one of this type; names inside count, whether NULL is allowed does not."""
         repeated = (self.mode == "REPEATED") == (other.mode == "REPEATED")
         inside = len(self.fields) == len(other.fields) and all(
-            a.name.lower() == b.name.lower() and a.same_type(b) for a, b in zip(self.fields, other.fields, strict=False)
+            a.name.lower() == b.name.lower() and a.holds(b) for a, b in zip(self.fields, other.fields, strict=False)
         )
-        digits = (self.precision, self.scale or 0) == (other.precision, other.scale or 0)
+        digits = self.precision is None or (self.precision, self.scale) == (other.precision, other.scale)
         return self.type == other.type and repeated and inside and digits
 
     def to_api(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def misfit(wanted: Sequence[Field], found: Found) -> str:
         there = found.column(column.name)
         if there is None:
             return f"has no column {column.name}"
-        if not there.same_type(column):
+        if not there.holds(column):
             return f"has column {column.name} as {there.sql}, not {column.sql}"
         if there.mode == "REQUIRED" and column.mode != "REQUIRED":
             return f"refuses NULL in column {column.name}"

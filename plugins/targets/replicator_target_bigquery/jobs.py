@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from replicator_sdk.context import Metrics
@@ -23,8 +24,7 @@ from replicator_target_bigquery.failures import busy, failed_job, failed_request
 if TYPE_CHECKING:
     from google.cloud import bigquery
 
-    Job = bigquery.QueryJob | bigquery.LoadJob
-
+Job = Any  # a QueryJob or LoadJob
 _TRIES: Final = 4  # jobs of ours that fail for a passing reason before the batch as a whole is tried anew
 _REQUEST_SECONDS: Final = 60.0
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -122,7 +122,7 @@ class Jobs:
         """
         for attempt in itertools.count():
             job_id = f"{name}_{attempt}"
-            job = self.ask(what, table, lambda job_id=job_id: self._submit(job_id, self._nothing))
+            job, _ = self.ask(what, table, partial(self._submit, job_id, self._nothing))
             self._wait(job, what, table)
             if job.job_type == "query":
                 return None
@@ -137,45 +137,40 @@ class Jobs:
     def _settle(self, base: str, begin: Callable[[str], Job], what: str, table: TableId) -> Any:
         tries = 0
         for attempt in itertools.count():
-            job_id = f"{base}_{attempt}"
-            begun = False
-
-            def start(job_id: str) -> Job:
-                nonlocal begun
-                begun = True
-                return begin(job_id)
-
-            job = self.ask(what, table, lambda job_id=job_id, start=start: self._submit(job_id, start))
+            job, ours = self.ask(what, table, partial(self._submit, f"{base}_{attempt}", begin))
             self._wait(job, what, table)
             error = job.error_result
             if error is None:
                 self._count(job, table)
                 return job
-            tries += begun
-            if begun and (not is_passing(error) or tries >= _TRIES):
+            tries += ours
+            if ours and (not is_passing(error) or tries >= _TRIES):
                 raise failed_job(error, what, str(table))
-            if begun:
+            if ours:
                 self.pause(random.uniform(0.5, 1.5) * min(20.0, 2.0**tries))  # noqa: S311 - spreads retries
         raise AssertionError
 
-    def _submit(self, job_id: str, begin: Callable[[str], Job]) -> Job:
-        """Start the job, or find it: asked again after a lost answer, both lead to the same one."""
+    def _submit(self, job_id: str, begin: Callable[[str], Job]) -> tuple[Job, bool]:
+        """Start the job, or find it: asked again after a lost answer, both lead to the same one.
+
+        Returns:
+            The job, and whether it was begun now; if not, it may have failed long ago.
+        """
         from google.api_core.exceptions import Conflict, NotFound
 
         if job_id in self._uncertain:
             try:
-                return self._find(job_id)
+                return self._find(job_id), True
             except NotFound:
                 pass
         try:
             job = begin(job_id)
         except Conflict:
-            return self._find(job_id)
+            return self._find(job_id), job_id in self._uncertain
         except Exception:
             self._uncertain.add(job_id)
             raise
-        self._uncertain.discard(job_id)
-        return job
+        return job, True
 
     def _find(self, job_id: str) -> Job:
         found: Job = self._client.get_job(

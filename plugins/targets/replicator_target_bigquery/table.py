@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import FencedError, NeedsUserError, RetryableError
@@ -28,9 +28,6 @@ from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.place import Place
 from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED, READY, guarded
 from replicator_target_bigquery.warehouse import Found, Warehouse
-
-if TYPE_CHECKING:
-    from google.cloud import storage
 
 register("bigquery.commit.before", "bigquery.commit.after", "bigquery.claimed")
 
@@ -117,7 +114,7 @@ class TargetTable:
         for row in standing.rows[:1]:
             if row.owner != self.session.owner:
                 raise self._not_ours(f"of replicator {row.owner}")
-            if row.source not in {self.table} and not standing.dropped:
+            if row.source != self.table and not standing.dropped:
                 raise NeedsUserError(
                     f"{self.place.id} holds another table of this replicator already: {row.source}",
                     code="RPL-6523",

@@ -5,15 +5,12 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.jobs import Jobs
-
-if TYPE_CHECKING:
-    from google.cloud import storage
 
 _FILE_BYTES: Final = 128 << 20  # of Arrow, before compression
 _ROOT: Final = "replicator"

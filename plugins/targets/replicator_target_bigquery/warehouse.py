@@ -220,7 +220,7 @@ class Warehouse:
 
 def _same(found: Sequence[Field], wanted: Sequence[Field]) -> bool:
     return len(found) == len(wanted) and all(
-        a.name == b.name and a.same_type(b) for a, b in zip(found, wanted, strict=True)
+        a.name == b.name and a.holds(b) for a, b in zip(found, wanted, strict=True)
     )
 
 

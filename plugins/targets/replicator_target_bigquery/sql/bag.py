@@ -3,10 +3,11 @@
 A MERGE cannot delete one of two equal rows. So all copies of a row that goes are taken away, and those that stay are
 put back by the same statement, which counts them first.
 """
+# ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from replicator_target_bigquery.config import IS_DELETED, SEQUENCE
 from replicator_target_bigquery.fields import Field
@@ -33,7 +34,7 @@ class BagMerge:
     staged: str
     columns: tuple[Field, ...]
     inserts_only: bool = False
-    pruning: Pruning = Pruning()
+    pruning: Pruning = field(default_factory=Pruning)
     soft_deletes: bool = False
 
     def net_counts(self) -> str:
@@ -89,10 +90,10 @@ class BagMerge:
         )
         net = f"SELECT N.*, IFNULL(H._copies, 0) AS _held FROM ({self.net_counts()}) AS N LEFT JOIN ({counted}) AS H USING (_row)"
         # Of each row that goes some copies stay live; of those that go some may stay as deleted ones.
+        copies = "UNNEST(GENERATE_ARRAY(1, IF(N._count > 0, N._count, N._held + N._count))) AS _copy"
         parts = [
             f"SELECT N._sequence_num, N._row, TRUE AS _taken, {rows}{self._mark('FALSE')} FROM Net AS N WHERE N._count < 0",
-            f"SELECT N._sequence_num, N._row, FALSE, {rows}{self._mark('FALSE')} FROM Net AS N,"
-            f" UNNEST(GENERATE_ARRAY(1, IF(N._count > 0, N._count, N._held + N._count))) AS _copy",
+            f"SELECT N._sequence_num, N._row, FALSE, {rows}{self._mark('FALSE')} FROM Net AS N, {copies}",
         ]
         if self.soft_deletes:
             parts.append(

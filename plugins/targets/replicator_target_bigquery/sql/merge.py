@@ -4,10 +4,11 @@ The seed's diff query keeps the last change per *key before*, so `0→1→2` in 
 is one or two records at a point in time: at the even time `2 n` an UPDATE that moves a row takes it away from its old
 key, at the odd time `2 n + 1` the change writes its row, or deletes it. The last record at a key decides.
 """
+# ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from replicator_target_bigquery.config import IS_DELETED, SEQUENCE
 from replicator_target_bigquery.fields import Field
@@ -35,7 +36,7 @@ class KeyedMerge:
     staged: str
     columns: tuple[Field, ...]
     keys: tuple[KeyColumn, ...]
-    pruning: Pruning = Pruning()
+    pruning: Pruning = field(default_factory=Pruning)
     unresolved: tuple[tuple[str, int], ...] = ()
     soft_deletes: bool = False
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from replicator_sdk.failpoint import arm
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    """No place is left armed for the next test."""
+    yield
+    arm("")
 
 
 @pytest.fixture

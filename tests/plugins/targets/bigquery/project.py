@@ -10,7 +10,7 @@ from decimal import Decimal as Number
 from typing import Any
 
 from replicator_sdk.datatype import Array, DataType, Decimal, Record
-from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.schema import TableSchema
 from replicator_sdk.testing.contexts import TestTargetContext
 from replicator_sdk.testing.offset import MemoryOffset
 from replicator_sdk.testing.target_suite import TargetSystem

@@ -13,7 +13,7 @@ from tests.services.bigquery import Emulators
 
 class TestBigQuery(TargetConformance):
     cuts: ClassVar[tuple[str, ...]] = ("first alone",)
-    random_histories: ClassVar[int] = 3
+    random_histories: ClassVar[int] = 2
     largest_decimal: ClassVar[int] = 28  # the emulator has no BIGNUMERIC
 
     @pytest.fixture
