@@ -20,7 +20,7 @@ help: ## Show this list
 
 setup: $(STAMP) ## Install Java, the Python environment and the downloads that demo and tests need
 
-$(STAMP): pyproject.toml sdk/pyproject.toml constraints.txt scripts/setup.sh tests/services/artifacts.py tests/services/mysql_programs.py
+$(STAMP): pyproject.toml sdk/pyproject.toml constraints.txt scripts/setup.sh tests/services/artifacts.py tests/services/mysql_programs.py tests/services/bigquery_setup.py
 	@scripts/setup.sh $(VENV)
 	@touch $@
 

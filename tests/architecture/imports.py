@@ -25,6 +25,7 @@ DRIVERS: dict[str, frozenset[str]] = {
     "pyspark": frozenset(
         {"replicator_sdk", "replicator_runtime", "replicator_source_postgres", "replicator_target_delta"}
     ),
+    "google": frozenset({"replicator_target_bigquery"}),
     "keyring": frozenset({"replicator_runtime"}),
 }
 

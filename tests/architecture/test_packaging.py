@@ -25,6 +25,15 @@ def _names(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[<>=!~ ;]", requirement, maxsplit=1)[0] for requirement in requirements}
 
 
+# Distributions that share one namespace: what is imported of it tells which is meant.
+_SHARED = {
+    "google.api_core": "google-api-core",
+    "google.auth": "google-auth",
+    "google.oauth2": "google-auth",
+    "google.cloud.storage": "google-cloud-storage",
+    "google.cloud": "google-cloud-bigquery",
+}
+
 RUNTIME, SDK = _read("pyproject.toml")["project"], _read("sdk/pyproject.toml")["project"]
 
 
@@ -52,7 +61,8 @@ def _imported_distributions(room: Room) -> dict[str, str]:
         for imported in imports_of(source.tree):
             root = imported.name.partition(".")[0]
             if root not in ours and root not in sys.stdlib_module_names and not imported.typing_only:
-                provider = providers.get(root, [f"nobody installed provides {root}"])[0]
+                shared = next((d for name, d in _SHARED.items() if f"{imported.name}.".startswith(f"{name}.")), None)
+                provider = shared or providers.get(root, [f"nobody installed provides {root}"])[0]
                 found.setdefault(provider.lower().replace("_", "-"), f"{source.module}:{imported.line}")
     return found
 

@@ -11,7 +11,7 @@ from replicator_sdk.event import DDLOperation
 from replicator_sdk.failpoint import arm
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.memory_source import MemoryChunkReader
-from tests.plugins.targets.bigquery.changes import KEYED, KEYLESS, at, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.bigquery.changes import KEYLESS, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery_gate import Fault, Request
 

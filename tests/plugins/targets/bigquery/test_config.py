@@ -1,0 +1,63 @@
+"""Settings: fixed names, modes that are not there yet refused, secrets never shown."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from replicator_sdk.errors import ConfigError
+from replicator_target_bigquery import BigQueryTarget
+from replicator_target_bigquery.client import Clients
+from replicator_target_bigquery.config import BigQueryConfig
+
+NEEDED: dict[str, object] = {"project": "p", "stagingBucket": "b"}
+
+
+def config(**settings: object) -> BigQueryConfig:
+    return BigQueryConfig.model_validate({**NEEDED, **settings})
+
+
+def test_the_names_are_the_issues() -> None:
+    given = {
+        "datasetProject": "q",
+        "datasetName": "d",
+        "serviceAccountKey": "{}",
+        "stagingBucketLocation": "eu",
+        "loadInterval": 30,
+        "stagingTablePrefix": "_s_",
+        "requireManualDrops": True,
+        "softDeletes": True,
+        "encryptionKeyName": "k",
+        "mode": "batch",
+        "apiEndpoint": "a",
+        "storageEndpoint": "s",
+        "storageWriteEndpoint": "w",
+    }
+    made = config(**given)
+    assert made.datasets_in == "q"
+    assert made.load_interval == 30
+
+
+@pytest.mark.parametrize("mode", ["merge-flush", "cdc"])
+def test_a_mode_that_is_not_there_yet_is_refused(mode: str) -> None:
+    with pytest.raises(ValidationError, match="not there yet"):
+        config(mode=mode)
+
+
+def test_a_label_that_google_refuses_is_refused_here() -> None:
+    with pytest.raises(ValidationError):
+        config(labels={"Team": "x"})
+
+
+def test_a_key_is_never_shown() -> None:
+    made = config(serviceAccountKey='{"private_key": "hush"}')
+    assert "hush" not in repr(made)
+    with pytest.raises(ConfigError) as err:
+        Clients(made)
+    assert "hush" not in str(err.value)
+    assert err.value.code == "RPL-6519"
+
+
+def test_the_plugin_names_itself() -> None:
+    assert BigQueryTarget.name == "bigquery"
+    assert BigQueryTarget(config()).create_table_assessor() is not None
