@@ -56,6 +56,7 @@ say "Installing the Python packages into $venv"
 say "Fetching Spark's Delta jars, and the PostgreSQL servers and Kafka of the tests"
 "$venv/bin/python" -m tests.services.artifacts >&2
 "$venv/bin/python" -m tests.services.kafka_setup >&2
+"$venv/bin/python" -m tests.services.spark_classes >&2
 
 # They come from Debian's packages, unpacked into the cache; the keyring has the signatures they are checked against.
 if command -v apt-get >/dev/null; then

@@ -42,7 +42,7 @@ def command(program: str, *arguments: str | Path, keep_classes: Path | None = No
         classes = f"-XX:ArchiveClassesAtExit={keep_classes}"
     else:
         classes = f"-XX:SharedArchiveFile={archive(program)}"  # one that is missing or does not fit is not used
-    return [_java(), *_SMALL, classes, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", program, *arguments]
+    return [java(), *_SMALL, classes, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", program, *arguments]
 
 
 @cache
@@ -53,8 +53,8 @@ def environment() -> Mapping[str, str]:
 
 def archive(program: str) -> Path:
     """Where the classes of a program are kept; another Java or other jars have another place."""
-    java = Path(_java())
-    parts = f"{java.resolve()} {java.stat().st_mtime_ns} {environment()['CLASSPATH']}"
+    runs = Path(java())
+    parts = f"{runs.resolve()} {runs.stat().st_mtime_ns} {environment()['CLASSPATH']}"
     return (
         cache_folder() / "kafka" / f"{program.rpartition('.')[2]}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}.jsa"
     )
@@ -94,7 +94,8 @@ def _run(arguments: list[str | Path]) -> None:
         raise ServerError(f"{arguments[-5:]} ended with {done.returncode}:\n{done.stderr}")
 
 
-def _java() -> str:
+def java() -> str:
+    """The Java program of `JAVA_HOME`, else of the path."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin/java") if home else "java")
     if not found:
