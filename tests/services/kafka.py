@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -196,10 +197,12 @@ class KafkaBroker:
 
     def delete_topics(self, *names: str) -> None:
         """Deletes topics and waits until nobody sees them."""
+        deadline = time.monotonic() + 60
         with self.admin() as admin:
             admin.delete_topics(list(names))
-            while set(names) & set(admin.list_topics()):
-                pass
+            while left := set(names) & set(admin.list_topics()):
+                assert time.monotonic() < deadline, f"the broker still lists {left}"
+                time.sleep(0.02)
 
     def topics(self) -> list[str]:
         """The names of all topics but Kafka's own, sorted."""
@@ -215,9 +218,18 @@ class KafkaBroker:
         return [TopicPartition(topic, number) for number in sorted(p["partition_index"] for p in found["partitions"])]
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Gives a topic more partitions, `total` in all; from then on keys go to others than before."""
+        """Gives a topic more partitions, `total` in all, and waits until they can be used; keys then go to others than before."""
+        deadline = time.monotonic() + 60
         with self.admin() as admin:
             admin.create_partitions({topic: total})
+            while len(self._led(admin, topic)) < total:
+                assert time.monotonic() < deadline, f"{topic} does not get {total} partitions"
+                time.sleep(0.02)
+
+    def _led(self, admin: KafkaAdminClient, topic: str) -> list[int]:
+        """The partitions that have a leader."""
+        (found,) = admin.describe_topics([topic])
+        return [each["partition_index"] for each in found["partitions"] if each["leader_id"] >= 0]
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Loses the records of partitions (number → offset) before an offset, as retention does."""
