@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
-from replicator_source_kafka.client import EARLIEST, LATEST, Cluster, Topic
+from replicator_source_kafka.client import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import NEW_SNAPSHOT
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.ranges import Place
+from replicator_source_kafka.topics import Topic
 
 _AGAIN = "let the connector snapshot its tables again and start a new generation"
 
@@ -62,6 +63,32 @@ def _chosen(cluster: Cluster, chosen: Mapping[str, Mapping[int, int]], begin: Ma
                 hint="choose an offset in between, or `earliest`",
             )
     return {**begin, **wanted}
+
+
+def check_place(cluster: Cluster, config: KafkaConfig, place: KafkaOffset) -> None:
+    """See whether the topics are still those of `place`, and hold everything behind it.
+
+    Raises:
+        ReplicatorError: When they are not; what `check_same_topics`, `check_reach` and `grown` raise.
+    """
+    topics = find_topics(cluster, config)
+    check_same_topics(topics, place)
+    check_reach(cluster, place)
+    grown(config, topics, place)
+
+
+def with_newcomers(cluster: Cluster, config: KafkaConfig, place: KafkaOffset) -> KafkaOffset:
+    """`place`, and what came since at its beginning: topics that match, partitions where the settings want them read.
+
+    Raises:
+        ReplicatorError: When topics are no longer what they were; what `check_same_topics` and `grown` raise.
+    """
+    topics = find_topics(cluster, config)
+    check_same_topics(topics, place)
+    new = {name: topic for name, topic in topics.items() if name not in place.topics}
+    places = [*grown(config, topics, place), *_places(new)]
+    ids = {name: topic.id for name, topic in new.items()}
+    return place.joined(ids, cluster.offsets(dict.fromkeys(places, EARLIEST))) if places else place
 
 
 def check_same_topics(topics: Mapping[str, Topic], offset: KafkaOffset) -> None:

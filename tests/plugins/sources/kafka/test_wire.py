@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecordsBuilder
 from kafka.record.memory_records import MemoryRecords
 
+from replicator_source_kafka.record_fields import CorruptBatchError
 from replicator_source_kafka.wire import (
-    CorruptBatchError,
     OldFormatError,
     between,
     committed,

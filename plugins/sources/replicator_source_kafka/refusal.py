@@ -1,0 +1,54 @@
+"""kafka-python's connections, giving up at once on what no further attempt mends.
+
+By itself it goes on trying while a broker's certificate is not trusted, or a login's mechanism is unknown, and in the end says
+only that time is up.
+"""
+
+from __future__ import annotations
+
+import ssl
+from functools import cache
+from typing import Any
+
+
+@cache
+def connections_class() -> Any:
+    """The class of connections to use; made at the first call, which needs kafka-python."""
+    from kafka.net.manager import KafkaConnectionManager
+
+    class DecidedConnections(KafkaConnectionManager):  # type: ignore[misc]
+        """Whoever asks for a connection after a refusal gets the refusal."""
+
+        refusal: Exception | None = None
+
+        def get_connection(self, node_id: Any, **options: Any) -> Any:
+            if self.refusal is not None:
+                raise self.refusal
+            connection = super().get_connection(node_id, **options)
+            connection.init_future.add_errback(self._keep)
+            return connection
+
+        def _keep(self, error: Exception) -> None:
+            if is_refusal(error):
+                self.refusal = error
+
+    return DecidedConnections
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the same attempt would fail again: settings have to change first, here or at the broker."""
+    from kafka import errors
+
+    lasting = (
+        errors.SaslAuthenticationFailedError,
+        errors.UnsupportedSaslMechanismError,
+        errors.AuthorizationError,
+        errors.KafkaConfigurationError,
+    )
+    return isinstance(error, lasting) or is_distrust(error)
+
+
+def is_distrust(error: Exception) -> bool:
+    """Whether TLS itself failed, rather than the network below it."""
+    below = error.__cause__ or error.__context__
+    return isinstance(below, ssl.SSLError) and not isinstance(below, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
