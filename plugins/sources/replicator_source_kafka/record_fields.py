@@ -52,24 +52,29 @@ def record_starts(body: bytes | memoryview, count: int) -> list[int]:
 class RecordFields:
     """Fields of records, one array each; a length of -1 stands for null."""
 
+    start: Int64s
     timestamp_delta: Int64s
     offset_delta: Int64s
     key_start: Int64s
     key_length: Int64s
     value_start: Int64s
     value_length: Int64s
+    header_start: Int64s
 
     @classmethod
     def read(cls, data: Bytes, starts: Int64s) -> RecordFields:
         """Read the fields of the records that begin at `starts`, behind their lengths."""
-        timestamp, at = _varints(data, starts + 1)  # one byte of attributes, unused
-        offset, at = _varints(data, at)
-        key_length, key = _varints(data, at)
-        value_length, value = _varints(data, key + np.maximum(key_length, 0))
-        return cls(timestamp, offset, key, key_length, value, value_length)
+        timestamp, at = varints(data, starts + 1)  # one byte of attributes, unused
+        offset, at = varints(data, at)
+        key_length, key = varints(data, at)
+        value_length, value = varints(data, key + np.maximum(key_length, 0))
+        header = value + np.maximum(value_length, 0)
+        if len(header) and int(header.max()) >= len(data):
+            raise CorruptBatchError("a record is longer than its batch")
+        return cls(starts, timestamp, offset, key, key_length, value, value_length, header)
 
 
-def _varints(data: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
+def varints(data: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
     """The zigzag-coded number at each place, and the place behind it."""
     size = len(data)
     if len(at) and int(at.max()) >= size:

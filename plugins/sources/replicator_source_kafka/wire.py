@@ -129,6 +129,9 @@ def records_of(batches: Sequence[RecordBatch], topic: str, partition: int) -> Re
     appended = of_batch([batch.max_timestamp for batch in batches])
     by_broker = of_batch([batch.attributes & _APPEND_TIME for batch in batches]) != 0
     buffer = pa.py_buffer(data)
+    at = fields.header_start
+    ends = np.append(fields.start[1:], len(data)) if len(at) else at
+    has_headers = bool(np.frombuffer(data, np.uint8)[at].any())  # a count of zero is a zero byte
     return Records(
         topic,
         partition,
@@ -136,6 +139,7 @@ def records_of(batches: Sequence[RecordBatch], topic: str, partition: int) -> Re
         np.where(by_broker, appended, created),
         slices(buffer, fields.key_start, fields.key_length),
         slices(buffer, fields.value_start, fields.value_length),
+        slices(buffer, at, ends - at) if has_headers else None,
     )
 
 
@@ -155,4 +159,12 @@ def concatenated(parts: Sequence[Records], topic: str, partition: int) -> Record
         np.concatenate([nothing, *(part.timestamp for part in parts)]),
         pa.concat_arrays([pa.array([], pa.binary()), *(part.key for part in parts)]),
         pa.concat_arrays([pa.array([], pa.binary()), *(part.value for part in parts)]),
+        _headers(parts),
     )
+
+
+def _headers(parts: Sequence[Records]) -> pa.BinaryArray | None:
+    if all(part.headers is None for part in parts):
+        return None
+    columns = (pa.nulls(len(part), pa.binary()) if part.headers is None else part.headers for part in parts)
+    return pa.concat_arrays(list(columns))
