@@ -5,10 +5,10 @@ from __future__ import annotations
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_kafka.config import KafkaConfig
-from replicator_source_kafka.formats.debezium_avro import DebeziumAvro
 from replicator_source_kafka.formats.debezium_json import DebeziumJson
 from replicator_source_kafka.formats.flat_json import FlatJson
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
+from replicator_source_kafka.formats.registry_envelopes import DebeziumAvro
 
 __all__ = ["Decoded", "Format", "Part", "Poison", "make_format"]
 
