@@ -49,7 +49,7 @@ def _translated(error: Exception, doing: str, table: str | None) -> ReplicatorEr
         return RetryableError(
             f"{doing}: {_name(error)}", code="RPL-3962", hint="the attempt is repeated; look at network and brokers"
         )
-    if _is_kafka(error):
+    if _is_kafka(error) or is_distrust(error):
         return _of_kafka(error, doing, table)
     return None
 
@@ -64,7 +64,7 @@ def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorErro
     if isinstance(error, errors.LeaderNotAvailableError):
         hint = "the attempt is repeated; if it stays, look at the brokers"
         return RetryableError(f"{doing}: no broker has the partition {error.args[0]} now", code="RPL-3968", hint=hint)
-    hint = "check bootstrapServers and network; the attempt is repeated"
+    hint = "check bootstrapServers, security.protocol and network; the attempt is repeated"
     return RetryableError(f"{doing}: {_name(error)}", code="RPL-3967", hint=hint)
 
 

@@ -1,7 +1,7 @@
 """kafka-python's connections, giving up at once on what no further attempt mends.
 
-By itself it goes on trying while a broker's certificate is not trusted, or a login's mechanism is unknown, and in the end says
-only that time is up.
+By itself it goes on trying while a broker's certificate is not trusted, and in the end says only that time is up. And where a
+broker refuses a login and hangs up, it may see the end of the connection only and not the answer before it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 @cache
 def connections_class() -> Any:
     """The class of connections to use; made at the first call, which needs kafka-python."""
+    from kafka import errors
     from kafka.net.manager import KafkaConnectionManager
 
     class DecidedConnections(KafkaConnectionManager):  # type: ignore[misc]
@@ -28,11 +29,24 @@ def connections_class() -> Any:
             connection.init_future.add_errback(self._keep)
             return connection
 
+        async def _build_transport(self, *node: Any, **options: Any) -> Any:
+            transport = await super()._build_transport(*node, **options)
+            receive = transport._sock_recv  # noqa: SLF001 - nothing public lies between socket and connection
+            transport._sock_recv = lambda: _last_words(*receive())  # noqa: SLF001
+            return transport
+
         def _keep(self, error: Exception) -> None:
+            if not isinstance(error, (errors.KafkaError, OSError)):  # the client stumbles over its settings
+                error = errors.KafkaConfigurationError(f"the client fails with a {type(error).__name__}")
             if is_refusal(error):
                 self.refusal = error
 
     return DecidedConnections
+
+
+def _last_words(data: bytes, error: Exception | None) -> tuple[bytes, Exception | None]:
+    """What was received; that the connection ended is said the next time, when nothing comes before it any more."""
+    return data, None if data else error
 
 
 def is_refusal(error: Exception) -> bool:
@@ -50,5 +64,5 @@ def is_refusal(error: Exception) -> bool:
 
 def is_distrust(error: Exception) -> bool:
     """Whether TLS itself failed, rather than the network below it."""
-    below = error.__cause__ or error.__context__
+    below = error if isinstance(error, ssl.SSLError) else error.__cause__ or error.__context__
     return isinstance(below, ssl.SSLError) and not isinstance(below, (ssl.SSLEOFError, ssl.SSLZeroReturnError))

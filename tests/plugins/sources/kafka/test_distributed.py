@@ -6,27 +6,24 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from replicator_runtime.engine import slice_size
-from replicator_sdk import DMLOperation, EventReaderDefinition, SchemaSeen, TableId, failpoint
+from replicator_sdk import DMLOperation, SchemaSeen, TableId, failpoint
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.datatype import INT64
 from replicator_sdk.errors import DataError, HistoryLostError, NeedsUserError, ReplicatorError
-from replicator_sdk.schema import Column, TableSchema
+from replicator_sdk.schema import Column
 from replicator_sdk.slices import read_partitions
-from replicator_sdk.testing.contexts import CountingMetrics, TestSourceContext
+from replicator_sdk.testing.contexts import CountingMetrics
 from replicator_sdk.testing.memory import MemoryStore, MemoryTarget
 from replicator_sdk.testing.reference import RowChange
 from replicator_sdk.testing.values import difference
 from replicator_source_kafka import KafkaOffset, KafkaSource, group, quarantine
-from replicator_source_kafka.distributed import KafkaLog
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
 from tests.plugins.sources.kafka.group_offsets import group_offsets
-from tests.plugins.sources.kafka.harness import deletes, inserts, orders
-from tests.plugins.sources.kafka.shop import source_of
+from tests.plugins.sources.kafka.harness import Planner, deletes, inserts, orders
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
 from tests.services.kafka import Content, KafkaBroker
 from tests.services.kafka_fixtures import MakeTopic
@@ -130,29 +127,6 @@ def test_a_random_history_ends_as_the_database(
 
 
 # ------------------------------------------------------------ planning
-
-
-class Planner:
-    """A log on some topics."""
-
-    def __init__(self, broker: KafkaBroker, tables: Iterable[TableSchema] = (), **settings: Any) -> None:
-        source = source_of(broker, **settings)
-        definition = EventReaderDefinition({schema.table: schema for schema in tables})
-        self.context = TestSourceContext()
-        made = source.create_distributed_log(definition, self.context)
-        assert isinstance(made, KafkaLog)
-        self.log = made
-
-    def ids(self, start: KafkaOffset, end: KafkaOffset | None = None, schema: TableSchema | None = None) -> list[int]:
-        """The ids of all rows of the next slice, whatever partition they lie in."""
-        piece = self.log.plan(start, 1 << 30, end)
-        if piece is None:
-            return []
-        known = schema or orders()
-        found = read_partitions(self.log.read, piece.partitions, {known.table: known})
-        assert found.seen == []
-        rows = [batch.row.field("id").to_pylist() for batch in found.batches.get(known.table, [])]
-        return sorted(number for part in rows for number in part)
 
 
 @pytest.fixture
