@@ -67,7 +67,7 @@ def _times(wire: pa.DataType, unit: int) -> Callable[[ConnectType, str], Codec]:
         if connector not in MYSQL_FAMILY:
             return Codec(wire, TIME, lambda values, limits: temporal.times(values, unit, limits))
         digits = int(kind.parameters.get("__debezium.source.column.length", "6"))
-        return Codec(wire, STRING, lambda values, _limits: temporal.durations_as_text(values, unit, digits))
+        return Codec(wire, STRING, lambda values, limits: temporal.durations_as_text(values, unit, digits, limits))
 
     return make
 
