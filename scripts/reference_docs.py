@@ -126,6 +126,11 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "the registry does not know a record's schema id, or the schema cannot be used",
         _POISON,
     ),
+    "RPL-3973": (
+        "DataError",
+        "a schema of Protobuf writes NULL as zero or as empty text, so that the two cannot be told apart",
+        "set `optional.for.nullables` of the connector's `value.converter` to `true` and let it write the topics anew",
+    ),
     "RPL-6404": (
         "SchemaDriftError",
         "existing rows do not fit the new type of a column",

@@ -6,6 +6,7 @@ from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.debezium_json import DebeziumJson
+from replicator_source_kafka.formats.debezium_protobuf import DebeziumProtobuf
 from replicator_source_kafka.formats.flat_json import FlatJson
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
 from replicator_source_kafka.formats.registry_envelopes import DebeziumAvro
@@ -28,6 +29,8 @@ def make_format(config: KafkaConfig, out_of_range: OutOfRange = OutOfRange.FAIL)
         return DebeziumJson(config, rule)
     if config.format == "debezium-avro":
         return DebeziumAvro(config, rule)
+    if config.format == "debezium-protobuf":
+        return DebeziumProtobuf(config, rule)
     if config.format in {"flattened-json", "upsert-json"}:
         return FlatJson(config, rule)
     raise NeedsUserError(

@@ -22,6 +22,11 @@ from replicator_source_kafka.formats.registry_schemas import Language, RegistryR
 from replicator_source_kafka.formats.schema_registry import SchemaRegistry
 from replicator_source_kafka.formats.unavailable import Unavailable
 from replicator_source_kafka.records import Records
+from replicator_source_kafka.types.column_codec import Codec
+from replicator_source_kafka.types.connect_type import ConnectType
+
+Refusal = tuple[str, str]
+"""Code and reason of records that are poison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class RegistryEnvelopes(Format):
         self._language = language
         self._schemas = RegistrySchemas(SchemaRegistry(config.schema_registry_url or ""), language)
         self._keys = RegistryKeys(self._schemas)
-        self._envelopes: dict[Hashable, Envelope | str] = {}
+        self._envelopes: dict[Hashable, Envelope | Refusal] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What it has seen stays behind."""
@@ -78,8 +83,8 @@ class RegistryEnvelopes(Format):
         """The changes of records with one schema and the same names in their keys."""
         index = run.positions[route.positions]
         envelope = self._envelope(run, tuple(key.kinds), route)
-        if isinstance(envelope, str):
-            poison.extend(Poison(int(i), "RPL-3915", envelope) for i in index)
+        if not isinstance(envelope, Envelope):
+            poison.extend(Poison(int(i), *envelope) for i in index)
             return []
         found = self._language.read(run.schema, envelope.wire, _take(run.data, route.positions))
         poison.extend(Poison(int(index[i]), "RPL-3900", reason) for i, reason in found.bad)
@@ -95,22 +100,29 @@ class RegistryEnvelopes(Format):
         )
         return changes_of(block, poison)
 
-    def _envelope(self, run: RegistryRun, key: tuple[str, ...], route: Route) -> Envelope | str:
-        """The compiled schema, or why the records are none of Debezium's."""
+    def refusal(self, kind: ConnectType) -> str | None:  # noqa: ARG002 - for overriders
+        """Why envelopes of a schema are not to be read, if they are not."""
+        return None
+
+    def _envelope(self, run: RegistryRun, key: tuple[str, ...], route: Route) -> Envelope | Refusal:
+        """The compiled schema, or why records of it are poison."""
         what = (run.schema.identity, key, route.connector, tuple(route.hints.items()))
-        cached = self._envelopes.get(what)
-        if cached is None:
-            try:
-                cached = compile_envelope(
-                    run.schema.kind,
-                    key,
-                    lambda name, kind, connector: self._language.codec(kind, connector, route.hints.get(name)),
-                    route.connector,
-                )
-            except NotAnEnvelope as error:
-                cached = str(error)
-            self._envelopes[what] = cached
-        return cached
+        if what not in self._envelopes:
+            self._envelopes[what] = self._compiled(run.schema.kind, key, route)
+        return self._envelopes[what]
+
+    def _compiled(self, kind: ConnectType, key: tuple[str, ...], route: Route) -> Envelope | Refusal:
+        def codec(name: str, column: ConnectType, connector: str) -> Codec:
+            return self._language.codec(column, connector, route.hints.get(name))
+
+        try:
+            envelope = compile_envelope(kind, key, codec, route.connector)
+        except NotAnEnvelope as error:
+            return "RPL-3915", str(error)
+        except ValueError as error:
+            return "RPL-3904", f"does not fit columnTypes: {error}"
+        reason = self.refusal(kind)
+        return ("RPL-3973", reason) if reason else envelope
 
 
 def _take(values: pa.Array, positions: Int64s) -> pa.Array:
