@@ -13,10 +13,18 @@ from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 from replicator_source_kafka.client_settings import SECRETS, check_settings, own_number, plain
 from replicator_source_kafka.types.hint import parse_hint
 
-FormatName = Literal["debezium-json", "debezium-avro", "debezium-protobuf", "flattened-json", "upsert-json"]
+FormatName = Literal[
+    "debezium-json",
+    "debezium-avro",
+    "debezium-protobuf",
+    "flattened-json",
+    "flattened-avro",
+    "upsert-json",
+    "upsert-avro",
+]
 StartFrom = Literal["earliest", "latest"] | datetime | dict[str, dict[int, Annotated[int, Field(ge=0)]]]
 
-_REGISTRY_FORMATS = ("debezium-avro", "debezium-protobuf")
+_REGISTRY_FORMATS = ("debezium-avro", "debezium-protobuf", "flattened-avro", "upsert-avro")
 _SELF_NAMING_FORMATS = ("debezium-json", "debezium-avro", "debezium-protobuf")
 
 
