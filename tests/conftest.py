@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.services.postgres_fixtures",
     "tests.services.mysql_fixtures",
     "tests.services.kafka_fixtures",
+    "tests.services.registry_fixtures",
     "tests.services.spark_fixtures",
     "tests.services.network",
 ]
