@@ -11,15 +11,16 @@ import pyarrow as pa
 from replicator_sdk.batch import Int64s
 from replicator_sdk.config import OutOfRange
 from replicator_source_kafka.config import KafkaConfig
+from replicator_source_kafka.formats.decimal_form import decimal_form
 from replicator_source_kafka.formats.embedded_schema import HEAD, NO_SCHEMA, Run, SchemaHeads, may_have_schema
 from replicator_source_kafka.formats.envelope import is_quiet
 from replicator_source_kafka.formats.flat_format import FlatFormat
 from replicator_source_kafka.formats.flat_rows import FlatBlock
 from replicator_source_kafka.formats.format import Poison
-from replicator_source_kafka.formats.json_objects import ObjectReader
+from replicator_source_kafka.formats.json_objects import ObjectReader, Objects
 from replicator_source_kafka.formats.json_value import loads
 from replicator_source_kafka.formats.natural import NaturalReader
-from replicator_source_kafka.formats.payloads import keys_as, read_objects
+from replicator_source_kafka.formats.payloads import keys_by, read_objects
 from replicator_source_kafka.formats.record_keys import KeyGroup, RecordKeys
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.types.column_codec import Codec
@@ -41,8 +42,7 @@ class FlatJson(FlatFormat):
 
     def read_keys(self, records: Records, codecs: Mapping[str, Codec], index: Int64s) -> pa.StructArray:
         """The keys, with or without a schema."""
-        wire = pa.struct([pa.field(name, codec.wire) for name, codec in codecs.items()])
-        return keys_as(wire, records.key.take(pa.array(index)))
+        return keys_by(codecs, records.key.take(pa.array(index)))
 
     def blocks(self, records: Records, key: KeyGroup, index: Int64s, poison: list[Poison]) -> Iterator[FlatBlock]:
         """The rows, with embedded schemas and without."""
@@ -64,15 +64,24 @@ class FlatJson(FlatFormat):
         if run.kind.base != "struct" or not run.kind.fields:
             poison.extend(Poison(int(i), "RPL-3915", "is no row: its schema is no struct") for i in run.index)
             return
-        codecs = {name: codec_of(field) for name, field in run.kind.fields}
-        wire = pa.struct([pa.field(name, codec.wire) for name, codec in codecs.items()])
-        found = read_objects(wire, run, run.texts)
-        poison.extend(Poison(int(run.index[i]), "RPL-3900", reason) for i, reason in found.bad)
-        kinds = self.columns(dict(run.kind.fields), key)
-        index = run.index[found.index]
-        for table, positions in self.tables(records, found.rows, index, poison):
-            rows = found.rows if len(positions) == len(index) else found.rows.take(pa.array(positions))
-            yield FlatBlock(table, kinds, codecs, rows, index[positions], key, self.hints(table))
+        variants = [
+            {name: codec_of(field, "", numeric) for name, field in run.kind.fields} for numeric in (False, True)
+        ]
+
+        def read(numeric: bool, texts: pa.Array, strict: bool) -> Objects:
+            return read_objects(
+                pa.struct([pa.field(n, c.wire) for n, c in variants[numeric].items()]), run, texts, strict
+            )
+
+        form = decimal_form(run.kind)
+        readings = [(False, read(False, run.texts, False))] if form is None else form.readings(run.texts, read)
+        columns = self.columns(dict(run.kind.fields), key)
+        for numeric, found in readings:
+            poison.extend(Poison(int(run.index[i]), "RPL-3900", reason) for i, reason in found.bad)
+            index = run.index[found.index]
+            for table, positions in self.tables(records, found.rows, index, poison):
+                rows = found.rows if len(positions) == len(index) else found.rows.take(pa.array(positions))
+                yield FlatBlock(table, columns, variants[numeric], rows, index[positions], key, self.hints(table))
 
     def _plain(self, records: Records, key: KeyGroup, index: Int64s, poison: list[Poison]) -> Iterator[FlatBlock]:
         """Rows without a schema: first by table, then each table's in their natural shape."""
