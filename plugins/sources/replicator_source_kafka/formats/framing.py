@@ -48,7 +48,7 @@ def frames(records: Records, part: str, index: Int64s, poison: list[Poison]) -> 
         index: Which of them.
         poison: Takes those that tell no schema.
     """
-    column: pa.BinaryArray = records.key if part == "key" else records.value
+    column = _column(records, part)
     left = np.arange(len(index))
     if records.headers is not None:
         for name, read in _HEADERS.items():
@@ -61,13 +61,17 @@ def frames(records: Records, part: str, index: Int64s, poison: list[Poison]) -> 
 
 def names_schema(records: Records, part: str, index: Int64s) -> Bools:
     """Which of the keys or values at `index` tell a registry's schema; JSON, text and null do not."""
-    column: pa.BinaryArray = records.key if part == "key" else records.value
+    column = _column(records, part)
     heads = pc.binary_slice(column.take(pa.array(index)), 0, 1)
     found = pc.is_in(heads, pa.array([b"\0", b"\1"])).to_numpy(zero_copy_only=False)
     for name in _HEADERS if records.headers is not None else ():
         told = header(records.headers, name.format(part=part).encode()).take(pa.array(index))
         found = found | told.is_valid().to_numpy(zero_copy_only=False)
     return np.asarray(found & heads.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _column(records: Records, part: str) -> pa.BinaryArray:
+    return (records.key if part == "key" else records.value).cast(pa.binary())
 
 
 def _told_by_header(
