@@ -26,6 +26,7 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import WindowPlan, ranges_between
 from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.start import check_place, find_topics, resolve_start, with_newcomers
+from replicator_source_kafka.transactions import Transactions
 
 _START_KEY: Final = "start"
 
@@ -58,6 +59,7 @@ class KafkaEventReader(EventReader):
         self._place: KafkaOffset
         self._order: list[Place] = []
         self._looked_at = 0.0
+        self._transactions: Transactions | None = None
 
     # ------------------------------------------------------------ before the run
 
@@ -65,7 +67,7 @@ class KafkaEventReader(EventReader):
         """Find the topics and the place in them; see `EventReader.initialize`."""
         quarantine.check_selected(self._config, self._definition.tables)
         with diagnosed("preparing to read the topics"):
-            cluster = self._open()
+            cluster = self._cluster = Cluster(self._config)
             if offset is None:
                 offset = self._first_start(cluster)
             if not isinstance(offset, KafkaOffset):
@@ -85,10 +87,6 @@ class KafkaEventReader(EventReader):
         start = resolve_start(cluster, self._config, find_topics(cluster, self._config))
         self._context.put_state(_START_KEY, json.dumps(start.to_json()).encode())
         return start
-
-    def _open(self) -> Cluster:
-        self._cluster = Cluster(self._config)
-        return self._cluster
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """Nothing to be done: topics hold what their connectors capture."""
@@ -117,6 +115,8 @@ class KafkaEventReader(EventReader):
         delivery = Delivery(decoder, self._tables, self._emitter, self._context, keep_poison=keep)
         group = InformedGroup(self._config.group, self._context) if self._config.group else None
         self._order = sorted(self._place.next)
+        if self._config.transaction_topic:
+            self._transactions = Transactions(self._config, decoder, self._definition.tables, self._context)
         while not self._closed.is_set():
             try:
                 self._read_window(cluster, delivery)
@@ -151,7 +151,8 @@ class KafkaEventReader(EventReader):
         if not self._order:
             self._closed.wait(self._config.own_number("fetch.max.wait.ms") / 1000)
             return
-        pieces = read_new(cluster, {place: self._place.next[place] for place in self._order})
+        begin = {place: self._place.next[place] for place in self._order}
+        pieces = self._transactions.read(cluster, begin) if self._transactions else read_new(cluster, begin)
         self._order = [*self._order[1:], self._order[0]]
         if not pieces:
             return
@@ -163,7 +164,9 @@ class KafkaEventReader(EventReader):
 
     def _deliver(self, delivery: Delivery, end: KafkaOffset, pieces: Sequence[Piece]) -> None:
         delivery.deliver(self._place, end, pieces)
-        through = valid_through(pieces) if len(pieces) == len(end.next) else None
+        aside = self._config.transaction_topic  # its records are of no row
+        told = [piece for piece in pieces if piece.range.topic != aside]
+        through = valid_through(told) if len(told) == sum(topic != aside for topic, _ in end.next) else None
         if through is not None:
             self._context.metrics.gauge("source.valid_through", through.timestamp())
         self._place = end

@@ -22,8 +22,8 @@ def find_topics(cluster: Cluster, config: KafkaConfig) -> dict[str, Topic]:
     Raises:
         NeedsUserError: When one that the settings name is not there.
     """
-    found = cluster.topics(config.topics or None)
-    if missing := sorted(set(config.topics) - set(found)):
+    found = cluster.topics(config.named_topics if config.topics else None)
+    if missing := sorted(set(config.named_topics) - set(found)):
         raise NeedsUserError(
             f"there is no topic {missing[0]}",
             code="RPL-3951",

@@ -40,6 +40,11 @@ def config(**settings: Any) -> KafkaConfig:
         ({"kafka": {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}}, "PLAIN needs sasl.username"),
         ({"columnTypes": {"s.t": {"a": "int63"}}}, "not a standard type"),
         ({"onPoison": "skip"}, "stop"),
+        ({"transactionTopic": "s.transaction"}, "needs distributed: false"),
+        (
+            {"transactionTopic": "x", "distributed": False, "format": "upsert-json"},
+            "with the format debezium-json only",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
