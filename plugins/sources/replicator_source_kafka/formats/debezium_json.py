@@ -23,7 +23,6 @@ from replicator_source_kafka.formats.plain_envelope import plain_envelopes
 from replicator_source_kafka.formats.record_keys import RecordKeys
 from replicator_source_kafka.formats.unavailable import Unavailable
 from replicator_source_kafka.records import Records
-from replicator_source_kafka.types.connect_type import ConnectType
 from replicator_source_kafka.types.mapping import codec_of
 
 
@@ -116,7 +115,7 @@ class DebeziumJson(Format):
         cached = self._envelopes.get((run.identity, key))
         if cached is None:
             try:
-                cached = _Envelopes.of(run.kind, key)
+                cached = _Envelopes.of(run, key)
             except NotAnEnvelope as error:
                 cached = str(error)
             if len(self._envelopes) > 1024:
@@ -134,8 +133,9 @@ class _Envelopes:
     form: DecimalForm | None
 
     @classmethod
-    def of(cls, kind: ConnectType, key: tuple[str, ...]) -> _Envelopes:
-        usual, form = compile_envelope(kind, key), decimal_form(kind)
+    def of(cls, run: Run, key: tuple[str, ...]) -> _Envelopes:
+        kind, usual = run.kind, compile_envelope(run.kind, key)
+        form = decimal_form(kind, ordered=run.headless)
         if form is None:
             return cls(usual, usual, form)
         return cls(

@@ -26,8 +26,7 @@ class DecimalForm:
     """Tells the two apart in the texts of one schema.
 
     Arrow would take the digits in quotes, which base64 may be, for a number: texts with anything in quotes under a decimal's
-    name are therefore read strictly, and only when they were refused as base64. That is slow, and happens to all records
-    of numbers whose column has the name of a text elsewhere (`table`, in an envelope).
+    name are therefore read strictly, and only when they were refused as base64, which is slow.
 
     Attributes:
         number: Matches a number under the name of a decimal, perhaps in an array.
@@ -56,14 +55,22 @@ class DecimalForm:
         yield True, Objects(again.rows, again.index, ())
 
 
-def decimal_form(kind: ConnectType) -> DecimalForm | None:
-    """Of a schema; None for one without decimals."""
+def decimal_form(kind: ConnectType, ordered: bool) -> DecimalForm | None:
+    """Of a schema; None for one without decimals.
+
+    Args:
+        kind: The schema.
+        ordered: Whether members stand in the schema's order. An envelope's `source` then stands behind its rows, and its
+            texts, which may have the name of a column (`version`), do not count.
+    """
     plain, listed = set(_names(kind, False)), set(_names(kind, True))
     if not plain and not listed:
         return None
-    return DecimalForm(
-        _any_of((plain, r"-?[0-9]"), (listed, r'\[[^\]"]*[0-9]')), _any_of((plain, '"'), (listed, r'\[[^\]]*"'))
-    )
+    quoted = _any_of((plain, '"'), (listed, r'\[[^\]]*"'))
+    names = [name for name, _ in kind.fields]
+    if ordered and "source" in names and {"before", "after"} & set(names[: names.index("source")]):
+        quoted = rf'(?:{quoted}).*"source":\{{'
+    return DecimalForm(_any_of((plain, r"-?[0-9]"), (listed, r'\[[^\]"]*[0-9]')), quoted)
 
 
 def under(names: Iterable[str], pattern: str) -> str:

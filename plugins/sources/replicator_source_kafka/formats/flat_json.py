@@ -73,7 +73,7 @@ class FlatJson(FlatFormat):
                 pa.struct([pa.field(n, c.wire) for n, c in variants[numeric].items()]), run, texts, strict
             )
 
-        form = decimal_form(run.kind)
+        form = decimal_form(run.kind, ordered=False)
         readings = [(False, read(False, run.texts, False))] if form is None else form.readings(run.texts, read)
         columns = self.columns(dict(run.kind.fields), key)
         for numeric, found in readings:

@@ -70,6 +70,7 @@ def with_headers(made: Records, *given: bytes | None) -> Records:
         (b"x", headers(__key_schema_id=V0, __value_schema_id=V1), (BY_GUID, b"x")),
         (b"x", headers(__value_schema_id=V1 + b"\2\0"), (BY_GUID, b"\2\0x")),
         (b"x", headers(__value_schema_id=V0), (("id", "7"), b"x")),
+        (b"x", headers(a=None, __value_schema_id=V1, b=None), (BY_GUID, b"x")),
         (V0, headers(apicurio__value__globalId=bytes(7) + b"\5"), (("globalId", "5"), V0)),
         (b"x", headers(a=b"b" * 200, apicurio__value__contentId=bytes(6) + b"\1\0"), (("contentId", "256"), b"x")),
         (b"", headers(apicurio__value__contentId=bytes(7) + b"\1"), (("contentId", "1"), b"")),
