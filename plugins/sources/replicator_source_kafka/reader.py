@@ -25,6 +25,7 @@ from replicator_source_kafka.known_tables import KnownTables
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import WindowPlan, ranges_between
 from replicator_source_kafka.ranges import Place
+from replicator_source_kafka.sent_slices import SentSlices
 from replicator_source_kafka.start import check_place, find_topics, resolve_start, with_newcomers
 from replicator_source_kafka.transactions import Transactions
 
@@ -72,6 +73,7 @@ class KafkaEventReader(EventReader):
                 offset = self._first_start(cluster)
             if not isinstance(offset, KafkaOffset):
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
+            SentSlices(self._context).check_done(offset)
             self._place = offset
             check_place(cluster, self._config, self._place)
         cluster.pin(self._place.topics)
@@ -134,7 +136,7 @@ class KafkaEventReader(EventReader):
         planned = self._plan.next_end(self._place)
         if planned is not None:
             self._read_again(cluster, delivery, planned)
-        elif self._is_due():
+        elif time.monotonic() - self._looked_at >= self._config.metadata_interval_seconds:
             self._look_around(cluster, delivery)
         else:
             self._read_on(cluster, delivery)
@@ -172,9 +174,6 @@ class KafkaEventReader(EventReader):
         self._place = end
 
     # ------------------------------------------------------------ topics that come and go
-
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._looked_at >= self._config.metadata_interval_seconds
 
     def _look_around(self, cluster: Cluster, delivery: Delivery) -> None:
         """See whether topics are still the same, and let new ones join at their beginning."""

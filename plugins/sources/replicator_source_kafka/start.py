@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError, SchemaDriftError
 from replicator_source_kafka.client import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import NEW_SNAPSHOT
@@ -30,6 +30,20 @@ def find_topics(cluster: Cluster, config: KafkaConfig) -> dict[str, Topic]:
             hint="check the name, and that the login may DESCRIBE the topic",
         )
     return {name: found[name] for name in sorted(found) if config.wants(name)}
+
+
+def check_begun(ends: Mapping[Place, int]) -> None:
+    """See that there ever was a record, as only records tell of tables.
+
+    Raises:
+        RetryableError: When none of the partitions, which end at `ends`, ever had one; a run waits for it then.
+    """
+    if not any(ends.values()):
+        raise RetryableError(
+            "none of the topics has ever held a record, and only records tell which tables there are",
+            code="RPL-3982",
+            hint="let the connector write its first one, or check topics and topicPattern; the attempt is repeated",
+        )
 
 
 def resolve_start(cluster: Cluster, config: KafkaConfig, topics: Mapping[str, Topic]) -> KafkaOffset:
