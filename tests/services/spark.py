@@ -50,6 +50,10 @@ DELTA: Mapping[str, str] = {
 INTERPRETER: Mapping[str, str] = {"PYSPARK_PYTHON": sys.executable}
 
 
+# The same for a program that sets up Spark by itself.
+JAVA_OPTIONS: Mapping[str, str] = {"JDK_JAVA_OPTIONS": _JAVA}
+
+
 def settings() -> dict[str, str]:
     """Spark settings for a test: small, with Delta, its jars as local files so that nothing is resolved at the start."""
     return {**SMALL, **DELTA, "spark.jars": ",".join(map(str, delta_jars()))}
