@@ -128,7 +128,7 @@ class ConnectWorker:
 
     # ------------------------------------------------------------ connectors
 
-    def create(self, name: str, config: Mapping[str, object], seconds: float = 60) -> None:
+    def create(self, name: str, config: Mapping[str, object], seconds: float = 180) -> None:
         """Makes a connector and waits until its tasks run.
 
         Raises:
@@ -137,7 +137,7 @@ class ConnectWorker:
         self._ask("PUT", f"connectors/{name}/config", {key: _text(value) for key, value in config.items()})
         self.wait_running(name, seconds)
 
-    def wait_running(self, name: str, seconds: float = 60) -> None:
+    def wait_running(self, name: str, seconds: float = 180) -> None:
         """Waits until all tasks of a connector run.
 
         Raises:
