@@ -68,7 +68,7 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
     ),
     "RPL-3900": (
         "DataError",
-        "a record of a topic is not JSON or Avro, or not of the type its schema says",
+        "a record of a topic is not JSON, Avro or Protobuf, or not of the type its schema says",
         _POISON,
     ),
     "RPL-3904": (

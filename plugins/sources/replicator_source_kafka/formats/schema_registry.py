@@ -115,7 +115,10 @@ class SchemaRegistry:
 
     def _apicurio(self, root: str, path: str, references: str = "", depth: int = 0) -> RegisteredSchema:
         text = self._get(path).decode()
-        found = self._json(references or f"{path}/references")
+        try:
+            found = self._json(references or f"{path}/references")
+        except UnknownSchema:  # registries of before 2.3 have no references
+            found = []
         if not isinstance(found, list):
             raise _no_registry(self.url)
         return RegisteredSchema(text, "", tuple(self._apicurio_reference(root, each, _deeper(depth)) for each in found))
