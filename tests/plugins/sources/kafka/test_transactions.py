@@ -70,7 +70,7 @@ class Log:
                 self.rows.update(row["after"]["note"] for row in rows)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(st.data())
 def test_in_whatever_order_records_come_all_or_nothing_of_a_transaction_is_delivered(data: st.DataObject) -> None:
     rows = st.lists(st.sampled_from(TABLES), max_size=6)
