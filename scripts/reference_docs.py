@@ -68,7 +68,7 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
     ),
     "RPL-3900": (
         "DataError",
-        "a record of a topic is not JSON or Avro, or not of the type its schema says",
+        "a record of a topic is not JSON, Avro or Protobuf, or not of the type its schema says",
         _POISON,
     ),
     "RPL-3904": (
@@ -125,6 +125,11 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "DataError",
         "the registry does not know a record's schema id, or the schema cannot be used",
         _POISON,
+    ),
+    "RPL-3973": (
+        "DataError",
+        "a schema of Protobuf writes NULL as zero or as empty text, so that the two cannot be told apart",
+        "set `optional.for.nullables` of the connector's `value.converter` to `true` and let it write the topics anew",
     ),
     "RPL-6404": (
         "SchemaDriftError",

@@ -53,10 +53,11 @@ find_python || { install_packages python3 python3-venv && find_python; } || { sa
 say "Installing the Python packages into $venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 --constraint constraints.txt --editable '.[all,test]' --editable ./sdk
 
-say "Fetching Spark's Delta jars, and the PostgreSQL servers and Kafka of the tests"
+say "Fetching Spark's Delta jars, and the PostgreSQL servers Kafka and BigQuery emulators of the tests"
 "$venv/bin/python" -m tests.services.artifacts >&2
 "$venv/bin/python" -m tests.services.kafka_setup >&2
 "$venv/bin/python" -m tests.services.bigquery_setup >&2
+"$venv/bin/python" -m tests.services.spark_classes >&2
 
 # They come from Debian's packages, unpacked into the cache; the keyring has the signatures they are checked against.
 if command -v apt-get >/dev/null; then

@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.services.mysql_fixtures",
     "tests.services.kafka_fixtures",
     "tests.services.bigquery_fixtures",
+    "tests.services.registry_fixtures",
     "tests.services.spark_fixtures",
     "tests.services.network",
 ]

@@ -100,6 +100,7 @@ OF_SLICES: frozenset[str] = frozenset(
     }
 )
 """While slices of a distributed log are applied, which the shop's database does not have: tried in
-`runtime/engine/test_distributed_stream.py`, `plugins/targets/delta/test_slice.py` and `test_slices.py` here."""
+`runtime/engine/test_distributed_stream.py` and `test_slices.py` here, with twins in `runtime/engine/test_slice_recovery.py`
+and `plugins/targets/delta/test_slice.py`."""
 
 ALL = (AT_THE_BEGINNING, ON_THE_WAY, LATER, DELTA_AT_THE_BEGINNING, DELTA_ON_THE_WAY, DELTA_IN_MAINTENANCE)

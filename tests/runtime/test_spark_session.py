@@ -18,6 +18,7 @@ from replicator_runtime.spark_session import session_settings
 from replicator_sdk.errors import ConfigError, NeedsUserError
 from tests.services.artifacts import DELTA, delta_jars
 from tests.services.spark import DELTA as DELTA_SETTINGS
+from tests.services.spark import JAVA_OPTIONS
 
 PACKAGES = [f"{a.group}:{a.name}:{a.version}" for a in DELTA]
 
@@ -188,7 +189,7 @@ print(json.dumps(told))
 def test_the_life_of_a_session_in_a_process(tmp_path: Path) -> None:
     """Starts with jars of the cache, runs Python on executors, is found again from other threads, leaves nothing."""
     arguments = json.dumps([PACKAGES, dict(DELTA_SETTINGS), str(tmp_path / "table")])
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, **JAVA_OPTIONS, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", LIFE, arguments],
         capture_output=True,
@@ -200,7 +201,6 @@ def test_the_life_of_a_session_in_a_process(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
-    print(told)  # noqa: T201
     assert told["bogus"].startswith("RPL-7204: Spark did not start")
     assert told["after a failed start"] == 0
     assert told["delta"] == 5

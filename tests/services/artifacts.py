@@ -26,17 +26,18 @@ class ArtifactError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One jar of Maven Central, with the SHA-256 it had when it was chosen."""
+    """One file of Maven Central, with the SHA-256 it had when it was chosen; a jar, unless its name ends otherwise."""
 
     group: str
     name: str
     version: str
     sha256: str
+    ending: str = ".jar"
 
     @property
     def path(self) -> str:
-        """Place of the jar below the root of a Maven repository."""
-        return f"{self.group.replace('.', '/')}/{self.name}/{self.version}/{self.name}-{self.version}.jar"
+        """Place of the file below the root of a Maven repository."""
+        return f"{self.group.replace('.', '/')}/{self.name}/{self.version}/{self.name}-{self.version}{self.ending}"
 
 
 def _postgres(version: str, sha256: str) -> Artifact:
@@ -83,6 +84,16 @@ def _pinned(file: Path) -> tuple[Artifact, ...]:
 
 # One class path for broker, Connect and connectors: what Maven resolves for `bench/peers/install.py`, Kafka's version first.
 KAFKA: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("kafka_jars.txt"))
+
+# Apicurio's schema registry, whole, and the converter of an older release, the last one that is there with all it needs.
+REGISTRY = Artifact(
+    "io.apicurio",
+    "apicurio-registry-app",
+    "3.0.9",
+    "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43",
+    "-all.tar.gz",
+)
+CONVERTER: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("apicurio_jars.txt"))
 
 
 def cache_folder() -> Path:
@@ -141,7 +152,7 @@ def kafka_jars() -> list[Path]:
 
 def prefetch() -> None:
     """Fetches everything pinned here, saying what it does."""
-    for artifact in (*DELTA, *POSTGRES.values()):
+    for artifact in (*DELTA, *POSTGRES.values(), REGISTRY, *CONVERTER):
         print(f"  {artifact.name} {artifact.version}: {fetch(artifact)}", flush=True)  # noqa: T201  # a setup step
     print(f"  Kafka, Connect and Debezium: {len(kafka_jars())} jars", flush=True)  # noqa: T201  # a setup step
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.services.kafka import KafkaBroker, write_properties
-from tests.services.kafka_programs import CONNECT, command, environment
-from tests.services.processes import LOOPBACK, ServerError, free_port, scratch_folder, spawn, stop, tail, wait_until
+from tests.services.kafka_programs import CONNECT, command, environment, start_on_free_port
+from tests.services.processes import LOOPBACK, ServerError, free_port, scratch_folder, spawn, stop, tail
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 _SETTINGS: Mapping[str, object] = {
@@ -82,22 +82,22 @@ class ConnectWorker:
         Args:
             keep_classes: see `kafka_programs.command`.
         """
-        first = self._process is None
-        for attempt in range(5):
-            if attempt:
-                self.port = free_port()
-            write_properties(self._properties, {**self._settings, "listeners": f"HTTP://{LOOPBACK}:{self.port}"})
-            started = command(CONNECT, self._properties, keep_classes=keep_classes)
-            self._process = spawn(started, log=self.log, environment=environment(), folder=self._folder)
-            try:
-                wait_until(self._answers, process=self._process, log=self.log, seconds=120)
-            except ServerError:
-                self.kill()
-                if not (first and "Failed to bind" in tail(self.log, 100)):
-                    raise
-            else:
-                return self
-        raise ServerError(f"Connect: no free port in five attempts:\n{tail(self.log)}")
+        if self._process is None:
+            self._choose_port()
+        started = command(CONNECT, self._properties, keep_classes=keep_classes)
+        self._process = start_on_free_port(
+            lambda: spawn(started, log=self.log, environment=environment(), folder=self._folder),
+            self._answers,
+            log=self.log,
+            seconds=120,
+            busy="Failed to bind",
+            move=self._choose_port if self._process is None else None,
+        )
+        return self
+
+    def _choose_port(self) -> None:
+        self.port = free_port()
+        write_properties(self._properties, {**self._settings, "listeners": f"HTTP://{LOOPBACK}:{self.port}"})
 
     def _answers(self) -> bool:
         try:
@@ -128,7 +128,7 @@ class ConnectWorker:
 
     # ------------------------------------------------------------ connectors
 
-    def create(self, name: str, config: Mapping[str, object], seconds: float = 60) -> None:
+    def create(self, name: str, config: Mapping[str, object], seconds: float = 180) -> None:
         """Makes a connector and waits until its tasks run.
 
         Raises:
@@ -137,7 +137,7 @@ class ConnectWorker:
         self._ask("PUT", f"connectors/{name}/config", {key: _text(value) for key, value in config.items()})
         self.wait_running(name, seconds)
 
-    def wait_running(self, name: str, seconds: float = 60) -> None:
+    def wait_running(self, name: str, seconds: float = 180) -> None:
         """Waits until all tasks of a connector run.
 
         Raises:

@@ -6,34 +6,18 @@ compaction look around every second, so that a test sees what they do. Data goes
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import OffsetSpec
-from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import KafkaError, for_code
+from kafka.errors import KafkaError
 
-from tests.services.kafka_programs import BROKER, command, environment, format_storage
-from tests.services.processes import (
-    LOOPBACK,
-    ServerError,
-    accepts_connections,
-    free_port,
-    scratch_folder,
-    spawn,
-    stop,
-    tail,
-    wait_until,
-)
+from tests.services.kafka_client import Content, KafkaClient, dotted
+from tests.services.kafka_programs import BROKER, command, environment, format_storage, start_on_free_port
+from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop
 
-Content: TypeAlias = tuple[bytes | None, bytes | None]
-"""Key and value of a record; a value of None is a tombstone."""
+__all__ = ["Content", "KafkaBroker", "write_properties"]
 
 _SETTINGS: Mapping[str, object] = {
     "process.roles": "broker,controller",
@@ -65,7 +49,7 @@ _SETTINGS: Mapping[str, object] = {
 }
 
 
-class KafkaBroker:
+class KafkaBroker(KafkaClient):
     """One private broker; start it, use it from any thread, stop it. Everything it wrote goes with `remove()`.
 
     Attributes:
@@ -75,29 +59,40 @@ class KafkaBroker:
         log: what it said.
     """
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, *, joins: KafkaBroker | None = None, **settings: object) -> None:
         """Makes the data folder, as new; the broker is not started yet.
 
         Args:
+            joins: a running broker whose cluster this one is to be in, under another `node_id`.
             **settings: lines of `server.properties` that differ from the tests' usual ones, with `_` for `.`.
         """
         self.host = LOOPBACK
         self._folder = scratch_folder("kafka")
         self.data, self.log, self._properties = (self._folder / name for name in ("data", "log", "server.properties"))
-        self._settings = {**_SETTINGS, "log.dirs": self.data, **_dotted(settings)}
+        self._settings = {**_SETTINGS, "log.dirs": self.data, **dotted(settings)}
+        self._joins = joins
         self._process: subprocess.Popen[bytes] | None = None
         self._choose_ports()
-        format_storage(self._properties, self.data)
+        node = int(str(self._settings["node.id"]))
+        format_storage(self._properties, self.data, node=node, cluster=joins.cluster_id if joins else "")
 
     def _choose_ports(self) -> None:
-        self.port, controller = free_port(), free_port()
-        listener = f"PLAINTEXT://{LOOPBACK}:{self.port}"
-        self._settings |= {
-            "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
+        self.port = free_port()
+        self._settings |= self._listeners()
+        self._write()
+
+    def _listeners(self) -> dict[str, object]:
+        """Where it listens, on ports that were free a moment ago; further kinds of brokers listen elsewhere, too."""
+        listener, voters = f"PLAINTEXT://{LOOPBACK}:{self.port}", "controller.quorum.voters"
+        if self._joins:
+            member = {"process.roles": "broker", voters: self._joins._settings[voters]}
+            return {**member, "listeners": listener, "advertised.listeners": listener}
+        controller = free_port()
+        return {
+            voters: f"1@{LOOPBACK}:{controller}",
             "listeners": f"{listener},CONTROLLER://{LOOPBACK}:{controller}",
             "advertised.listeners": listener,
         }
-        self._write()
 
     def _write(self) -> None:
         write_properties(self._properties, self._settings)
@@ -114,33 +109,22 @@ class KafkaBroker:
         """Whether the broker's process lives; it may still be recovering."""
         return self._process is not None and self._process.poll() is None
 
-    @property
-    def cluster_id(self) -> str:
-        """Its cluster's id, which a restart keeps."""
-        with self.admin() as admin:
-            return str(admin.describe_cluster()["cluster_id"])
-
     def start(self, *, keep_classes: Path | None = None) -> KafkaBroker:
         """Starts the broker and waits until it answers; the first start may move to other free ports.
 
         Args:
             keep_classes: see `kafka_programs.command`.
         """
-        first = self._process is None
-        for attempt in range(5):
-            if attempt:
-                self._choose_ports()
-            started = command(BROKER, self._properties, keep_classes=keep_classes)
-            self._process = spawn(started, log=self.log, environment=environment(), folder=self._folder)
-            try:
-                wait_until(self._answers, process=self._process, log=self.log, seconds=90)
-            except ServerError:
-                self.kill()
-                if not (first and "Address already in use" in tail(self.log, 100)):
-                    raise
-            else:
-                return self
-        raise ServerError(f"Kafka: no free port in five attempts:\n{tail(self.log)}")
+        started = command(BROKER, self._properties, keep_classes=keep_classes)
+        self._process = start_on_free_port(
+            lambda: spawn(started, log=self.log, environment=environment(), folder=self._folder),
+            self._answers,
+            log=self.log,
+            seconds=90,
+            busy="Address already in use",
+            move=self._choose_ports if self._process is None else None,
+        )
+        return self
 
     def _answers(self) -> bool:
         """Whether it serves clients; a stranger on the port does not speak its protocol."""
@@ -166,7 +150,7 @@ class KafkaBroker:
     def restart(self, **settings: object) -> None:
         """Stops and starts again on the same port and data, with `settings` changed."""
         self.stop()
-        self._settings |= _dotted(settings)
+        self._settings |= dotted(settings)
         self._write()
         self.start()
 
@@ -175,144 +159,6 @@ class KafkaBroker:
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    # ------------------------------------------------------------ topics
-
-    @contextlib.contextmanager
-    def admin(self, **settings: object) -> Iterator[KafkaAdminClient]:
-        """An administrator's client as long as the block lasts."""
-        client = KafkaAdminClient(bootstrap_servers=self.bootstrap, **settings)
-        try:
-            yield client
-        finally:
-            client.close()
-
-    def create_topic(self, name: str, partitions: int = 1, **settings: object) -> str:
-        """Makes a topic, with settings of the topic such as `retention_ms=1000`; returns its name when it can be used."""
-        configs = {key: str(value) for key, value in _dotted(settings).items()}
-        wanted = {name: {"num_partitions": partitions, "replication_factor": 1, "configs": configs}}
-        with self.admin() as admin:
-            admin.create_topics(wanted, wait_for_metadata=True)
-        return name
-
-    def delete_topics(self, *names: str) -> None:
-        """Deletes topics and waits until nobody sees them."""
-        with self.admin() as admin:
-            admin.delete_topics(list(names))
-            while set(names) & set(admin.list_topics()):
-                pass
-
-    def topics(self) -> list[str]:
-        """The names of all topics but Kafka's own, sorted."""
-        with self.admin() as admin:
-            return sorted(name for name in admin.list_topics() if not name.startswith("__"))
-
-    def partitions(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic, ascending."""
-        with self.admin() as admin:
-            (found,) = admin.describe_topics([topic])
-        if found["error_code"]:
-            raise for_code(found["error_code"])(topic)
-        return [TopicPartition(topic, number) for number in sorted(p["partition_index"] for p in found["partitions"])]
-
-    def add_partitions(self, topic: str, total: int) -> None:
-        """Gives a topic more partitions, `total` in all; from then on keys go to others than before."""
-        with self.admin() as admin:
-            admin.create_partitions({topic: total})
-
-    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
-        """Loses the records of partitions (number → offset) before an offset, as retention does."""
-        with self.admin() as admin:
-            admin.delete_records({TopicPartition(topic, number): offset for number, offset in before.items()})
-
-    def ends(self, topic: str) -> dict[int, int]:
-        """The offset behind the last record of every partition, open transactions included."""
-        return self._offsets(topic, OffsetSpec.LATEST)
-
-    def begins(self, topic: str) -> dict[int, int]:
-        """The offset of the first record that is still there, of every partition."""
-        return self._offsets(topic, OffsetSpec.EARLIEST)
-
-    def _offsets(self, topic: str, which: OffsetSpec) -> dict[int, int]:
-        partitions = self.partitions(topic)
-        with self.admin() as admin:
-            found = admin.list_partition_offsets(dict.fromkeys(partitions, which))
-        return {partition.partition: found[partition].offset for partition in partitions}
-
-    # ------------------------------------------------------------ records
-
-    @contextlib.contextmanager
-    def producer(self, **settings: object) -> Iterator[KafkaProducer]:
-        """A producer as long as the block lasts; what it sent is there when the block ends."""
-        client = KafkaProducer(
-            **{"bootstrap_servers": self.bootstrap, "linger_ms": 5, "batch_size": 1 << 18, **settings}
-        )
-        try:
-            yield client
-            client.flush()
-        finally:
-            client.close()
-
-    def produce(
-        self,
-        topic: str,
-        records: Iterable[Content],
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Sequence[tuple[str, bytes]] | None = None,
-        **settings: object,
-    ) -> list[tuple[int, int]]:
-        """Sends records in order and returns where each is, (partition, offset).
-
-        Args:
-            topic: an existing topic.
-            records: keys and values.
-            partition: where all go; by default the hash of the key says, as in Java.
-            timestamp_ms: of all of them; by default now.
-            headers: of all of them.
-            **settings: of the producer, such as `compression_type="zstd"`.
-        """
-        with self.producer(**settings) as producer:
-            sent = _send(producer, topic, records, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
-        return [(found.partition, found.offset) for found in (future.get(10) for future in sent)]
-
-    def transaction(
-        self, topic: str, records: Iterable[Content], *, partition: int | None = None, commit: bool = True
-    ) -> None:
-        """Sends records in one transaction of the producer, which is committed or aborted; both leave a gap in the offsets."""
-        with self.producer(transactional_id=uuid.uuid4().hex) as producer:
-            producer.init_transactions()
-            producer.begin_transaction()
-            _send(producer, topic, records, partition=partition)
-            producer.flush()
-            if commit:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
-
-    def records(self, *topics: str, seconds: float = 30) -> list[ConsumerRecord]:
-        """All committed records of the topics up to their present ends, each partition's in order.
-
-        Raises:
-            TimeoutError: They did not come in time, which is so as well while a transaction is open.
-        """
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap, isolation_level="read_committed", enable_auto_commit=False, group_id=None
-        )
-        with contextlib.closing(consumer):
-            left = {
-                p: end for topic in topics for p in self.partitions(topic) for end in [self.ends(topic)[p.partition]]
-            }
-            consumer.assign(list(left))
-            consumer.seek_to_beginning()
-            found: list[ConsumerRecord] = []
-            for _ in range(int(seconds * 10)):
-                if all(consumer.position(partition) >= end for partition, end in left.items()):
-                    return [each for each in found if each.offset < left[TopicPartition(each.topic, each.partition)]]
-                for records in consumer.poll(100).values():
-                    found += records
-        raise TimeoutError(f"{topics} were not read to the end in {seconds} s")
-
 
 def write_properties(path: Path, settings: Mapping[str, object]) -> Path:
     """A Java properties file."""
@@ -320,11 +166,3 @@ def write_properties(path: Path, settings: Mapping[str, object]) -> Path:
     lines = (f"{name}={form[value] if isinstance(value, bool) else value}\n" for name, value in settings.items())
     path.write_text("".join(lines))
     return path
-
-
-def _dotted(settings: Mapping[str, object]) -> dict[str, object]:
-    return {name.replace("_", "."): value for name, value in settings.items()}
-
-
-def _send(producer: KafkaProducer, topic: str, records: Iterable[Content], **where: Any) -> list[Any]:
-    return [producer.send(topic, key=key, value=value, **where) for key, value in records]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -35,7 +35,7 @@ def kafka_topic(kafka: KafkaBroker) -> Iterator[MakeTopic]:
     """
     made: list[str] = []
 
-    def make(partitions: int = 1, *, prefix: str = "topic", **settings: object) -> str:
+    def make(partitions: int = 1, *, prefix: str = "topic", **settings: Any) -> str:
         made.append(kafka.create_topic(f"{prefix}.{uuid.uuid4().hex[:10]}", partitions, **settings))
         return made[-1]
 
@@ -49,7 +49,7 @@ def private_kafka() -> Iterator[PrivateKafka]:
     """Starts brokers of the test's own, `private_kafka(message_max_bytes=2000)`, and removes them."""
     with contextlib.ExitStack() as brokers:
 
-        def start(**settings: object) -> KafkaBroker:
+        def start(**settings: Any) -> KafkaBroker:
             broker = KafkaBroker(**settings)
             brokers.callback(broker.remove)
             return broker.start()
@@ -65,7 +65,7 @@ def private_connect() -> Iterator[PrivateConnect]:
     """
     with contextlib.ExitStack() as workers:
 
-        def start(broker: KafkaBroker, *, exactly_once: bool = False, **settings: object) -> ConnectWorker:
+        def start(broker: KafkaBroker, *, exactly_once: bool = False, **settings: Any) -> ConnectWorker:
             worker = ConnectWorker(broker, exactly_once=exactly_once, **settings)
             workers.callback(worker.remove)
             return worker.start()

@@ -9,12 +9,12 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
 from tests.services.artifacts import cache_folder, kafka_jars
-from tests.services.processes import ServerError
+from tests.services.processes import ServerError, tail, wait_until
 
 BROKER, CONNECT = "kafka.Kafka", "org.apache.kafka.connect.cli.ConnectDistributed"
 _FORMAT = "kafka.tools.StorageTool"
@@ -42,7 +42,7 @@ def command(program: str, *arguments: str | Path, keep_classes: Path | None = No
         classes = f"-XX:ArchiveClassesAtExit={keep_classes}"
     else:
         classes = f"-XX:SharedArchiveFile={archive(program)}"  # one that is missing or does not fit is not used
-    return [_java(), *_SMALL, classes, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", program, *arguments]
+    return [java(), *_SMALL, classes, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", program, *arguments]
 
 
 @cache
@@ -53,17 +53,60 @@ def environment() -> Mapping[str, str]:
 
 def archive(program: str) -> Path:
     """Where the classes of a program are kept; another Java or other jars have another place."""
-    java = Path(_java())
-    parts = f"{java.resolve()} {java.stat().st_mtime_ns} {environment()['CLASSPATH']}"
+    runs = Path(java())
+    parts = f"{runs.resolve()} {runs.stat().st_mtime_ns} {environment()['CLASSPATH']}"
     return (
         cache_folder() / "kafka" / f"{program.rpartition('.')[2]}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}.jsa"
     )
 
 
-def format_storage(properties: Path, target: Path) -> None:
-    """Makes `target` the data folder of a new broker, with a cluster id of its own.
+def start_on_free_port(
+    launch: Callable[[], subprocess.Popen[bytes]],
+    answers: Callable[[], bool],
+    *,
+    log: Path,
+    seconds: float,
+    busy: str,
+    move: Callable[[], None] | None,
+) -> subprocess.Popen[bytes]:
+    """A program that answers; where somebody else has taken its port meanwhile, it is started again on another.
+
+    Args:
+        launch: starts it.
+        answers: whether it is ready.
+        log: what it says.
+        seconds: how long it may take to be ready.
+        busy: what it says when its port is taken.
+        move: chooses other ports; None when it has to keep those it has.
+
+    Raises:
+        ServerError: it does not start.
+    """
+    for _ in range(5):
+        process = launch()
+        try:
+            wait_until(answers, process=process, log=log, seconds=seconds)
+        except ServerError:
+            process.kill()
+            process.wait(10)
+            if move is None or busy not in tail(log, 100):
+                raise
+            move()
+        else:
+            return process
+    raise ServerError(f"no free port in five attempts:\n{tail(log)}")
+
+
+def format_storage(properties: Path, target: Path, *, node: int = 1, cluster: str = "") -> None:
+    """Makes `target` the data folder of a new broker.
 
     It is formatted once on this machine and copied for each broker.
+
+    Args:
+        properties: the broker's.
+        target: a folder that is not there yet.
+        node: the broker's number.
+        cluster: the id of the cluster it joins; by default it makes one of its own.
 
     Raises:
         ServerError: it cannot be formatted.
@@ -83,9 +126,13 @@ def format_storage(properties: Path, target: Path) -> None:
                     raise
     shutil.copytree(template, target)
     identity = target / "meta.properties"
-    identity.write_text(
-        identity.read_text().replace(_CLUSTER, base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode())
-    )
+    own = {"cluster.id": cluster or _new_id(), "node.id": node, "directory.id": _new_id(), "version": 1}
+    identity.write_text("".join(f"{name}={value}\n" for name, value in own.items()))
+
+
+def _new_id() -> str:
+    """A random id in Kafka's form; one does not begin with a dash, which its tools take for an option."""
+    return base64.urlsafe_b64encode(b"A" + uuid.uuid4().bytes[1:])[:22].decode()
 
 
 def _run(arguments: list[str | Path]) -> None:
@@ -94,7 +141,8 @@ def _run(arguments: list[str | Path]) -> None:
         raise ServerError(f"{arguments[-5:]} ended with {done.returncode}:\n{done.stderr}")
 
 
-def _java() -> str:
+def java() -> str:
+    """The Java program of `JAVA_HOME`, else of the path."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin/java") if home else "java")
     if not found:

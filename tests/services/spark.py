@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyspark
 
+from tests.services import spark_classes
 from tests.services.artifacts import delta_jars
 from tests.services.processes import (
     LOOPBACK,
@@ -24,12 +25,14 @@ from tests.services.processes import (
     wait_until,
 )
 
+# Short-lived: no time is spent on code that is optimised when the test is over, and little on loading classes.
+_JAVA = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home=/tmp {spark_classes.options()}"
 # Every default of Spark and Delta that is meant for a cluster costs seconds per statement on two cores.
 SMALL: Mapping[str, str] = {
     "spark.driver.memory": "1500m",
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home=/tmp",
+    "spark.driver.extraJavaOptions": _JAVA,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -45,6 +48,10 @@ DELTA: Mapping[str, str] = {
 }
 # A driver tells its executors which interpreter to use by this variable only; `spark.pyspark.python` is for spark-submit.
 INTERPRETER: Mapping[str, str] = {"PYSPARK_PYTHON": sys.executable}
+
+
+# The same for a program that sets up Spark by itself.
+JAVA_OPTIONS: Mapping[str, str] = {"JDK_JAVA_OPTIONS": _JAVA}
 
 
 def settings() -> dict[str, str]:
@@ -89,6 +96,7 @@ class StandaloneCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": _JAVA,
             "SPARK_WORKER_OPTS": "-Dspark.worker.cleanup.enabled=true",
             **INTERPRETER,
         }
@@ -124,7 +132,7 @@ class StandaloneCluster:
             "spark.executor.memory": "700m",
             "spark.executor.cores": "1",
             "spark.cores.max": str(self._count),
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": _JAVA,
         }
 
     def kill_worker(self, number: int) -> None:

@@ -18,7 +18,7 @@ from tests.services.mysql import MysqlDatabase
 from tests.services.postgres import PostgresDatabase
 
 
-def changes(broker: KafkaBroker, topic: str, enough: Callable[[list[Any]], bool], seconds: float = 40) -> list[Any]:
+def changes(broker: KafkaBroker, topic: str, enough: Callable[[list[Any]], bool], seconds: float = 120) -> list[Any]:
     """What the records of a topic tell, tombstones left out, as soon as it is enough."""
     deadline, found = time.monotonic() + seconds, []
     while time.monotonic() < deadline:

@@ -18,14 +18,15 @@ from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableSchema
 from replicator_source_kafka import quarantine
-from replicator_source_kafka.assessment_topic import shape_findings, upkeep_findings
-from replicator_source_kafka.client import EARLIEST, LATEST, Cluster, Topic
+from replicator_source_kafka.assessment_topic import shape_findings, topic_settings, upkeep_findings
+from replicator_source_kafka.client import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import diagnosed
 from replicator_source_kafka.fetch import records_behind
 from replicator_source_kafka.formats import make_format
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.start import find_topics
+from replicator_source_kafka.topics import Topic
 
 _SAMPLE_BYTES: Final = 1 << 18
 _SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes")
@@ -79,7 +80,7 @@ class KafkaTableAssessor(TableAssessor):
 
 
 def _upkeep(cluster: Cluster, topics: Mapping[str, Topic]) -> list[Finding]:
-    settings = cluster.topic_settings(list(topics), _SETTINGS) if topics else {}
+    settings = topic_settings(cluster, list(topics), _SETTINGS) if topics else {}
     return [finding for name, values in settings.items() for finding in upkeep_findings(name, values)]
 
 

@@ -45,6 +45,10 @@ SECRETS: Final = frozenset({"sasl.password", "ssl.key.password"})
 ALLOWED: Final = frozenset({*_NUMBERS, *_TEXTS, *_RENAMED, *OURS})
 """Every setting that may be given."""
 
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS: Final = (*_PASSWORD_MECHANISMS, "GSSAPI")
+
 Settings = Mapping[str, str | int | bool | Secret]
 
 
@@ -62,6 +66,29 @@ def check_settings(settings: Settings) -> None:
         is_number = isinstance(OURS.get(name), int) or name in _NUMBERS
         if is_number and not str(plain(value)).isdigit():
             raise ValueError(f"the client setting {name!r} must be a whole number")
+    _check_security(settings)
+
+
+def _check_security(settings: Settings) -> None:
+    """Refuse what the client would stumble over, or leave aside, without a word."""
+    protocol = str(plain(settings.get("security.protocol", "PLAINTEXT")))
+    if protocol not in _PROTOCOLS:
+        raise ValueError("security.protocol must be one of " + ", ".join(_PROTOCOLS))
+    for prefix, is_used in (("ssl.", protocol.endswith("SSL")), ("sasl.", protocol.startswith("SASL"))):
+        unused = next((name for name in settings if name.startswith(prefix)), None)
+        if unused and not is_used:
+            raise ValueError(f"the client setting {unused!r} has no use while security.protocol is {protocol}")
+    if protocol.startswith("SASL"):
+        _check_login(settings)
+
+
+def _check_login(settings: Settings) -> None:
+    mechanism = str(plain(settings.get("sasl.mechanism", "")))
+    if mechanism not in _MECHANISMS:
+        raise ValueError("sasl.mechanism must be one of " + ", ".join(_MECHANISMS))
+    for name in ("sasl.username", "sasl.password"):
+        if mechanism in _PASSWORD_MECHANISMS and not plain(settings.get(name, "")):
+            raise ValueError(f"sasl.mechanism {mechanism} needs {name}")
 
 
 def client_arguments(settings: Settings) -> dict[str, Any]:

@@ -6,25 +6,52 @@ from typing import Final
 
 import pyarrow as pa
 
-_NAMES: Final = {1: "gzip", 3: "lz4", 4: "zstd"}
-_SNAPPY: Final = 2
+from replicator_sdk.errors import DataError, NeedsUserError
+
+_NAMES: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
+_SNAPPY_MOST: Final = 64  # bytes that one byte can stand for
 
 
 def decompress(codec: int, data: memoryview) -> bytes | memoryview:
     """The records behind a batch's header.
 
     Raises:
-        ValueError: When the codec is unknown or the data is broken.
+        NeedsUserError: When this Arrow has no such codec.
+        DataError: When there is no such codec, or the data is broken; its checksum was right, so it was written that way.
     """
     if not codec:
         return data
-    if codec == _SNAPPY:
-        return _snappy(data)
-    if codec not in _NAMES:
-        raise ValueError(f"compression {codec} is unknown")
-    with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), _NAMES[codec]) as stream:
+    name = _NAMES.get(codec)
+    if name is None:
+        raise _unreadable(f"codec {codec}, which is unknown")
+    if not _is_built(name):
+        raise NeedsUserError(
+            f"the topic's records are compressed with {name}, which this pyarrow was built without",
+            code="RPL-3980",
+            hint="pip install --force-reinstall pyarrow: the wheels of PyPI have all codecs",
+        )
+    try:
+        return _snappy(data) if name == "snappy" else _stream(name, data)
+    except (OSError, ValueError) as error:  # Arrow raises both
+        raise _unreadable(f"{name}, and broken") from error
+
+
+def _is_built(name: str) -> bool:
+    return bool(pa.Codec.is_available(name))
+
+
+def _unreadable(how: str) -> DataError:
+    return DataError(
+        f"a record batch cannot be read: it is compressed with {how}",
+        code="RPL-3981",
+        hint="look at the client that wrote it; to go on behind it, begin a new generation with startFrom",
+    )
+
+
+def _stream(name: str, data: memoryview) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name) as stream:
         return bytes(stream.read())
 
 
@@ -48,4 +75,6 @@ def _block(data: memoryview) -> bytes:
         shift += 7
         if byte < 0x80:
             break
+    if size > len(data) * _SNAPPY_MOST:
+        raise ValueError("more than snappy can make of so few bytes")
     return bytes(pa.decompress(pa.py_buffer(data), decompressed_size=size, codec="snappy"))

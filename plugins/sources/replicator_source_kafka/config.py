@@ -13,10 +13,18 @@ from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 from replicator_source_kafka.client_settings import SECRETS, check_settings, own_number, plain
 from replicator_source_kafka.types.hint import parse_hint
 
-FormatName = Literal["debezium-json", "debezium-avro", "debezium-protobuf", "flattened-json", "upsert-json"]
+FormatName = Literal[
+    "debezium-json",
+    "debezium-avro",
+    "debezium-protobuf",
+    "flattened-json",
+    "flattened-avro",
+    "upsert-json",
+    "upsert-avro",
+]
 StartFrom = Literal["earliest", "latest"] | datetime | dict[str, dict[int, Annotated[int, Field(ge=0)]]]
 
-_REGISTRY_FORMATS = ("debezium-avro", "debezium-protobuf")
+_REGISTRY_FORMATS = ("debezium-avro", "debezium-protobuf", "flattened-avro", "upsert-avro")
 _SELF_NAMING_FORMATS = ("debezium-json", "debezium-avro", "debezium-protobuf")
 
 
@@ -47,6 +55,10 @@ class KafkaConfig(PluginConfig):
         metadata_interval_seconds: How often new topics and partitions are looked for.
         distributed: Whether Spark's executors read the partitions, where the target can have them do it; else one reader
             reads them all, which keeps the order between partitions of a window and takes TRUNCATE.
+        transaction_topic: Debezium's topic of transaction metadata (`provide.transaction.metadata`), read beside the others:
+            a transaction of the source then arrives whole, in one commit of the log. Needs `distributed: false`.
+        transaction_wait_seconds: How long the records of a transaction wait for the rest of it; then they arrive without,
+            and `source.transactions_cut` counts it.
     """
 
     bootstrap_servers: Annotated[str, Field(min_length=1)]
@@ -65,6 +77,8 @@ class KafkaConfig(PluginConfig):
     out_of_range: OutOfRange | None = None
     metadata_interval_seconds: float = Field(default=10.0, gt=0, le=3600)
     distributed: bool = True
+    transaction_topic: Annotated[str, Field(min_length=1, max_length=249)] | None = None
+    transaction_wait_seconds: float = Field(default=60.0, gt=0, le=86400)
 
     @field_validator("kafka", mode="before")
     @classmethod
@@ -122,14 +136,28 @@ class KafkaConfig(PluginConfig):
             raise ValueError("give either tableField or tableFromTopic")
         if self.table_from_topic and "table" not in re.compile(self.table_from_topic).groupindex:
             raise ValueError("tableFromTopic needs a group named table: (?P<table>…)")
-        if isinstance(self.start_from, dict) and self.topics and (odd := set(self.start_from) - set(self.topics)):
+        if isinstance(self.start_from, dict) and self.topics and (odd := set(self.start_from) - set(self.named_topics)):
             raise ValueError(f"startFrom names topics that are not read: {', '.join(sorted(odd))}")
         return self
 
+    @model_validator(mode="after")
+    def _transactions_fit(self) -> Self:
+        if self.transaction_topic and self.distributed:
+            raise ValueError("transactionTopic needs distributed: false; executors read each partition by itself")
+        if self.transaction_topic and self.format != "debezium-json":
+            raise ValueError(f"transactionTopic is read with the format debezium-json only, not with {self.format}")
+        return self
+
+    @property
+    def named_topics(self) -> tuple[str, ...]:
+        """The topics that have to be there."""
+        more = self.transaction_topic
+        return self.topics if more is None or more in self.topics else (*self.topics, more)
+
     def wants(self, topic: str) -> bool:
         """Whether the topic is to be read."""
-        if self.topic_pattern is None:
-            return topic in self.topics
+        if topic in self.named_topics or self.topic_pattern is None:
+            return topic in self.named_topics
         return re.fullmatch(self.topic_pattern, topic) is not None
 
     @property

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ssl
 from collections.abc import Iterator
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
-from replicator_source_kafka.wire import CorruptBatchError, OldFormatError
+from replicator_source_kafka.record_fields import CorruptBatchError
+from replicator_source_kafka.refusal import is_distrust, is_refusal
+from replicator_source_kafka.wire import OldFormatError
 
 NEW_SNAPSHOT = "let the connector snapshot its tables again and start a new generation, or go on and lose what is gone: startFrom in a new generation"
 
@@ -48,7 +49,7 @@ def _translated(error: Exception, doing: str, table: str | None) -> ReplicatorEr
         return RetryableError(
             f"{doing}: {_name(error)}", code="RPL-3962", hint="the attempt is repeated; look at network and brokers"
         )
-    if _is_kafka(error):
+    if _is_kafka(error) or is_distrust(error):
         return _of_kafka(error, doing, table)
     return None
 
@@ -56,23 +57,32 @@ def _translated(error: Exception, doing: str, table: str | None) -> ReplicatorEr
 def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorError:
     from kafka import errors
 
-    if isinstance(error, (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError)):
-        hint = "check sasl.mechanism, sasl.username and sasl.password in the pipeline's kafka settings"
-        return NeedsUserError(f"{doing}: the broker refuses the login", code="RPL-3963", hint=hint)
+    if is_refusal(error):
+        return _of_refusal(error, doing, table)
+    if isinstance(error, errors.OffsetOutOfRangeError):
+        return HistoryLostError(f"{doing}: the broker has these records no more", code="RPL-3971", hint=NEW_SNAPSHOT)
+    if isinstance(error, errors.LeaderNotAvailableError):
+        hint = "the attempt is repeated; if it stays, look at the brokers"
+        return RetryableError(f"{doing}: no broker has the partition {error.args[0]} now", code="RPL-3968", hint=hint)
+    hint = "check bootstrapServers, security.protocol and network; the attempt is repeated"
+    return RetryableError(f"{doing}: {_name(error)}", code="RPL-3967", hint=hint)
+
+
+def _of_refusal(error: Exception, doing: str, table: str | None) -> NeedsUserError:
+    from kafka import errors
+
+    if is_distrust(error):
+        hint = "give ssl.ca.location the broker's authority and use the name in its certificate"
+        return NeedsUserError(f"{doing}: TLS failed", code="RPL-3966", hint=hint)
+    if isinstance(error, errors.KafkaConfigurationError):
+        return NeedsUserError(f"{doing}: {error}", code="RPL-3965", hint="mend the pipeline's kafka settings")
     if isinstance(error, errors.AuthorizationError):
         hint = "grant DESCRIBE and READ on the topics (and READ on the group, where group.id is set)"
         return NeedsUserError(
             f"{doing}: the broker forbids it ({_name(error)})", code="RPL-3964", hint=hint, table=table
         )
-    if isinstance(error, errors.OffsetOutOfRangeError):
-        return HistoryLostError(f"{doing}: the broker has these records no more", code="RPL-3971", hint=NEW_SNAPSHOT)
-    if isinstance(error, errors.KafkaConfigurationError):
-        return NeedsUserError(f"{doing}: {error}", code="RPL-3965", hint="mend the pipeline's kafka settings")
-    if isinstance(error.__cause__ or error.__context__, ssl.SSLError):
-        hint = "give ssl.ca.location the broker's authority and use the name in its certificate"
-        return NeedsUserError(f"{doing}: TLS failed", code="RPL-3966", hint=hint)
-    hint = "check bootstrapServers and network; the attempt is repeated"
-    return RetryableError(f"{doing}: {_name(error)}", code="RPL-3967", hint=hint)
+    hint = "check sasl.mechanism, sasl.username and sasl.password in the pipeline's kafka settings"
+    return NeedsUserError(f"{doing}: the broker refuses the login", code="RPL-3963", hint=hint)
 
 
 def is_about_topics(error: Exception) -> bool:

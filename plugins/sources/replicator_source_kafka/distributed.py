@@ -8,7 +8,7 @@ from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.distributed_log import DistributedLog, LogPartition, LogSlice, SchemaStep
-from replicator_sdk.errors import BugError, NeedsUserError
+from replicator_sdk.errors import BugError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.source import EventReaderDefinition
@@ -22,8 +22,9 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import ranges_between
 from replicator_source_kafka.range_reader import KafkaRangeReader, narrow_to
 from replicator_source_kafka.ranges import Place
+from replicator_source_kafka.sent_slices import SentSlices
 from replicator_source_kafka.shape import reconcile
-from replicator_source_kafka.start import check_reach, check_same_topics, find_topics, grown, resolve_start
+from replicator_source_kafka.start import check_place, check_reach, find_topics, resolve_start, with_newcomers
 
 _SAMPLE_BYTES: Final = 1 << 20
 _SAMPLE_SECONDS: Final = 60.0
@@ -36,7 +37,7 @@ class KafkaLog(DistributedLog):
     Args:
         config: The source's settings.
         definition: Tables and policy.
-        context: For `set_ok` and the durable offset.
+        context: State, `set_ok`, the durable offset.
     """
 
     def __init__(self, config: KafkaConfig, definition: EventReaderDefinition, context: DeltaSourceContext) -> None:
@@ -47,36 +48,24 @@ class KafkaLog(DistributedLog):
         self._group = InformedGroup(config.group, context) if config.group else None
         self._sizes: dict[str, tuple[float, float]] = {}
         self._looked_at = -math.inf
+        self._sent = SentSlices(context)
 
     # ------------------------------------------------------------ before the first slice
 
     def initialize(self, offset: Offset | None) -> Offset:
         """Find the topics and the place in them; see `DistributedLog.initialize`."""
-        self._check_quarantine()
+        quarantine.check_selected(self._config, self._definition.tables)
         with diagnosed("preparing to read the topics"):
             cluster = self._cluster = Cluster(self._config)
-            topics = find_topics(cluster, self._config)
             if offset is None:
-                place = resolve_start(cluster, self._config, topics)
+                place = resolve_start(cluster, self._config, find_topics(cluster, self._config))
             elif isinstance(offset, KafkaOffset):
                 place = offset
-                check_same_topics(topics, place)
-                cluster.pin(place.topics)
-                check_reach(cluster, place)
-                grown(self._config, topics, place)
+                check_place(cluster, self._config, place)
             else:
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
         self._pin(place)
         return place
-
-    def _check_quarantine(self) -> None:
-        if self._config.on_poison == "quarantine" and quarantine.TABLE not in self._definition.tables:
-            raise NeedsUserError(
-                "records that cannot be read are to go to quarantine, and the pipeline does not select its table",
-                code="RPL-3959",
-                table=str(quarantine.TABLE),
-                hint=f"add {quarantine.TABLE} to the pipeline's tables, or set onPoison to stop",
-            )
 
     def _pin(self, place: KafkaOffset) -> None:
         """From now on only records of these very topics are read."""
@@ -104,29 +93,22 @@ class KafkaLog(DistributedLog):
             self._pin(there)
             begin = self._begun(start, there)
             upto = self._share(begin, there, limit_bytes)
-        return self._slice(start, begin, upto)
+        planned = self._slice(start, begin, upto)
+        if planned.partitions:
+            self._sent.add(upto)
+        return planned
 
     def _end(self, start: KafkaOffset) -> KafkaOffset:
         """As far as everything is decided now; topics and partitions that are new join first, in a slice of their own."""
         if time.monotonic() - self._looked_at >= self._config.metadata_interval_seconds:
             self._looked_at = time.monotonic()
-            joined = self._joined(start)
+            joined = with_newcomers(self._open, self._config, start)
             if joined != start:
                 return joined
         ends = self._open.offsets(dict.fromkeys(start.next, LATEST))
         if any(ends[place] < there for place, there in start.next.items()):
             check_reach(self._open, start)
         return KafkaOffset(start.topics, ends)
-
-    def _joined(self, start: KafkaOffset) -> KafkaOffset:
-        topics = find_topics(self._open, self._config)
-        check_same_topics(topics, start)
-        new = {name: topic for name, topic in topics.items() if name not in start.topics}
-        places = [*grown(self._config, topics, start), *(place for topic in new.values() for place in topic.places)]
-        if not places:
-            return start
-        ids = {name: topic.id for name, topic in new.items()}
-        return start.joined(ids, self._open.offsets(dict.fromkeys(places, EARLIEST)))
 
     def _fence(self, start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
         """`end`, as far as it is stable by now, which it was when it was planned."""

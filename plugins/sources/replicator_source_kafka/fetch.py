@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from replicator_sdk.errors import RetryableError
+from replicator_sdk.errors import ReplicatorError, RetryableError
 from replicator_source_kafka.client import Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import diagnosed
@@ -57,7 +57,7 @@ def read_new(cluster: Cluster, begin: Mapping[Place, int]) -> list[Piece]:
         answers = cluster.fetch({place: at[place] for place in places}, max_bytes=room, wait_ms=wait)
         places, wait = {}, 0
         for fetched in answers:
-            place, batches = fetched.place, list(read_batches(fetched.data))
+            place, batches = fetched.place, _batches(fetched)
             room -= len(fetched.data)
             end = _end(fetched, batches)
             if end == fetched.begin:
@@ -95,7 +95,7 @@ def read_ranges(cluster: Cluster, wanted: Iterable[PartitionRange]) -> list[Piec
     while begin:
         is_alone = len(begin) == 1  # else its share of the answer may have been nothing
         for fetched in cluster.fetch(begin):
-            place, batches = fetched.place, list(read_batches(fetched.data))
+            place, batches = fetched.place, _batches(fetched)
             end = min(_end(fetched, batches, is_alone=is_alone), open_ranges[place].end)
             if end > fetched.begin:
                 part = PartitionRange(*place, fetched.begin, end)
@@ -114,7 +114,7 @@ def stream_range(cluster: Cluster, wanted: PartitionRange) -> Iterator[Records]:
     place, begin, since = (wanted.topic, wanted.partition), wanted.begin, time.monotonic()
     while begin < wanted.end:
         (fetched,) = cluster.fetch({place: begin})
-        batches = list(read_batches(fetched.data))
+        batches = _batches(fetched)
         end = min(_end(fetched, batches, is_alone=True), wanted.end)
         if end > begin:
             yield _records(fetched, batches, PartitionRange(*place, begin, end))
@@ -126,8 +126,18 @@ def stream_range(cluster: Cluster, wanted: PartitionRange) -> Iterator[Records]:
 def bytes_a_record(cluster: Cluster, place: Place, begin: int, *, sample_bytes: int) -> float:
     """About how many bytes an offset takes at the broker behind `begin`; 0 when there is nothing."""
     (fetched,) = cluster.fetch({place: begin}, max_bytes=sample_bytes, wait_ms=0)
-    batches = list(read_batches(fetched.data))
+    batches = _batches(fetched)
     return len(fetched.data) / max(1, batches[-1].next_offset - begin) if batches else 0.0
+
+
+def _batches(fetched: Fetched) -> list[RecordBatch]:
+    """The batches of an answer; what is wrong with one is an error at its place."""
+    try:
+        return list(read_batches(fetched.data))
+    except ReplicatorError as error:
+        topic, partition = fetched.place
+        error.position = error.position or f"{topic}-{partition}@{fetched.begin}"
+        raise
 
 
 def _end(fetched: Fetched, batches: list[RecordBatch], *, is_alone: bool = False) -> int:
@@ -163,5 +173,5 @@ def _stuck(begin: Mapping[Place, int]) -> RetryableError:
 def records_behind(cluster: Cluster, place: Place, begin: int, *, max_bytes: int) -> Records:
     """Some records of one partition from `begin` on, for a look at them; there may be none."""
     (fetched,) = cluster.fetch({place: begin}, max_bytes=max_bytes, wait_ms=0)
-    batches = list(read_batches(fetched.data))
+    batches = _batches(fetched)
     return _records(fetched, batches, PartitionRange(*place, begin, max(begin, fetched.stable)))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from replicator_sdk.datatype import BINARY, INSTANT, INT32, INT64, STRING
-from replicator_sdk.errors import DataError
+from replicator_sdk.errors import DataError, NeedsUserError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.format import Part, Poison
 from replicator_source_kafka.records import Records
 
@@ -31,6 +32,21 @@ SCHEMA: Final = TableSchema(
     ("topic", "partition", "offset"),
 )
 """Where the records go, one row each; the same record always is the same row."""
+
+
+def check_selected(config: KafkaConfig, tables: Container[TableId]) -> None:
+    """See that records which go to quarantine are kept.
+
+    Raises:
+        NeedsUserError: When the settings want a quarantine, and its table is not among those of the pipeline.
+    """
+    if config.on_poison == "quarantine" and TABLE not in tables:
+        raise NeedsUserError(
+            "records that cannot be read are to go to quarantine, and the pipeline does not select its table",
+            code="RPL-3959",
+            table=str(TABLE),
+            hint=f"add {TABLE} to the pipeline's tables, or set onPoison to stop",
+        )
 
 
 def refuse(records: Records, poison: Poison) -> DataError:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.errors import BugError, NeedsUserError, ReplicatorError
+from replicator_sdk.errors import BugError, ReplicatorError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.source import EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_kafka import quarantine
-from replicator_source_kafka.client import EARLIEST, Cluster
+from replicator_source_kafka.client import Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.delivery import Delivery, valid_through
 from replicator_source_kafka.diagnosis import diagnosed, is_about_topics
@@ -25,7 +25,9 @@ from replicator_source_kafka.known_tables import KnownTables
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import WindowPlan, ranges_between
 from replicator_source_kafka.ranges import Place
-from replicator_source_kafka.start import check_reach, check_same_topics, find_topics, grown, resolve_start
+from replicator_source_kafka.sent_slices import SentSlices
+from replicator_source_kafka.start import check_place, find_topics, resolve_start, with_newcomers
+from replicator_source_kafka.transactions import Transactions
 
 _START_KEY: Final = "start"
 
@@ -58,20 +60,22 @@ class KafkaEventReader(EventReader):
         self._place: KafkaOffset
         self._order: list[Place] = []
         self._looked_at = 0.0
+        self._transactions: Transactions | None = None
 
     # ------------------------------------------------------------ before the run
 
     def initialize(self, offset: Offset | None) -> Offset:
         """Find the topics and the place in them; see `EventReader.initialize`."""
-        self._check_quarantine()
+        quarantine.check_selected(self._config, self._definition.tables)
         with diagnosed("preparing to read the topics"):
-            cluster = self._open()
+            cluster = self._cluster = Cluster(self._config)
             if offset is None:
                 offset = self._first_start(cluster)
             if not isinstance(offset, KafkaOffset):
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
+            SentSlices(self._context).check_done(offset)
             self._place = offset
-            self._check_place(cluster)
+            check_place(cluster, self._config, self._place)
         cluster.pin(self._place.topics)
         self._plan.resume(self._place)
         self._tables.resume(self._place)
@@ -85,26 +89,6 @@ class KafkaEventReader(EventReader):
         start = resolve_start(cluster, self._config, find_topics(cluster, self._config))
         self._context.put_state(_START_KEY, json.dumps(start.to_json()).encode())
         return start
-
-    def _check_place(self, cluster: Cluster) -> None:
-        """See whether the topics still hold everything behind the place."""
-        topics = find_topics(cluster, self._config)
-        check_same_topics(topics, self._place)
-        check_reach(cluster, self._place)
-        grown(self._config, topics, self._place)
-
-    def _check_quarantine(self) -> None:
-        if self._config.on_poison == "quarantine" and quarantine.TABLE not in self._definition.tables:
-            raise NeedsUserError(
-                "records that cannot be read are to go to quarantine, and the pipeline does not select its table",
-                code="RPL-3959",
-                table=str(quarantine.TABLE),
-                hint=f"add {quarantine.TABLE} to the pipeline's tables, or set onPoison to stop",
-            )
-
-    def _open(self) -> Cluster:
-        self._cluster = Cluster(self._config)
-        return self._cluster
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """Nothing to be done: topics hold what their connectors capture."""
@@ -133,12 +117,16 @@ class KafkaEventReader(EventReader):
         delivery = Delivery(decoder, self._tables, self._emitter, self._context, keep_poison=keep)
         group = InformedGroup(self._config.group, self._context) if self._config.group else None
         self._order = sorted(self._place.next)
+        if self._config.transaction_topic:
+            self._transactions = Transactions(self._config, decoder, self._definition.tables, self._context)
         while not self._closed.is_set():
             try:
                 self._read_window(cluster, delivery)
             except Exception as error:
                 if is_about_topics(error) and not self._closed.is_set():
-                    self._check_place(cluster)  # which tells more, when topics are no longer what they were
+                    check_place(
+                        cluster, self._config, self._place
+                    )  # tells more, when topics are no longer what they were
                 raise
             self._context.set_ok()
             if group is not None:
@@ -148,7 +136,7 @@ class KafkaEventReader(EventReader):
         planned = self._plan.next_end(self._place)
         if planned is not None:
             self._read_again(cluster, delivery, planned)
-        elif self._is_due():
+        elif time.monotonic() - self._looked_at >= self._config.metadata_interval_seconds:
             self._look_around(cluster, delivery)
         else:
             self._read_on(cluster, delivery)
@@ -165,7 +153,8 @@ class KafkaEventReader(EventReader):
         if not self._order:
             self._closed.wait(self._config.own_number("fetch.max.wait.ms") / 1000)
             return
-        pieces = read_new(cluster, {place: self._place.next[place] for place in self._order})
+        begin = {place: self._place.next[place] for place in self._order}
+        pieces = self._transactions.read(cluster, begin) if self._transactions else read_new(cluster, begin)
         self._order = [*self._order[1:], self._order[0]]
         if not pieces:
             return
@@ -177,28 +166,22 @@ class KafkaEventReader(EventReader):
 
     def _deliver(self, delivery: Delivery, end: KafkaOffset, pieces: Sequence[Piece]) -> None:
         delivery.deliver(self._place, end, pieces)
-        through = valid_through(pieces) if len(pieces) == len(end.next) else None
+        aside = self._config.transaction_topic  # its records are of no row
+        told = [piece for piece in pieces if piece.range.topic != aside]
+        through = valid_through(told) if len(told) == sum(topic != aside for topic, _ in end.next) else None
         if through is not None:
             self._context.metrics.gauge("source.valid_through", through.timestamp())
         self._place = end
 
     # ------------------------------------------------------------ topics that come and go
 
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._looked_at >= self._config.metadata_interval_seconds
-
     def _look_around(self, cluster: Cluster, delivery: Delivery) -> None:
         """See whether topics are still the same, and let new ones join at their beginning."""
-        topics = find_topics(cluster, self._config)
-        check_same_topics(topics, self._place)
-        new = {name: topic for name, topic in topics.items() if name not in self._place.topics}
-        places = [*grown(self._config, topics, self._place), *(p for topic in new.values() for p in topic.places)]
+        end = with_newcomers(cluster, self._config, self._place)
         self._looked_at = time.monotonic()
-        if not places:
+        if end == self._place:
             return
-        ids = {name: topic.id for name, topic in new.items()}
-        end = self._place.joined(ids, cluster.offsets(dict.fromkeys(places, EARLIEST)))
-        cluster.pin(ids)
+        cluster.pin(end.topics)
         self._plan.add(end)
         self._deliver(delivery, end, [])
         self._order = sorted(end.next)

@@ -20,6 +20,8 @@ class Records:
         timestamp: The records' timestamps in milliseconds since 1970 UTC; -1 where a record has none.
         key: The keys' bytes; null for a record without a key. A BinaryArray or LargeBinaryArray.
         value: The values' bytes; null for a tombstone. A BinaryArray or LargeBinaryArray.
+        headers: The records' headers as Kafka's protocol writes them (their count first; bytes behind the last one mean
+            nothing), or null; None when no record has any. `formats.record_headers` reads them.
     """
 
     topic: str
@@ -28,6 +30,7 @@ class Records:
     timestamp: Int64s
     key: pa.BinaryArray
     value: pa.BinaryArray
+    headers: pa.BinaryArray | None = None
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -40,4 +43,5 @@ class Records:
         """The records from index `start` up to `stop`, without copying."""
         cut = slice(start, stop)
         columns = (self.offset[cut], self.timestamp[cut], self.key[cut], self.value[cut])
-        return Records(self.topic, self.partition, *columns)
+        headers = None if self.headers is None else self.headers[cut]
+        return Records(self.topic, self.partition, *columns, headers)

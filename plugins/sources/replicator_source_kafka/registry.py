@@ -18,7 +18,7 @@ from replicator_source_kafka.formats import make_format
 from replicator_source_kafka.formats.format import Decoded
 from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.shape import reconcile
-from replicator_source_kafka.start import find_topics
+from replicator_source_kafka.start import check_begun, find_topics
 
 _LAST: Final = 100
 _PARTITIONS: Final = 8
@@ -28,7 +28,8 @@ _BYTES: Final = 1 << 20
 class KafkaTableRegistry(TableRegistry):
     """Tables as the first and the last records of each topic show them; read at the first question.
 
-    A table that only records in between tell of is not listed; it comes with its first record, like a new one.
+    A table that only records in between tell of is not listed; it comes with its first record, like a new one. Before the
+    very first record of all topics nothing can be listed, and asking is an error that asking again mends.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
@@ -66,6 +67,7 @@ class KafkaTableRegistry(TableRegistry):
         all_places = [place for topic in topics for place in topic.places]
         all_begins = cluster.offsets(dict.fromkeys(all_places, EARLIEST))
         all_ends = cluster.offsets(dict.fromkeys(all_places, LATEST))
+        check_begun(all_ends)
         for topic in topics:
             places = topic.places
             begins, ends = ({place: all_[place] for place in places} for all_ in (all_begins, all_ends))

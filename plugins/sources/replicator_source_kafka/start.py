@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
-from replicator_source_kafka.client import EARLIEST, LATEST, Cluster, Topic
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError, SchemaDriftError
+from replicator_source_kafka.client import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import NEW_SNAPSHOT
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.ranges import Place
+from replicator_source_kafka.topics import Topic
 
 _AGAIN = "let the connector snapshot its tables again and start a new generation"
 
@@ -21,14 +22,28 @@ def find_topics(cluster: Cluster, config: KafkaConfig) -> dict[str, Topic]:
     Raises:
         NeedsUserError: When one that the settings name is not there.
     """
-    found = cluster.topics(config.topics or None)
-    if missing := sorted(set(config.topics) - set(found)):
+    found = cluster.topics(config.named_topics if config.topics else None)
+    if missing := sorted(set(config.named_topics) - set(found)):
         raise NeedsUserError(
             f"there is no topic {missing[0]}",
             code="RPL-3951",
             hint="check the name, and that the login may DESCRIBE the topic",
         )
     return {name: found[name] for name in sorted(found) if config.wants(name)}
+
+
+def check_begun(ends: Mapping[Place, int]) -> None:
+    """See that there ever was a record, as only records tell of tables.
+
+    Raises:
+        RetryableError: When none of the partitions, which end at `ends`, ever had one; a run waits for it then.
+    """
+    if not any(ends.values()):
+        raise RetryableError(
+            "none of the topics has ever held a record, and only records tell which tables there are",
+            code="RPL-3982",
+            hint="let the connector write its first one, or check topics and topicPattern; the attempt is repeated",
+        )
 
 
 def resolve_start(cluster: Cluster, config: KafkaConfig, topics: Mapping[str, Topic]) -> KafkaOffset:
@@ -62,6 +77,32 @@ def _chosen(cluster: Cluster, chosen: Mapping[str, Mapping[int, int]], begin: Ma
                 hint="choose an offset in between, or `earliest`",
             )
     return {**begin, **wanted}
+
+
+def check_place(cluster: Cluster, config: KafkaConfig, place: KafkaOffset) -> None:
+    """See whether the topics are still those of `place`, and hold everything behind it.
+
+    Raises:
+        ReplicatorError: When they are not; what `check_same_topics`, `check_reach` and `grown` raise.
+    """
+    topics = find_topics(cluster, config)
+    check_same_topics(topics, place)
+    check_reach(cluster, place)
+    grown(config, topics, place)
+
+
+def with_newcomers(cluster: Cluster, config: KafkaConfig, place: KafkaOffset) -> KafkaOffset:
+    """`place`, and what came since at its beginning: topics that match, partitions where the settings want them read.
+
+    Raises:
+        ReplicatorError: When topics are no longer what they were; what `check_same_topics` and `grown` raise.
+    """
+    topics = find_topics(cluster, config)
+    check_same_topics(topics, place)
+    new = {name: topic for name, topic in topics.items() if name not in place.topics}
+    places = [*grown(config, topics, place), *_places(new)]
+    ids = {name: topic.id for name, topic in new.items()}
+    return place.joined(ids, cluster.offsets(dict.fromkeys(places, EARLIEST))) if places else place
 
 
 def check_same_topics(topics: Mapping[str, Topic], offset: KafkaOffset) -> None:

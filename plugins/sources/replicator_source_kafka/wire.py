@@ -1,7 +1,5 @@
 """Record batches as a broker sends them → columns, without a Python object for each record.
 
-A batch's header tells how many records it has; each record tells its length, so their places are found one after
-another (the only loop over records, a few additions each). Everything behind that is done for all records at once.
 Layout: Kafka's protocol guide, "Record Batch", magic 2.
 """
 
@@ -10,14 +8,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from replicator_sdk.batch import Int64s
 from replicator_source_kafka.compression import decompress
+from replicator_source_kafka.record_fields import CorruptBatchError, RecordFields, record_starts, slices
 from replicator_source_kafka.records import Records
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -26,12 +24,6 @@ _CRC_END: Final = 21
 _MAGIC: Final = 2
 _CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _ABORT: Final = b"\x00\x00"
-
-Bytes = npt.NDArray[np.uint8]
-
-
-class CorruptBatchError(ValueError):
-    """The bytes are no record batch, or not the one that was sent."""
 
 
 class OldFormatError(ValueError):
@@ -65,7 +57,7 @@ class RecordBatch:
     def ends_in_abort(self) -> bool:
         """Whether it is the end of a transaction that was rolled back."""
         (start,) = record_starts(self.body, 1)
-        fields = _RecordFields.read(np.frombuffer(self.body, np.uint8), np.array([start]))
+        fields = RecordFields.read(np.frombuffer(self.body, np.uint8), np.array([start]))
         at = int(fields.key_start[0])
         return bytes(self.body[at + 2 : at + 4]) == _ABORT
 
@@ -128,7 +120,7 @@ def records_of(batches: Sequence[RecordBatch], topic: str, partition: int) -> Re
         starts.append(np.array(record_starts(batch.body, batch.count), np.int64) + base)
         base += len(batch.body)
     counts = np.array([batch.count for batch in batches], np.int64)
-    fields = _RecordFields.read(np.frombuffer(data, np.uint8), np.concatenate([np.empty(0, np.int64), *starts]))
+    fields = RecordFields.read(np.frombuffer(data, np.uint8), np.concatenate([np.empty(0, np.int64), *starts]))
 
     def of_batch(values: list[int]) -> Int64s:
         return np.repeat(np.array(values, np.int64), counts)
@@ -137,13 +129,17 @@ def records_of(batches: Sequence[RecordBatch], topic: str, partition: int) -> Re
     appended = of_batch([batch.max_timestamp for batch in batches])
     by_broker = of_batch([batch.attributes & _APPEND_TIME for batch in batches]) != 0
     buffer = pa.py_buffer(data)
+    at = fields.header_start
+    ends = np.append(fields.start[1:], len(data)) if len(at) else at
+    has_headers = bool(np.frombuffer(data, np.uint8)[at].any())  # a count of zero is a zero byte
     return Records(
         topic,
         partition,
         of_batch([batch.base_offset for batch in batches]) + fields.offset_delta,
         np.where(by_broker, appended, created),
-        _slices(buffer, fields.key_start, fields.key_length),
-        _slices(buffer, fields.value_start, fields.value_length),
+        slices(buffer, fields.key_start, fields.key_length),
+        slices(buffer, fields.value_start, fields.value_length),
+        slices(buffer, at, ends - at) if has_headers else None,
     )
 
 
@@ -163,88 +159,12 @@ def concatenated(parts: Sequence[Records], topic: str, partition: int) -> Record
         np.concatenate([nothing, *(part.timestamp for part in parts)]),
         pa.concat_arrays([pa.array([], pa.binary()), *(part.key for part in parts)]),
         pa.concat_arrays([pa.array([], pa.binary()), *(part.value for part in parts)]),
+        _headers(parts),
     )
 
 
-def record_starts(body: bytes | memoryview, count: int) -> list[int]:
-    """Where each record's fields begin, behind its length.
-
-    Raises:
-        CorruptBatchError: When the lengths do not fit the batch.
-    """
-    starts, at, size = [], 0, len(body)
-    try:
-        for _ in range(count):
-            byte = body[at]
-            at += 1
-            length, shift = byte & 0x7F, 7
-            while byte >= 0x80:
-                byte = body[at]
-                at += 1
-                length |= (byte & 0x7F) << shift
-                shift += 7
-            starts.append(at)
-            at += length >> 1  # lengths are zigzag-coded and never negative
-    except IndexError:
-        at = size + 1
-    if at > size:
-        raise CorruptBatchError("a record batch is shorter than its records")
-    return starts
-
-
-@dataclass(frozen=True, slots=True)
-class _RecordFields:
-    """Fields of records, one array each; a length of -1 stands for null."""
-
-    timestamp_delta: Int64s
-    offset_delta: Int64s
-    key_start: Int64s
-    key_length: Int64s
-    value_start: Int64s
-    value_length: Int64s
-
-    @classmethod
-    def read(cls, data: Bytes, starts: Int64s) -> _RecordFields:
-        """Read the fields of the records that begin at `starts`, behind their lengths."""
-        timestamp, at = _varints(data, starts + 1)  # one byte of attributes, unused
-        offset, at = _varints(data, at)
-        key_length, key = _varints(data, at)
-        value_length, value = _varints(data, key + np.maximum(key_length, 0))
-        return cls(timestamp, offset, key, key_length, value, value_length)
-
-
-def _varints(data: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
-    """The zigzag-coded number at each place, and the place behind it."""
-    size = len(data)
-    if len(at) and int(at.max()) >= size:
-        raise CorruptBatchError("a record is longer than its batch")
-    byte = data[at].astype(np.uint64)
-    number, at = byte & np.uint64(0x7F), at + 1
-    longer = np.flatnonzero(byte >= 0x80)
-    shift = 7
-    while len(longer):
-        places = at[longer]
-        if int(places.max()) >= size or shift > 63:
-            raise CorruptBatchError("a number in a record batch does not end")
-        byte = data[places].astype(np.uint64)
-        number[longer] |= (byte & np.uint64(0x7F)) << np.uint64(shift)
-        at[longer] += 1
-        longer = longer[byte >= 0x80]
-        shift += 7
-    signed: Any = (number >> np.uint64(1)).astype(np.int64) ^ -(number & np.uint64(1)).astype(np.int64)
-    return signed, at
-
-
-def _slices(buffer: pa.Buffer, start: Int64s, length: Int64s) -> pa.BinaryArray:
-    """Pieces of a buffer as an array: cut the whole buffer into gaps and pieces, and take the pieces."""
-    if not len(start):
-        return pa.array([], pa.binary())
-    size = np.maximum(length, 0)
-    borders = np.zeros(2 * len(start) + 1, np.int64)
-    borders[1:-1:2] = start
-    borders[2::2] = start + size
-    if int(borders[-1]) > buffer.size:
-        raise CorruptBatchError("a record is longer than its batch")
-    cut = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 2 * len(start), [None, pa.py_buffer(borders), buffer])
-    places = pa.array(np.arange(1, 2 * len(start), 2), mask=length < 0)
-    return cut.take(places).cast(pa.binary())
+def _headers(parts: Sequence[Records]) -> pa.BinaryArray | None:
+    if all(part.headers is None for part in parts):
+        return None
+    columns = (pa.nulls(len(part), pa.binary()) if part.headers is None else part.headers for part in parts)
+    return pa.concat_arrays(list(columns))

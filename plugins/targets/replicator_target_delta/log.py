@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_target_delta.files import DataFile
+from replicator_target_delta.replay import Content, replay
 from replicator_target_delta.schema import Layout
 from replicator_target_delta.storage import Storage
 
@@ -122,7 +123,7 @@ class TableLog:
         if version < 0:
             return State(version, {}, Layout(()), {}, None)
         metadata = json.loads(snapshot.metadata().json())["metaData"]
-        adds = [json.loads(text) for text in snapshot.allFiles().toJSON().collectAsList()]
+        content = self._replayed(snapshot) or self._computed(snapshot)
         if any("delta.columnMapping.physicalName" not in f["metadata"] for f in _fields(metadata)):
             raise NeedsUserError(
                 f"there is a Delta table at {self.path} that this replicator did not create",
@@ -133,16 +134,27 @@ class TableLog:
             version,
             metadata,
             Layout.of(json.loads(metadata["schemaString"])),
-            {add["path"]: DataFile.of(add) for add in adds},
-            self._stored(snapshot),
+            {path: DataFile.of(add) for path, add in content.adds.items()},
+            json.loads(content.domains[DOMAIN]) if DOMAIN in content.domains else None,
         )
 
-    def _stored(self, snapshot: Any) -> dict[str, Any] | None:
-        for domain in self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.domainMetadata()):
-            if domain.domain() == DOMAIN and not domain.removed():
-                stored: dict[str, Any] = json.loads(domain.configuration())
-                return stored
-        return None
+    def _replayed(self, snapshot: Any) -> Content | None:
+        """The content as the log's files tell it, when they are of a form that we read."""
+        segment = snapshot.logSegment()
+        checkpoints, commits = segment.checkpointProvider().topLevelFiles(), segment.deltas()
+        return replay(self.storage, self._locations(checkpoints), self._locations(commits))
+
+    def _locations(self, files: Any) -> list[str]:
+        return [file.getPath().toString() for file in self._to_java(files)]
+
+    def _computed(self, snapshot: Any) -> Content:
+        """The content as Spark jobs of the library compute it."""
+        adds = [json.loads(text) for text in snapshot.allFiles().toJSON().collectAsList()]
+        domains = {d.domain(): d.configuration() for d in self._to_java(snapshot.domainMetadata()) if not d.removed()}
+        return Content({add["path"]: add for add in adds}, domains)
+
+    def _to_java(self, values: Any) -> Any:
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(values)
 
     def to_scala(self, actions: Iterable[dict[str, Any]]) -> Any:
         """Actions as the library's own objects."""

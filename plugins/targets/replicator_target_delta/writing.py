@@ -24,14 +24,16 @@ class FileWriter:
     Args:
         storage: The table's files.
         target_bytes: How many bytes of rows, in memory, make a file.
-        releases: Whether to give memory back to the system after each file: worth its time in large runs only.
+        releases: Whether to hold one file less in memory, and give it back to the system after each: worth its time in
+            large runs only.
     """
 
     def __init__(self, storage: Storage, target_bytes: int, *, releases: bool = False) -> None:
         self._storage = storage
         self._target = target_bytes
         self._releases = releases
-        self._pool = ThreadPoolExecutor(_WRITERS, thread_name_prefix="delta-write")
+        self._writers = _WRITERS - 1 if releases else _WRITERS
+        self._pool = ThreadPoolExecutor(self._writers, thread_name_prefix="delta-write")
         self._buffer: list[pa.Table] = []
         self._buffered = 0
         self._running: set[Future[dict[str, Any]]] = set()
@@ -63,7 +65,7 @@ class FileWriter:
     def _flush(self) -> None:
         if not self._buffer:
             return
-        while len(self._running) >= _WRITERS:
+        while len(self._running) >= self._writers:
             self._collect()
         # Copied, since a slice keeps the whole batch it comes from in memory, columns that are not written included.
         rows = pa.concat_tables(self._buffer).combine_chunks()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +11,14 @@ import pytest
 from replicator_runtime.demo import DemoResult, run_demo
 from replicator_runtime.demo.comparison import TableComparison
 from replicator_sdk.errors import DataError, NeedsUserError
+from tests.services.spark import JAVA_OPTIONS
 
 
 def test_the_demo_replicates_a_changing_shop_and_finds_every_table_equal(tmp_path: Path) -> None:
     """The command itself, with Spark, as a user runs it."""
     command = [str(Path(sys.executable).parent / "replicator"), "demo", "--directory", str(tmp_path / "demo"), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    environment = {**os.environ, **JAVA_OPTIONS}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     shown = json.loads(done.stdout)["data"]
     assert {t["table"]: t["equal"] for t in shown["tables"]} == dict.fromkeys(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from replicator_sdk.batch import Int64s
 from replicator_sdk.config import OutOfRange
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.change_rows import Block, changes_of
+from replicator_source_kafka.formats.decimal_form import DecimalForm, decimal_form
 from replicator_source_kafka.formats.embedded_schema import NO_SCHEMA, Run, SchemaHeads, may_have_schema
 from replicator_source_kafka.formats.envelope import Envelope, NotAnEnvelope, compile_envelope, is_quiet
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
@@ -21,6 +23,7 @@ from replicator_source_kafka.formats.plain_envelope import plain_envelopes
 from replicator_source_kafka.formats.record_keys import RecordKeys
 from replicator_source_kafka.formats.unavailable import Unavailable
 from replicator_source_kafka.records import Records
+from replicator_source_kafka.types.mapping import codec_of
 
 
 class DebeziumJson(Format):
@@ -34,7 +37,7 @@ class DebeziumJson(Format):
         self._rule = rule
         self._heads = SchemaHeads()
         self._keys = RecordKeys()
-        self._envelopes: dict[tuple[bytes, tuple[str, ...]], Envelope | str] = {}
+        self._envelopes: dict[tuple[bytes, tuple[str, ...]], _Compiled] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What it has seen stays behind."""
@@ -67,14 +70,14 @@ class DebeziumJson(Format):
             positions = key.positions
             all_of_them = len(positions) == len(run.index)
             index = run.index if all_of_them else run.index[positions]
-            envelope = self._envelope(run, tuple(key.kinds))
-            if isinstance(envelope, str):
-                poison.extend(Poison(int(i), "RPL-3915", envelope) for i in index)
+            compiled = self._compiled(run, tuple(key.kinds))
+            if isinstance(compiled, str):
+                poison.extend(Poison(int(i), "RPL-3915", compiled) for i in index)
                 continue
             texts = run.texts if all_of_them else run.texts.take(pa.array(positions))
-            found = read_objects(envelope.wire, run, texts)
-            bad.extend((int(index[i]), reason) for i, reason in found.bad)
-            parts.extend(self._changes(records, envelope, found, index, poison))
+            for envelope, found in compiled.read(run, texts):
+                bad.extend((int(index[i]), reason) for i, reason in found.bad)
+                parts.extend(self._changes(records, envelope, found, index, poison))
         return parts
 
     def _plain(self, records: Records, index: Int64s, poison: list[Poison]) -> list[Part]:
@@ -107,18 +110,53 @@ class DebeziumJson(Format):
         )
         return changes_of(block, poison)
 
-    def _envelope(self, run: Run, key: tuple[str, ...]) -> Envelope | str:
+    def _compiled(self, run: Run, key: tuple[str, ...]) -> _Compiled:
         """The compiled schema, or why the records are none of Debezium's."""
         cached = self._envelopes.get((run.identity, key))
         if cached is None:
             try:
-                cached = compile_envelope(run.kind, key)
+                cached = _Envelopes.of(run, key)
             except NotAnEnvelope as error:
                 cached = str(error)
             if len(self._envelopes) > 1024:
                 self._envelopes.clear()
             self._envelopes[run.identity, key] = cached
         return cached
+
+
+@dataclass(frozen=True, slots=True)
+class _Envelopes:
+    """A schema's envelope, with decimals in base64 and, where it has any, as numbers."""
+
+    base64: Envelope
+    numeric: Envelope
+    form: DecimalForm | None
+
+    @classmethod
+    def of(cls, run: Run, key: tuple[str, ...]) -> _Envelopes:
+        kind, usual = run.kind, compile_envelope(run.kind, key)
+        form = decimal_form(kind, ordered=run.headless)
+        if form is None:
+            return cls(usual, usual, form)
+        return cls(
+            usual, compile_envelope(kind, key, lambda _, column, connector: codec_of(column, connector, True)), form
+        )
+
+    def read(self, run: Run, texts: pa.Array) -> Iterator[tuple[Envelope, Objects]]:
+        """The texts, with the envelope that each was written by."""
+
+        def read(numeric: bool, some: pa.Array, strict: bool) -> Objects:
+            return read_objects((self.numeric if numeric else self.base64).wire, run, some, strict)
+
+        if self.form is None:
+            yield self.base64, read(False, texts, False)
+            return
+        for numeric, found in self.form.readings(texts, read):
+            yield self.numeric if numeric else self.base64, found
+
+
+_Compiled = _Envelopes | str
+"""Or why the records are none of Debezium's."""
 
 
 def _read_keys(records: Records, which: Int64s, envelope: Envelope) -> pa.StructArray | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -47,8 +48,24 @@ def is_quiet(name: str) -> bool:
     return _QUIET.match(name) is not None
 
 
-def compile_envelope(kind: ConnectType, key: tuple[str, ...]) -> Envelope:
+MakeCodec = Callable[[str, ConnectType, str], Codec]
+"""How a column of that name and type travels, of a connector."""
+
+
+def _usual(_name: str, kind: ConnectType, connector: str) -> Codec:
+    return codec_of(kind, connector)
+
+
+def compile_envelope(
+    kind: ConnectType, key: tuple[str, ...], codec: MakeCodec = _usual, connector: str = ""
+) -> Envelope:
     """The envelope that the schema `kind` describes.
+
+    Args:
+        kind: The schema.
+        key: The names in the records' keys.
+        codec: How its columns travel.
+        connector: Debezium's connector, where the schema does not tell it.
 
     Raises:
         NotAnEnvelope: When it describes none.
@@ -59,8 +76,8 @@ def compile_envelope(kind: ConnectType, key: tuple[str, ...]) -> Envelope:
     if missing := [name for name in key if row.get(name) is None]:
         raise NotAnEnvelope(f"has a key with {', '.join(missing)}, which its row lacks")
     found = _CONNECTOR.match(source.name)
-    connector = found.group(1) if found else ""
-    codecs = {name: codec_of(field, connector) for name, field in row.fields}
+    connector = found.group(1) if found else connector
+    codecs = {name: codec(name, field, connector) for name, field in row.fields}
     return Envelope(connector, row.fields, codecs, key, _wire(codecs, key, kind))
 
 

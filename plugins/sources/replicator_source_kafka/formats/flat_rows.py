@@ -15,7 +15,6 @@ from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_source_kafka.formats.change_rows import keep
 from replicator_source_kafka.formats.format import Part, Poison
-from replicator_source_kafka.formats.payloads import keys_as
 from replicator_source_kafka.formats.record_keys import KeyGroup
 from replicator_source_kafka.formats.rows import RowMaker
 from replicator_source_kafka.formats.unavailable import Unavailable
@@ -28,6 +27,10 @@ from replicator_source_kafka.types.mapping import codec_of
 _UPDATE, _DELETE = int(DMLOperation.UPDATE), int(DMLOperation.DELETE)
 _ADDED = "__"
 """How the fields begin that ExtractNewRecordState adds (`add.fields.prefix`)."""
+
+
+ReadKeys = Callable[[Mapping[str, Codec], Int64s], pa.StructArray]
+"""The record keys at indexes, as structs of wire values; null for one that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,14 @@ class FlatMaker:
 
     Attributes:
         records: The records.
+        read_keys: Reads their keys.
         unavailable: Finds the stand-in for values that were not sent.
         rule: What becomes of values outside their types.
         poison: Takes records with values that are not of their types.
     """
 
     records: Records
+    read_keys: ReadKeys
     unavailable: Unavailable
     rule: OutOfRange
     poison: list[Poison]
@@ -89,7 +94,7 @@ class FlatMaker:
         maker = self._maker(block.table, kinds, codecs, block.key)
         rows = block.rows
         if lacking:
-            keys = self._keys(lacking, block.index)
+            keys = self.read_keys(lacking, block.index)
             children = dict(zip(rows.type.names, rows.flatten(), strict=True))
             children |= dict(zip(keys.type.names, keys.flatten(), strict=True))
             rows = pa.StructArray.from_arrays(list(children.values()), names=list(children))
@@ -122,7 +127,7 @@ class FlatMaker:
         """Deletes of the rows that the keys of value-less records name."""
         codecs = key_codecs(key, hints)
         maker = self._maker(table, {name: _key_kind(key, name) for name in codecs}, codecs, key)
-        keys = self._keys(codecs, index)
+        keys = self.read_keys(codecs, index)
         made = maker.make(keys, lambda i: self.records.place(int(index[i])))
         unread = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False)).tolist()
         bad = sorted({*made.bad, *unread})
@@ -139,10 +144,6 @@ class FlatMaker:
     ) -> RowMaker:
         columns = tuple(Column(n, codecs[n].kind, n not in key.kinds, kind.source_type) for n, kind in kinds.items())
         return RowMaker(TableSchema(table, columns, tuple(key.kinds)), codecs, self.unavailable, self.rule)
-
-    def _keys(self, codecs: Mapping[str, Codec], index: Int64s) -> pa.StructArray:
-        wire = pa.struct([pa.field(name, codec.wire) for name, codec in codecs.items()])
-        return keys_as(wire, self.records.key.take(pa.array(index)))
 
     @staticmethod
     def _before(rows: pa.StructArray, schema: TableSchema, deleted: np.ndarray) -> pa.StructArray | None:

@@ -50,6 +50,7 @@ class ObjectReader:
         tail: What goes behind it.
         payload_of: The payload out of one text as Python's own values, for the slow way.
         told: Is told the whole type of what was read where that is wanted, members of other names included.
+        strict: Whether to read every text the slow way, which takes nothing in quotes for a number.
     """
 
     wire: pa.StructType
@@ -57,13 +58,14 @@ class ObjectReader:
     tail: bytes
     payload_of: Callable[[bytes], Any]
     told: Callable[[pa.StructType], None] | None = None
+    strict: bool = False
 
     def read(self, texts: pa.Array) -> Objects:
         """The objects in `texts` (binary, without NULL)."""
         found: list[pa.StructArray] = []
         places: list[Int64s] = []
         bad: list[tuple[int, str]] = []
-        slow = needs_slow_reader(self.wire)
+        slow = self.strict or needs_slow_reader(self.wire)
         for start, stop in _blocks(texts):
             self._read(texts, start, stop, slow, found, places, bad)
         rows = pa.concat_arrays(found) if found else pa.array([], self.wire)

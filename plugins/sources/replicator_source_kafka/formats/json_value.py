@@ -14,8 +14,14 @@ NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How Jackson writes the floats that JSON has no numbers for."""
 
 
+class Digits(float):
+    """A number with a point or an exponent, that keeps its text: decimals are made of that, never of the float."""
+
+    text: str
+
+
 def loads(text: bytes) -> Any:
-    """The value a JSON text holds.
+    """The value a JSON text holds; its numbers are `int` and `Digits`.
 
     Raises:
         ValueError: When it is none, or has a number that no float can hold.
@@ -23,10 +29,11 @@ def loads(text: bytes) -> Any:
     return json.loads(text, parse_float=_finite)
 
 
-def _finite(text: str) -> float:
-    number = float(text)
+def _finite(text: str) -> Digits:
+    number = Digits(text)
     if math.isinf(number):
         raise ValueError("has a number beyond what a float can hold")
+    number.text = text
     return number
 
 
@@ -61,7 +68,7 @@ def fit(value: Any, wire: pa.DataType, path: str = "") -> Any:  # noqa: PLR0911 
         return value
     if pa.types.is_decimal(wire):
         _expect(_is_number(value), path, "a number")
-        return Decimal(repr(value))
+        return Decimal(value.text if isinstance(value, Digits) else value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     _expect(isinstance(value, str), path, "a string")

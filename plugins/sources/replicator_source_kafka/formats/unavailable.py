@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_source_kafka.types.column_codec import JSON_TEXT
+
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
@@ -29,7 +31,7 @@ class Unavailable:
             return _if_any(pc.is_in(values, pa.array([self.text, self._base64()])))
         if pa.types.is_binary(kind):
             return _if_any(pc.equal(values, self.text.encode()))
-        if pa.types.is_map(kind):
+        if kind == JSON_TEXT:
             return _if_any(pc.equal(pc.map_lookup(values, pa.scalar("", pa.string()), "first"), self._map_text()))
         if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
             return self._in_lists(values, [self.text, self._uuid()])

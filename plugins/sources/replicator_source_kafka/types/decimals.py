@@ -37,7 +37,7 @@ def decimals(raw: pa.Array, scale: int, kind: Decimal) -> pa.Array:
 def decimal_texts(raw: pa.Array, scale: int) -> pa.StringArray:
     """Exact text of unscaled numbers of any size, without exponents. One call per value: such types are rare."""
     if pa.types.is_decimal(raw.type):
-        return raw.cast(pa.string())
+        return pa.array([None if v is None else format(v, "f") for v in raw.to_pylist()], pa.string())
     values = from_base64(raw)
     return pa.array([None if v is None else plain(v, scale) for v in values.to_pylist()], pa.string())
 

@@ -106,6 +106,8 @@ def _from_epoch(kind: DataType, unit: int) -> Codec:
 
 def _decimals(values: pa.StringArray, kind: Decimal) -> pa.Array:
     """Decimals as plain text, or as Connect's base64. Text that may be either is refused, never guessed."""
+    if pa.types.is_decimal(values.type):
+        return values.cast(kind.arrow)
     number = pc.match_substring_regex(values, _NUMBER)
     encoded = pc.match_substring_regex(values, _BASE64)
     if pc.any(pc.and_(number, encoded)).as_py() or pc.all(pc.or_(number, encoded)).as_py() is False:

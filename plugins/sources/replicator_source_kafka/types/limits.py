@@ -54,6 +54,17 @@ class Limits:
         kept = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
         return pc.if_else(kept, values, pa.scalar(None, values.type))
 
+    def without(self, values: pa.Array, hit: pa.BooleanArray, what: str) -> pa.Array:
+        """`values`, which are already the nearest, with those at `hit` replaced by NULL unless the rule is to clamp.
+
+        Raises:
+            DataError: When there is one and the rule is to fail.
+        """
+        self.note(hit, what)
+        if self.rule is OutOfRange.CLAMP:
+            return values
+        return pc.if_else(hit.fill_null(False), pa.scalar(None, values.type), values)
+
     def note(self, hit: pa.BooleanArray, what: str) -> None:
         """Count the values at `hit`, which are to be replaced.
 

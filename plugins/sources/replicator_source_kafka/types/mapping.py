@@ -38,15 +38,16 @@ _PLAIN: dict[str, DataType] = {
 }
 
 
-def codec_of(kind: ConnectType, connector: str = "") -> Codec:
+def codec_of(kind: ConnectType, connector: str = "", numeric: bool = False) -> Codec:
     """How values of `kind` become a standard type.
 
     Args:
         kind: The column's type.
         connector: The Debezium connector that made the record (`mysql`), where the record tells; some of its types are
             then read as our own source of that database reads them.
+        numeric: Whether JSON holds decimals as numbers (the converter's `decimal.format`).
     """
-    if found := semantic_codec(kind, connector):
+    if found := semantic_codec(kind, connector, numeric):
         return found
     if kind.base in _PLAIN:
         standard = _PLAIN[kind.base]
@@ -54,9 +55,9 @@ def codec_of(kind: ConnectType, connector: str = "") -> Codec:
     if kind.base == "bytes":
         return Codec(pa.string(), BINARY, lambda values, _limits: from_base64(values))
     if kind.base == "array" and kind.items is not None:
-        return _array(codec_of(kind.items, connector))
+        return _array(codec_of(kind.items, connector, numeric))
     if kind.base == "struct" and kind.fields:
-        return _record(tuple((name, codec_of(field, connector)) for name, field in kind.fields))
+        return _record(tuple((name, codec_of(field, connector, numeric)) for name, field in kind.fields))
     # Maps, and structs without fields.
     return Codec(JSON_TEXT, JSON, lambda values, _limits: text_of(values))
 

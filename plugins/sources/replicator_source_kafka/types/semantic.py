@@ -33,10 +33,16 @@ _TIME, _DATA, _CONNECT = "io.debezium.time.", "io.debezium.data.", "org.apache.k
 _INT32, _INT64, _TEXT = pa.int32(), pa.int64(), pa.string()
 _LONGEST_BITS = 8_192
 _DIGITS = 38
+_MOST_DIGITS = 76
 
 
-def semantic_codec(kind: ConnectType, connector: str) -> Codec | None:
-    """The codec of a semantic name we know; None for names that mean nothing to us (the base type holds then)."""
+def semantic_codec(kind: ConnectType, connector: str, numeric: bool = False) -> Codec | None:
+    """The codec of a semantic name we know; None for names that mean nothing to us (the base type holds then).
+
+    With `numeric` decimals are read from JSON's numbers.
+    """
+    if numeric and (kind.name, kind.base) == (_CONNECT + "Decimal", "bytes"):
+        return _numeric(kind, connector)
     if found := _FIXED.get((kind.name, kind.base)):
         return found
     if make := _MADE.get((kind.name, kind.base)):
@@ -67,7 +73,7 @@ def _times(wire: pa.DataType, unit: int) -> Callable[[ConnectType, str], Codec]:
         if connector not in MYSQL_FAMILY:
             return Codec(wire, TIME, lambda values, limits: temporal.times(values, unit, limits))
         digits = int(kind.parameters.get("__debezium.source.column.length", "6"))
-        return Codec(wire, STRING, lambda values, _limits: temporal.durations_as_text(values, unit, digits))
+        return Codec(wire, STRING, lambda values, limits: temporal.durations_as_text(values, unit, digits, limits))
 
     return make
 
@@ -83,6 +89,13 @@ def _decimal(kind: ConnectType, connector: str) -> Codec:
         return Codec(_TEXT, STRING, lambda values, _limits: decimal_texts(values, scale))
     standard = Decimal(precision, max(scale, 0))
     return Codec(_TEXT, standard, lambda values, _limits: decimals(values, scale, standard))
+
+
+def _numeric(kind: ConnectType, connector: str) -> Codec:
+    """Arrow reads a decimal's digits from the number's text: nothing is rounded on the way."""
+    base, scale = _decimal(kind, connector), int(kind.parameters.get("scale", "0"))
+    wire = base.kind.arrow if isinstance(base.kind, Decimal) else pa.decimal256(_MOST_DIGITS, max(scale, 0))
+    return Codec(wire, base.kind, base.convert)
 
 
 def _bits(kind: ConnectType, connector: str) -> Codec:

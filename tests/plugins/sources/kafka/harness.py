@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from replicator_sdk import TableId, TableSchema
+from replicator_sdk import EventReaderDefinition, TableId, TableSchema
 from replicator_sdk.datatype import INT64, STRING
 from replicator_sdk.schema import Column
+from replicator_sdk.slices import read_partitions
+from replicator_sdk.testing.contexts import TestSourceContext
+from replicator_source_kafka import KafkaOffset
+from replicator_source_kafka.distributed import KafkaLog
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
 from tests.plugins.sources.kafka.shop import source_of
 from tests.plugins.sources.pump import Run, SourcePump
-from tests.services.kafka import Content, KafkaBroker
+from tests.services.kafka_client import Content, KafkaClient
 
-__all__ = ["Pump", "Run", "deletes", "inserts", "orders"]
+__all__ = ["Planner", "Pump", "Run", "deletes", "inserts", "orders"]
 
 
 def orders(table: str = "orders", *more: Column, keyless: bool = False) -> TableSchema:
@@ -51,7 +55,7 @@ class Pump(SourcePump):
     """
 
     def __init__(
-        self, broker: KafkaBroker, topics: Sequence[str] = (), tables: Sequence[str] | None = None, **settings: Any
+        self, broker: KafkaClient, topics: Sequence[str] = (), tables: Sequence[str] | None = None, **settings: Any
     ) -> None:
         self.broker = broker
         source = source_of(broker, **({"topics": list(topics)} if topics else {}), **settings)
@@ -66,3 +70,26 @@ class Pump(SourcePump):
     def ids(self, run: Run, name: str = "orders") -> list[tuple[str, Any]]:
         """Operation and id of every change of a table, in order."""
         return [(op, (before if op == "D" else row)["id"]) for op, row, before, _ in run.changes(name)]  # type: ignore[index]
+
+
+class Planner:
+    """The topics as slices, planned here and read in this process."""
+
+    def __init__(self, broker: KafkaClient, tables: Iterable[TableSchema] = (), **settings: Any) -> None:
+        source = source_of(broker, **settings)
+        definition = EventReaderDefinition({schema.table: schema for schema in tables})
+        self.context = TestSourceContext()
+        made = source.create_distributed_log(definition, self.context)
+        assert isinstance(made, KafkaLog)
+        self.log = made
+
+    def ids(self, start: KafkaOffset, end: KafkaOffset | None = None, schema: TableSchema | None = None) -> list[int]:
+        """The ids of all rows of the next slice, whatever partition they lie in."""
+        piece = self.log.plan(start, 1 << 30, end)
+        if piece is None:
+            return []
+        known = schema or orders()
+        found = read_partitions(self.log.read, piece.partitions, {known.table: known})
+        assert found.seen == []
+        rows = [batch.row.field("id").to_pylist() for batch in found.batches.get(known.table, [])]
+        return sorted(number for part in rows for number in part)

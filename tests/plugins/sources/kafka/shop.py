@@ -20,6 +20,7 @@ from replicator_sdk.testing.values import Row
 from replicator_source_kafka import KafkaConfig, KafkaSource
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
 from tests.services.kafka import KafkaBroker
+from tests.services.kafka_client import KafkaClient
 
 _SAMPLES: Final[Mapping[str, Any]] = {
     "bool": True,
@@ -40,7 +41,7 @@ _SAMPLES: Final[Mapping[str, Any]] = {
 }
 
 
-def source_of(broker: KafkaBroker, **settings: Any) -> KafkaSource:
+def source_of(broker: KafkaClient, **settings: Any) -> KafkaSource:
     """The source on a broker, impatient as tests are."""
     usual = {"bootstrapServers": broker.bootstrap, "metadataIntervalSeconds": 0.2, "kafka": {"fetch.max.wait.ms": 50}}
     return KafkaSource(KafkaConfig.model_validate({**usual, **settings}))

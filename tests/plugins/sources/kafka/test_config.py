@@ -33,8 +33,18 @@ def config(**settings: Any) -> KafkaConfig:
         ({"kafka": {"enable.auto.commit": True}}, "not allowed"),
         ({"kafka": {"isolation.level": "read_uncommitted"}}, "not allowed"),
         ({"kafka": {"request.timeout.ms": "soon"}}, "must be a whole number"),
+        ({"kafka": {"security.protocol": "sasl-ssl"}}, "must be one of PLAINTEXT, SSL"),
+        ({"kafka": {"ssl.ca.location": "/ca.pem"}}, "'ssl.ca.location' has no use while .* PLAINTEXT"),
+        ({"kafka": {"security.protocol": "SSL", "sasl.username": "u"}}, "'sasl.username' has no use while .* SSL"),
+        ({"kafka": {"security.protocol": "SASL_SSL"}}, "sasl.mechanism must be one of PLAIN, SCRAM-SHA-256"),
+        ({"kafka": {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}}, "PLAIN needs sasl.username"),
         ({"columnTypes": {"s.t": {"a": "int63"}}}, "not a standard type"),
         ({"onPoison": "skip"}, "stop"),
+        ({"transactionTopic": "s.transaction"}, "needs distributed: false"),
+        (
+            {"transactionTopic": "x", "distributed": False, "format": "upsert-json"},
+            "with the format debezium-json only",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -56,6 +66,7 @@ def test_a_pattern_must_match_the_whole_name() -> None:
 
 def test_secrets_do_not_print_and_reach_the_client() -> None:
     kafka = {
+        "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
         "sasl.username": "u",
         "sasl.password": "hush-hush",
@@ -65,6 +76,7 @@ def test_secrets_do_not_print_and_reach_the_client() -> None:
     assert "hush-hush" not in repr(made)
     assert "hush-hush" not in made.model_dump_json()
     assert client_arguments(made.kafka) == {
+        "security_protocol": "SASL_SSL",
         "sasl_mechanism": "PLAIN",
         "sasl_plain_username": "u",
         "sasl_plain_password": "hush-hush",

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,16 +14,16 @@ from replicator_sdk import DMLOperation, EventReaderDefinition, SchemaSeen, Tabl
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.datatype import INT64
 from replicator_sdk.errors import DataError, HistoryLostError, NeedsUserError, ReplicatorError
-from replicator_sdk.schema import Column, TableSchema
+from replicator_sdk.schema import Column
 from replicator_sdk.slices import read_partitions
-from replicator_sdk.testing.contexts import CountingMetrics, TestSourceContext
+from replicator_sdk.testing.contexts import CollectingEmitter, CountingMetrics
 from replicator_sdk.testing.memory import MemoryStore, MemoryTarget
 from replicator_sdk.testing.reference import RowChange
 from replicator_sdk.testing.values import difference
 from replicator_source_kafka import KafkaOffset, KafkaSource, group, quarantine
-from replicator_source_kafka.distributed import KafkaLog
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
-from tests.plugins.sources.kafka.harness import deletes, inserts, orders
+from tests.plugins.sources.kafka.group_offsets import group_offsets
+from tests.plugins.sources.kafka.harness import Planner, deletes, inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
 from tests.services.kafka import Content, KafkaBroker
@@ -131,29 +130,6 @@ def test_a_random_history_ends_as_the_database(
 # ------------------------------------------------------------ planning
 
 
-class Planner:
-    """A log on some topics."""
-
-    def __init__(self, broker: KafkaBroker, tables: Iterable[TableSchema] = (), **settings: Any) -> None:
-        source = source_of(broker, **settings)
-        definition = EventReaderDefinition({schema.table: schema for schema in tables})
-        self.context = TestSourceContext()
-        made = source.create_distributed_log(definition, self.context)
-        assert isinstance(made, KafkaLog)
-        self.log = made
-
-    def ids(self, start: KafkaOffset, end: KafkaOffset | None = None, schema: TableSchema | None = None) -> list[int]:
-        """The ids of all rows of the next slice, whatever partition they lie in."""
-        piece = self.log.plan(start, 1 << 30, end)
-        if piece is None:
-            return []
-        known = schema or orders()
-        found = read_partitions(self.log.read, piece.partitions, {known.table: known})
-        assert found.seen == []
-        rows = [batch.row.field("id").to_pylist() for batch in found.batches.get(known.table, [])]
-        return sorted(number for part in rows for number in part)
-
-
 @pytest.fixture
 def planner(kafka: KafkaBroker, kafka_topic: MakeTopic) -> Iterator[tuple[Planner, str, KafkaOffset]]:
     topic = kafka_topic(3)
@@ -224,16 +200,38 @@ def test_the_group_is_told_what_is_durable(
     kafka.produce(topic, inserts(range(5, 9)))
     counted = CountingMetrics()
     made.context.metrics = counted
-    for _ in range(100):  # the broker may have to make the place for groups first
+    deadline = time.monotonic() + 60
+    while True:  # the broker may have to make the place for groups first
         before = counted.counters["source.group_not_told"]
         assert made.log.plan(piece.end, 1 << 30) is not None
         if counted.counters["source.group_not_told"] == before:
             break
+        assert time.monotonic() < deadline, "the broker cannot be told"
         time.sleep(0.1)
-    with kafka.admin() as admin:
-        [told] = admin.list_group_offsets({f"group-{topic}": None})[f"group-{topic}"].values()
-    assert told.offset == 5
+    assert group_offsets(kafka, f"group-{topic}") == {(topic, 0): 5}
     made.log.close()
+
+
+def test_one_reader_goes_on_only_where_executors_have_come_to_an_end(
+    kafka: KafkaBroker, planner: tuple[Planner, str, KafkaOffset]
+) -> None:
+    """Between a slice's start and its end some tables may have it; the furthest counts, also after a smaller one."""
+    made, topic, start = planner
+    piece = made.log.plan(start, 1 << 30)
+    smaller = made.log.plan(start, 4000)
+    assert piece is not None
+    assert smaller is not None
+    assert smaller.end < piece.end
+    definition = EventReaderDefinition({orders().table: orders()})
+    reader = source_of(kafka, topics=[topic], distributed=False).create_reader(
+        definition, made.context, CollectingEmitter()
+    )
+    for place in (start, smaller.end):
+        with pytest.raises(NeedsUserError, match=r"RPL-3983.*distributed.*stop it in order"):
+            reader.initialize(place)
+        reader.close()
+    assert reader.initialize(piece.end) == piece.end
+    reader.close()
 
 
 def test_records_that_retention_took_are_missed_not_skipped(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from replicator_sdk.config import OutOfRange
+from replicator_sdk.errors import DataError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import TableId
 from replicator_source_kafka.config import KafkaConfig
@@ -125,15 +126,22 @@ def test_large_objects_that_an_update_did_not_touch_are_unchanged(name: str) -> 
     assert unchanged == {column: [False, False, True, False] for column in ("C_CLOB", "C_BLOB")}
 
 
-def read(name: str) -> Part:
-    """The changes of a file of samples, which are of one table."""
+def test_digits_that_a_standard_type_cannot_hold_are_not_cut_off_unasked() -> None:
+    with pytest.raises(DataError, match=r"RPL-3905.*c_time7.*digits beyond microseconds"):
+        read("sqlserver", OutOfRange.FAIL)
+    row = read("sqlserver", OutOfRange.NULL).row[0].as_py()
+    assert {name: row[name] for name in ("c_time7", "c_datetime2_6")} == {"c_time7": None, "c_datetime2_6": MOMENT}
+
+
+def read(name: str, rule: OutOfRange = OutOfRange.CLAMP) -> Part:
+    """The changes of a file of samples, which are of one table. Some have seven or nine digits behind the second."""
     lines = (Path(__file__).parent / f"samples/{name}.tsv").read_text().splitlines()
     topics, keys, values = zip(*(line.split("\t") for line in lines), strict=True)
     (topic,) = set(topics)
     numbers = np.arange(len(lines), dtype=np.int64)
     key = pa.array([key.encode() for key in keys], pa.binary())
     value = pa.array([value.encode() or None for value in values], pa.binary())
-    decoded = make_format(KafkaConfig(bootstrap_servers="127.0.0.1:1", topics=(topic,)), OutOfRange.FAIL).decode(
+    decoded = make_format(KafkaConfig(bootstrap_servers="127.0.0.1:1", topics=(topic,)), rule).decode(
         Records(topic, 0, numbers, numbers, key, value)
     )
     assert list(decoded.poison) == []

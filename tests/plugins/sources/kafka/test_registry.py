@@ -6,7 +6,7 @@ import pytest
 
 from replicator_sdk import TableId
 from replicator_sdk.datatype import INT64, STRING
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.schema import Column
 from tests.plugins.sources.kafka.harness import inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
@@ -30,8 +30,20 @@ def test_a_table_has_the_columns_of_its_first_and_of_its_last_records(
     assert schema.primary_key == ("id",)
 
 
-def test_topics_without_records_hold_no_table_yet(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_topics_that_never_held_a_record_are_waited_for(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
+    with (
+        source_of(kafka, topics=[topic]).create_table_registry() as registry,
+        pytest.raises(RetryableError, match="RPL-3982"),
+    ):
+        registry.list_tables()
+
+
+def test_topics_whose_records_are_gone_hold_no_table(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    """A pipeline that knows its tables goes on without."""
+    topic = kafka_topic()
+    kafka.produce(topic, inserts([1]))
+    kafka.delete_records(topic, {0: 1})
     with source_of(kafka, topics=[topic]).create_table_registry() as registry:
         assert registry.list_tables() == []
         with pytest.raises(NeedsUserError, match="RPL-3970"):

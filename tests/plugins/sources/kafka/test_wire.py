@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecordsBuilder
 from kafka.record.memory_records import MemoryRecords
 
+from replicator_source_kafka.formats.record_headers import header
+from replicator_source_kafka.record_fields import CorruptBatchError
 from replicator_source_kafka.wire import (
-    CorruptBatchError,
     OldFormatError,
     between,
     committed,
@@ -21,7 +22,10 @@ from replicator_source_kafka.wire import (
 contents = st.none() | st.binary(max_size=300)
 records = st.lists(
     st.tuples(
-        st.integers(0, 1 << 41), contents, contents, st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=9)))
+        st.integers(0, 1 << 41),
+        contents,
+        contents,
+        st.lists(st.tuples(st.sampled_from(["", "a", "ab", "é"]), st.binary(max_size=9))),
     ),
     min_size=1,
     max_size=30,
@@ -56,6 +60,12 @@ def test_columns_are_what_the_client_reads(
     columns = (found.offset.tolist(), found.timestamp.tolist(), found.key.to_pylist(), found.value.to_pylist())
     assert list(zip(*columns, strict=True)) == expected
     assert (found.topic, found.partition) == ("t", 3)
+    headers = [record.headers for batch in MemoryRecords(data) for record in batch]
+    for name in {name for record in headers for name, _ in record}:
+        wanted = [dict(record).get(name) for record in headers]
+        assert found.headers is not None
+        assert header(found.headers, name.encode()).to_pylist() == wanted
+    assert (found.headers is None) == (not any(headers))
 
 
 def plain_batch(count: int = 3, offset: int = 10) -> bytes:

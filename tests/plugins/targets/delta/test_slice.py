@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from replicator_sdk.testing.values import difference
 from replicator_target_delta import DeltaLakeTarget
 from replicator_target_delta.apply.slice import share
 from replicator_target_delta.consumer import DeltaConsumer
+from tests.crash.breakages import altered
 from tests.plugins.targets.delta.changes import KEYED, KEYLESS, TABLE, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
@@ -134,6 +136,24 @@ def test_a_slice_that_comes_again_changes_nothing(copy: Copy) -> None:
     assert outcome.applied.keys() == {TABLE}
     assert names(copy.lake) == {1: "b"}
     assert copy.lake.version(TABLE) == version + 1, "only the claim of the new run"
+
+
+@pytest.mark.parametrize("place", ["delta.slice.written", "delta.slice.vectors_written"])
+@pytest.mark.parametrize("part_is_gone", [False, True])
+def test_files_that_a_crash_left_unnamed_belong_to_no_table(copy: Copy, place: str, *, part_is_gone: bool) -> None:
+    """The twin takes them for rows of the table, which then stand there twice."""
+    copy.folder.append([insert(row(1, "a"))])
+    copy.take(copy.consumer())
+    copy.folder.append([update(row(1, "b")), insert(row(2, "c"))])
+    start = PartitionedOffset((1, 0))
+    failpoint.arm(f"{place}=raise")
+    with contextlib.suppress(ReplicatorError):
+        assert copy.take(copy.consumer(epoch=2), start, epoch=2).failures
+    failpoint.arm("")
+    with altered("orphans") if part_is_gone else contextlib.nullcontext():
+        copy.take(copy.consumer(epoch=3), start, epoch=3)
+    found = sorted(r["id"] for r in copy.lake.rows(TABLE))
+    assert found == ([1, 1, 2, 2] if part_is_gone else [1, 2])
 
 
 def test_the_position_and_how_far_all_is_valid_stand_in_the_commit(copy: Copy) -> None:

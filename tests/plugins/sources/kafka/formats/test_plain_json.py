@@ -79,7 +79,7 @@ def test_settings_give_types() -> None:
         "text_amount": "-12.50",
         "number": 18446744073709551615,
         "day": 19000,
-        "at": "2024-02-03T04:05:06.1234567Z",
+        "at": "2024-02-03T04:05:06.123456Z",
         "raw": "AQI=",
         "doc": [1, "a"],
         "never": None,
