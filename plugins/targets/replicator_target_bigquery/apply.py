@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
-from replicator_sdk.errors import DataError, ReplicatorError, RetryableError, SchemaDriftError, SnapshotNeededError
+from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
@@ -157,11 +157,19 @@ def _must_fit(changes: TableChanges, wanted: tuple[Field, ...], found: Found) ->
 def _refused(outcome: str, changes: TableChanges) -> Exception:
     if outcome == UNSTAGED:
         return _UnstagedError()
-    kind: type[ReplicatorError] = SnapshotNeededError if changes.overlap else DataError
-    return kind(
+    table, position = str(changes.table), str(changes.identity.position)
+    if changes.overlap:
+        return SnapshotNeededError(
+            "an update does not carry all columns of a row that moved while the table was copied",
+            code="RPL-6534",
+            table=table,
+            position=position,
+            hint="nothing to do: the table is copied anew",
+        )
+    return DataError(
         "updates do not carry columns whose old values the target's rows should have, but it has no such rows",
         code="RPL-6533",
-        table=str(changes.table),
-        position=str(changes.identity.position),
+        table=table,
+        position=position,
         hint="rows were removed at the target by somebody else: take a new snapshot of the table",
     )

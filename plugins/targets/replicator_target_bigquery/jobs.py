@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from replicator_sdk.context import Metrics
+from replicator_sdk.errors import RetryableError
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.failures import busy, failed_job, failed_request, is_passing, is_transient
@@ -183,6 +184,13 @@ class Jobs:
         wait = 0.1
         while job.state != "DONE":
             self.pause(wait)
+            if self._stopped.is_set():
+                raise RetryableError(
+                    f"{what} was still running when the run stopped",
+                    code="RPL-6535",
+                    table=str(table),
+                    hint="nothing to do: the next run finds the job",
+                )
             wait = min(wait * 1.5, 3.0)
             self.ask(what, table, lambda: job.reload(retry=None, timeout=_REQUEST_SECONDS))
 
