@@ -6,8 +6,8 @@ SHELL := bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Most tests wait for servers and JVMs, so that two at once take little more than one; a file's tests stay together.
-WORKERS ?= 2
+# Most tests wait for servers and JVMs, so that three at once keep two cores busy; a file's tests stay together.
+WORKERS ?= 3
 STAMP := $(VENV)/.setup-done
 ROOMS := sdk state runtime plugins
 TYPED := $(ROOMS) tests $(wildcard bench scripts/*.py)

@@ -35,7 +35,9 @@ def test_without_the_tables_own_progress_random_kills_are_noticed(make_pair: Mak
         for _ in range(3):
             killed(pair.start(point="engine.offset.before_save"), "engine.offset.before_save")
             running = pair.start()
-            running.said("streaming")  # its first offset is saved: the next kill between data and offset is behind a batch
+            running.said(
+                "streaming"
+            )  # its first offset is saved: the next kill between data and offset is behind a batch
             time.sleep(chance.uniform(0, 1))
             kill(running)
     pair.recover()

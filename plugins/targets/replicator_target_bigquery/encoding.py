@@ -116,10 +116,11 @@ def _before(batch: ChangeBatch) -> dict[str, pa.Array]:
     inserts = op == DMLOperation.INSERT
     key = set(batch.schema.primary_key)
     if inserts.all() or batch.before is None:
-        told = np.zeros(size, np.bool_)
+        valid = told = np.zeros(size, np.bool_)
         before: dict[str, pa.Array] = {}
     else:
-        told = pc.is_valid(batch.before).to_numpy(zero_copy_only=False) & ~inserts
+        valid = pc.is_valid(batch.before).to_numpy(zero_copy_only=False)
+        told = valid & ~inserts
         before = dict(zip(batch.schema.names, batch.before.flatten(), strict=True))
     after = dict(zip(batch.schema.names, batch.row.flatten(), strict=True))
     made: dict[str, pa.Array] = {}
@@ -130,7 +131,7 @@ def _before(batch: ChangeBatch) -> dict[str, pa.Array]:
         elif name in key:
             made[name] = _chosen(before.get(name, after[name]), told, after[name], inserts)
         else:
-            made[name] = before[name] if told.all() else _nulled(before[name], ~told)
+            made[name] = before[name] if np.array_equal(valid, told) else _nulled(before[name], ~told)
     return made
 
 

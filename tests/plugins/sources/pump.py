@@ -127,7 +127,7 @@ class Run:
     def stop(self) -> None:
         self.reader.close()
         self.emitter.close()
-        self._thread.join(10)
+        self._thread.join(30)
         assert not self._thread.is_alive(), "the reader did not stop"
 
     def raise_error(self) -> None:

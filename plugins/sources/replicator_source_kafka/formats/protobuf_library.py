@@ -20,5 +20,5 @@ def library(name: str) -> Any:
         raise NeedsUserError(
             f"the format debezium-protobuf needs {name.partition('.')[0]}, which is not installed",
             code="RPL-3972",
-            hint="pip install ptars grpcio-tools",
+            hint="pip install 'replicator[kafka-protobuf]'",
         ) from None

@@ -60,7 +60,8 @@ class Pump(SourcePump):
         self.broker = broker
         source = source_of(broker, **({"topics": list(topics)} if topics else {}), **settings)
         with source.create_table_registry() as registry:
-            listed = [summary.table for summary in registry.list_tables()]
+            wants_some = tables is None or len(tables) > 0  # else the topics may be new, and hold no record to list by
+            listed = [summary.table for summary in registry.list_tables()] if wants_some else []
         super().__init__(source, {t.table: t for t in listed if tables is None or t.table in tables})
 
     def table(self, name: str) -> TableId:
