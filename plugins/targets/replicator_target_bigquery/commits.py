@@ -31,7 +31,7 @@ COMMITTED: Final = "committed"
 DROPPED: Final = "dropped"
 DDL_BEGUN: Final = "ddlBegun"
 _WITHOUT_DATA: Final = frozenset({CLAIMED, LOADING, DDL_BEGUN})
-_NEWEST: Final = 200
+_KEPT_DAYS: Final = 7
 
 COLUMNS: Final = (
     Field("table_name", "STRING", "REQUIRED"),
@@ -80,7 +80,7 @@ class Standing:
     """What a writer knows of a table: the rows it goes on from.
 
     Attributes:
-        rows: Newest first; empty when nobody ever wrote the table.
+        rows: The last one with data and all that came after it, newest first; empty when nobody ever wrote the table.
     """
 
     rows: tuple[Commit, ...] = field(default=())
@@ -128,7 +128,7 @@ class Standing:
 
     def followed_by(self, row: Commit) -> Standing:
         """After one more row of ours."""
-        return Standing((row, *self.rows[: _NEWEST - 1]))
+        return Standing((row, *(self.rows if row.kind in _WITHOUT_DATA else ())))
 
     def checks(self, place: Place, epoch: int, batch: str) -> list[tuple[str, str]]:
         """What must not hold when a row is added: conditions and the outcomes they stand for."""
@@ -160,12 +160,29 @@ def insert_if_newer(place: Place, row: Commit) -> str:
 
 
 def select(place: Place) -> str:
-    """The statement that reads a table's newest rows."""
+    """The statement that reads the rows of a `Standing`."""
     names = ", ".join(column.name for column in COLUMNS[:-1])
     return (
-        f"SELECT {names} FROM {place.commits_sql} WHERE table_name = {text(place.table)}\n"
-        f"ORDER BY revision DESC, epoch DESC LIMIT {_NEWEST}"
+        f"SELECT {names} FROM {place.commits_sql} WHERE table_name = {text(place.table)} AND revision >= (\n"
+        f"  SELECT IFNULL(MAX(revision), 0) FROM {place.commits_sql}\n"
+        f"  WHERE table_name = {text(place.table)} AND kind NOT IN ({_kinds_without_data()}))\n"
+        f"ORDER BY revision DESC, epoch DESC"
     )
+
+
+def prune(place: Place) -> str:
+    """The statement that removes rows of all tables of a dataset that nobody will ask for again."""
+    return (
+        f"DELETE FROM {place.commits_sql} AS C\n"
+        f"WHERE C.committed_at < TIMESTAMP_SUB(CURRENT_TIMESTAMP(), INTERVAL {_KEPT_DAYS} DAY) AND EXISTS (\n"
+        f"  SELECT 1 FROM (SELECT table_name, MAX(revision) AS newest FROM {place.commits_sql}\n"
+        f"    WHERE kind NOT IN ({_kinds_without_data()}) GROUP BY table_name) AS N\n"
+        f"  WHERE N.table_name = C.table_name AND C.revision < N.newest)"
+    )
+
+
+def _kinds_without_data() -> str:
+    return ", ".join(text(kind) for kind in sorted(_WITHOUT_DATA))
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Standing:

@@ -14,13 +14,27 @@ from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
 from replicator_target_bigquery.apply import TableApply
 from replicator_target_bigquery.client import Clients
+from replicator_target_bigquery.commits import prune
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.ddl import TableDDL, rename
 from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.pace import Pace
+from replicator_target_bigquery.place import Place
 from replicator_target_bigquery.snapshot import TableSnapshotLoad
 from replicator_target_bigquery.table import Session, TargetTable
 from replicator_target_bigquery.warehouse import Warehouse
+
+
+def prune_commits(config: BigQueryConfig, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
+    """Remove rows of the commit logs of the tables' datasets that nobody will ask for again."""
+    clients = Clients(config)
+    jobs = Jobs(clients.bigquery, config, context.metrics)
+    try:
+        for place in {p.commits_id: p for p in (Place.of(table, config) for table in tables)}.values():
+            if Warehouse(clients.bigquery, jobs, config).find(place.commits_id, tables[0]) is not None:
+                jobs.read(prune(place), f"pruning {place.commits_id}", None)
+    finally:
+        clients.close()
 
 
 class BigQueryConsumer(BatchConsumer, SnapshotLoader):

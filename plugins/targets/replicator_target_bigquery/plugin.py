@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_bigquery.config import BigQueryConfig
 
@@ -30,3 +32,14 @@ class BigQueryTarget(DeltaTarget):
         from replicator_target_bigquery.consumer import BigQueryConsumer
 
         return BigQueryConsumer(self.config, context)
+
+    def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
+        """Remove old rows of the commit logs; staged changes expire by themselves."""
+        from replicator_target_bigquery.consumer import prune_commits
+
+        prune_commits(self.config, context, tables)
+
+    @property
+    def maintenance_interval_seconds(self) -> float:
+        """Once a day."""
+        return 86400.0

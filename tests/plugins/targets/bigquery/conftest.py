@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from replicator_sdk.failpoint import arm
+from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
 
@@ -19,7 +20,9 @@ def _disarmed() -> Iterator[None]:
 
 
 @pytest.fixture
-def project(bigquery_emulators: Emulators) -> Project:
-    """A dataset of the test's own, with the settings of the tests."""
+def project(bigquery_emulators: Emulators) -> Iterator[Project]:
+    """A dataset of the test's own, with the settings of the tests; every statement that was run is judged afterwards."""
     bigquery_emulators.gate.clear()
-    return Project(bigquery_emulators)
+    yield Project(bigquery_emulators)
+    for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
+        judge(sql)

@@ -8,7 +8,6 @@ import pytest
 
 from replicator_sdk.testing.target_suite import TargetConformance
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
 
 
 class TestBigQuery(TargetConformance):
@@ -17,5 +16,5 @@ class TestBigQuery(TargetConformance):
     largest_decimal: ClassVar[int] = 28  # the emulator has no BIGNUMERIC
 
     @pytest.fixture
-    def system(self, bigquery_emulators: Emulators) -> Project:
-        return Project(bigquery_emulators)
+    def system(self, project: Project) -> Project:
+        return project

@@ -99,3 +99,26 @@ def test_a_zombies_announced_load_never_runs_once_another_run_has_begun(project:
         zombie.load_chunks(KEYLESS, "plan", CHUNKS, ROWS)
     assert woken
     assert project.count("log") == 10
+
+
+def test_many_restarts_do_not_bury_how_far_a_quiet_table_is(project: Project) -> None:
+    project.consumer().apply_batch(batch(5, [insert(row(1))]))
+    columns = "table_name, revision, kind, owner, epoch, batch, source, progress, chunks, note"
+    project.select(
+        f"INSERT INTO {{d}}._replicator_commits ({columns}) SELECT table_name, revision + n, 'claimed', owner, 1, 'c', source,"
+        " NULL, '[]', '' FROM {d}._replicator_commits, UNNEST(GENERATE_ARRAY(1, 300)) AS n"
+    )
+    found = project.consumer(epoch=2).progress(KEYED.table)
+    assert found is not None
+    assert found.position == at(5)
+
+
+def test_maintenance_removes_old_commits_and_never_the_last_of_a_table(project: Project) -> None:
+    consumer = project.consumer()
+    for position in (1, 2, 3):
+        consumer.apply_batch(batch(position, [insert(row(position))]))
+    project.select("UPDATE {d}._replicator_commits SET committed_at = TIMESTAMP '2020-01-01 00:00:00+00' WHERE TRUE")
+    project.target.maintain(project.context(), [KEYED.table])
+    assert project.select("SELECT revision FROM {d}._replicator_commits") == [["3"]]
+    consumer.apply_batch(batch(4, [insert(row(4))]))
+    assert project.count("customers") == 4

@@ -11,7 +11,7 @@ from sqlglot import exp
 from replicator_sdk.datatype import BINARY, DATE, FLOAT64, INT64, STRING, Array, Record
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.target import TableProgress
-from replicator_target_bigquery.commits import COMMITTED, Commit, Standing, insert, insert_if_newer, select
+from replicator_target_bigquery.commits import COMMITTED, Commit, Standing, insert, insert_if_newer, prune, select
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.fields import Field, field_of
 from replicator_target_bigquery.place import Place
@@ -86,6 +86,7 @@ def test_the_commit_log() -> None:
     judge(script)
     judge(insert_if_newer(place, row))
     judge(select(place))
+    judge(prune(place))
 
 
 def test_every_column_of_a_schema_is_written() -> None:
