@@ -130,15 +130,19 @@ class Standing:
         """After one more row of ours."""
         return Standing((row, *(self.rows if row.kind in _WITHOUT_DATA else ())))
 
-    def checks(self, place: Place, epoch: int, batch: str) -> list[tuple[str, str]]:
-        """What must not hold when a row is added: conditions and the outcomes they stand for."""
+    def checks(self, epoch: int, batch: str) -> list[tuple[str, str]]:
+        """What must not hold of the table's rows when one is added: conditions and the outcomes they stand for."""
         newest = sum(1 for row in self.rows if row.revision >= self.revision)
-        rows = f"FROM {place.commits_sql} WHERE table_name = {text(place.table)}"
         return [
-            (f"EXISTS (SELECT 1 {rows} AND epoch > {epoch})", FENCED),
-            (f"EXISTS (SELECT 1 {rows} AND epoch = {epoch} AND batch = {text(batch)})", DONE),
-            (f"(SELECT COUNT(*) {rows} AND revision >= {self.revision}) != {newest}", MOVED),
+            (f"MAX(epoch) > {epoch}", FENCED),
+            (f"COUNTIF(epoch = {epoch} AND batch = {text(batch)}) > 0", DONE),
+            (f"COUNTIF(revision >= {self.revision}) != {newest}", MOVED),
         ]
+
+
+def rows_of(place: Place) -> str:
+    """A table's rows, as `FROM …`."""
+    return f"FROM {place.commits_sql} WHERE table_name = {text(place.table)}"
 
 
 def insert(place: Place, row: Commit) -> str:

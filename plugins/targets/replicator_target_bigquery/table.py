@@ -21,6 +21,7 @@ from replicator_target_bigquery.commits import (
     insert,
     insert_if_newer,
     read_rows,
+    rows_of,
     select,
 )
 from replicator_target_bigquery.config import BigQueryConfig
@@ -202,8 +203,8 @@ class TargetTable:
             RetryableError: When it was written since this run looked.
         """
         place = self.place
-        guards = [*self.standing().checks(place, row.epoch, row.batch), *checks]
-        sql = guarded(guards, [*statements, insert(place, row)])
+        guards = [*self.standing().checks(row.epoch, row.batch), *checks]
+        sql = guarded(guards, rows_of(place), [*statements, insert(place, row)])
         failpoint("bigquery.commit.before")
         (answer,) = self.session.jobs.query(
             f"{place.dataset}_{place.table}_{row.batch}", sql, f"writing {place.id}", self.table

@@ -12,14 +12,15 @@ UNSTAGED = "unstaged"
 LOST = "lost"
 
 
-def guarded(checks: Sequence[tuple[str, str]], statements: Sequence[str]) -> str:
+def guarded(checks: Sequence[tuple[str, str]], rows: str, statements: Sequence[str]) -> str:
     """A script that runs `statements` in one transaction if no check holds, and answers which did.
 
     Its last result is one row with one text: `READY` when the statements ran, else the outcome of the first check that
     held. It raises nothing by itself: an error is BigQuery's own, and then the transaction is rolled back.
 
     Args:
-        checks: Conditions and the outcomes they stand for; asked inside the transaction.
+        checks: Conditions and the outcomes they stand for; asked inside the transaction, in one reading of `rows`.
+        rows: What the conditions' aggregates are of: `FROM …`.
         statements: What is to be done together.
     """
     cases = "\n".join(f"  WHEN {condition} THEN '{outcome}'" for condition, outcome in checks)
@@ -27,7 +28,7 @@ def guarded(checks: Sequence[tuple[str, str]], statements: Sequence[str]) -> str
     return (
         f"DECLARE standing STRING;\n"
         f"BEGIN TRANSACTION;\n"
-        f"SET standing = (SELECT CASE\n{cases}\n  ELSE '{READY}' END);\n"
+        f"SET standing = (SELECT CASE\n{cases}\n  ELSE '{READY}' END {rows});\n"
         f"IF standing = '{READY}' THEN\n{body};\nEND IF;\n"
         f"COMMIT TRANSACTION;\n"
         f"SELECT standing"

@@ -11,7 +11,16 @@ from sqlglot import exp
 from replicator_sdk.datatype import BINARY, DATE, FLOAT64, INT64, STRING, Array, Record
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.target import TableProgress
-from replicator_target_bigquery.commits import COMMITTED, Commit, Standing, insert, insert_if_newer, prune, select
+from replicator_target_bigquery.commits import (
+    COMMITTED,
+    Commit,
+    Standing,
+    insert,
+    insert_if_newer,
+    prune,
+    rows_of,
+    select,
+)
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.fields import Field, field_of
 from replicator_target_bigquery.place import Place
@@ -82,7 +91,7 @@ def test_the_commit_log() -> None:
     table = TableId("shop", "o'brien")
     place = Place.of(table, BigQueryConfig(project="p", staging_bucket="b"))
     row = Commit(3, COMMITTED, "ns/it's", 2, "batch@3", table, TableProgress(1, 2, at(5)))
-    script = guarded(Standing((row,)).checks(place, 2, row.batch), [insert(place, row)])
+    script = guarded(Standing((row,)).checks(2, row.batch), rows_of(place), [insert(place, row)])
     judge(script)
     judge(insert_if_newer(place, row))
     judge(select(place))
