@@ -6,7 +6,8 @@ SHELL := bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Most tests wait for servers and JVMs, so that three at once keep two cores busy; a file's tests stay together.
+# Most tests wait for servers and JVMs, so that three at once keep two cores busy; a file's tests stay together,
+# and files go by name, so that the long ones of crash and end_to_end do not come last.
 WORKERS ?= 3
 STAMP := $(VENV)/.setup-done
 ROOMS := sdk state runtime plugins
@@ -28,7 +29,7 @@ demo: setup ## Replicate a small shop into Delta tables while it changes
 	@$(BIN)/replicator demo
 
 test: setup ## Run every test; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup ## Check style, types and the import rule
 	@$(BIN)/ruff check $(CODE)
