@@ -32,7 +32,7 @@ from tests.services.spark import INTERPRETER
 
 
 def test_no_named_place_is_left_out() -> None:
-    """A place that somebody registers without adding it here fails this test."""
+    """A place that somebody registers without adding it here fails this test. BigQuery's own are tried beside that target's tests."""
     rooms = (
         replicator_runtime,
         replicator_source_postgres,
@@ -44,7 +44,7 @@ def test_no_named_place_is_left_out() -> None:
         for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
             importlib.import_module(module.name)
     tried = {place for moment in places.ALL for place in moment} | places.OF_SLICES
-    assert {p for p in failpoint.registered() if not p.startswith("test.")} | {
+    assert {p for p in failpoint.registered() if not p.startswith(("test.", "bigquery."))} | {
         "cellar.commit.before",
         "cellar.commit.after",
     } == tried
