@@ -139,7 +139,7 @@ class MysqlServer:
                 self.port = free_port()
             said_before = self.log.stat().st_size if self.log.exists() else 0
             arguments = option_arguments({"server_id": self.port, **self._options, "port": self.port})
-            command = [*self._programs.command, *as_root(), f"--datadir={self.data}", *arguments]
+            command = [*self._programs.command, *as_root(), f"--datadir={self.data}", own_tmpdir(self.data), *arguments]
             self._process = spawn(command, log=self.log, environment=self._programs.environment, folder=self._folder)
             try:
                 wait_until(self._answers, process=self._process, log=self.log, seconds=60)
@@ -289,6 +289,13 @@ def as_root() -> list[str]:
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
+def own_tmpdir(data: Path) -> str:
+    """The argument for a folder for temporary tables beside the data: MariaDB deletes at its start what it finds there."""
+    folder = data.with_name(f"{data.name}-tmp")
+    folder.mkdir(exist_ok=True)
+    return f"--tmpdir={folder}"
+
+
 def run_once(found: Programs, data: Path, *arguments: str, statements: str = "") -> None:
     """Runs a server program that makes a data folder and ends; `statements` are its standard input.
 
@@ -296,7 +303,10 @@ def run_once(found: Programs, data: Path, *arguments: str, statements: str = "")
         ServerError: it failed; with what it said.
     """
     done = subprocess.run(
-        [*found.command, *as_root(), f"--datadir={data}", "--innodb-flush-method=nosync", *arguments],
+        [
+            *(*found.command, *as_root(), f"--datadir={data}", own_tmpdir(data)),
+            *("--innodb-flush-method=nosync", *arguments),
+        ],
         input=statements,
         env=dict(os.environ, **found.environment),
         capture_output=True,

@@ -39,6 +39,11 @@ _SAME_ID: _Kind = (
     "another replica reads this server under the same server id: give the pipeline a serverId of its own",
 )
 _GONE: _Kind = (NeedsUserError, "RPL-3808", "`replicator tables` lists what there is; check the names in the pipeline")
+_DROPPED: _Kind = (
+    RetryableError,
+    "RPL-3811",
+    "the table was dropped or renamed just now: the attempt is repeated with the tables that are there then",
+)
 _BUSY: _Kind = (RetryableError, "RPL-3809", "something at the server holds a lock for long; the attempt is repeated")
 _OTHER: _Kind = (RetryableError, "RPL-3810", "the attempt is repeated; if it stays, look at the server's error log")
 
@@ -46,12 +51,12 @@ _BY_NUMBER: dict[int, _Kind] = {
     1044: _NO_RIGHT,  # ER_DBACCESS_DENIED_ERROR
     1045: _REFUSED,  # ER_ACCESS_DENIED_ERROR
     1049: _GONE,  # ER_BAD_DB_ERROR
-    1051: _GONE,
+    1051: _DROPPED,  # ER_BAD_TABLE_ERROR
     1054: _GONE,  # ER_BAD_FIELD_ERROR
     1130: _REFUSED,  # ER_HOST_NOT_PRIVILEGED
     1142: _NO_RIGHT,  # ER_TABLEACCESS_DENIED_ERROR
     1143: _NO_RIGHT,
-    1146: _GONE,  # ER_NO_SUCH_TABLE
+    1146: _DROPPED,  # ER_NO_SUCH_TABLE
     1205: _BUSY,  # ER_LOCK_WAIT_TIMEOUT
     1227: _NO_RIGHT,  # ER_SPECIFIC_ACCESS_DENIED_ERROR
     1370: _NO_RIGHT,

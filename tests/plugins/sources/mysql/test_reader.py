@@ -11,6 +11,7 @@ from replicator_sdk import ChangeBatch
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_mysql import baseline
+from replicator_source_mysql.diagnosis import diagnosed
 from replicator_source_mysql.offset import MySqlOffset
 from tests.plugins.sources.mysql.harness import Pump
 from tests.services.mysql import MysqlDatabase
@@ -34,6 +35,11 @@ def test_snapshot_and_log_come_through_a_verified_connection(shop: MysqlDatabase
     shop.execute("INSERT INTO t VALUES (1, 'a')")
     assert pump.snapshot("t")[1].num_rows == 1
     assert len(pump.read().changes("t")) == 1
+
+
+def test_a_table_that_goes_while_it_is_looked_at_has_the_attempt_repeated(shop: MysqlDatabase) -> None:
+    with pytest.raises(RetryableError, match="RPL-3811"), diagnosed("capturing tables"):
+        shop.execute("SHOW CREATE TABLE gone")
 
 
 def test_the_offset_of_an_idle_source_follows_changes_nobody_asked_for(shop: MysqlDatabase) -> None:
