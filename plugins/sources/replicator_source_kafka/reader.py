@@ -124,9 +124,8 @@ class KafkaEventReader(EventReader):
                 self._read_window(cluster, delivery)
             except Exception as error:
                 if is_about_topics(error) and not self._closed.is_set():
-                    check_place(
-                        cluster, self._config, self._place
-                    )  # tells more, when topics are no longer what they were
+                    # Tells more, when topics are no longer what they were.
+                    check_place(cluster, self._config, self._place)
                 raise
             self._context.set_ok()
             if group is not None:

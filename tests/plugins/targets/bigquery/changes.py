@@ -1,67 +1,38 @@
-"""Short ways to write changes of the tests' tables."""
+"""Changes of the tests' tables as `tests.plugins.targets.changes` writes them; here the key allows no NULL."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from replicator_sdk.batch import BatchIdentity, TableChanges
-from replicator_sdk.datatype import INT64, STRING
-from replicator_sdk.event import Alter, DDLEvent, DDLOperation, DMLOperation
-from replicator_sdk.offset import Position
-from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.testing.batches import to_batch, to_table_changes
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.schema import TableSchema, replace_columns
 from replicator_sdk.testing.reference import RowChange
+from tests.plugins.targets import changes
+from tests.plugins.targets.changes import KEYLESS, alter, at, batch, row
 
-KEYED = TableSchema(
-    TableId("shop", "customers"),
-    (Column("id", INT64, nullable=False), Column("name", STRING), Column("note", STRING)),
-    ("id",),
-)
-KEYLESS = TableSchema(TableId("shop", "log"), (Column("name", STRING), Column("number", INT64)))
+__all__ = ["KEYED", "KEYLESS", "alter", "at", "batch", "ddl", "delete", "insert", "row", "update"]
+
+_ID, *_REST = changes.KEYED.columns
+KEYED = replace_columns(changes.KEYED, (replace(_ID, nullable=False), *_REST))
 
 
 def insert(row: Mapping[str, Any], schema: TableSchema = KEYED) -> RowChange:
     """An INSERT."""
-    return RowChange(schema, DMLOperation.INSERT, row)
+    return changes.insert(row, schema)
 
 
 def update(row: Mapping[str, Any], schema: TableSchema = KEYED, before: Mapping[str, Any] | None = None) -> RowChange:
     """An UPDATE; columns that `row` lacks were not sent."""
-    unchanged = frozenset(schema.names) - row.keys()
-    full = before is not None and before.keys() == set(schema.names)
-    return RowChange(schema, DMLOperation.UPDATE, row, before, unchanged, full)
+    return changes.update(row, schema, before)
 
 
 def delete(before: Mapping[str, Any], schema: TableSchema = KEYED) -> RowChange:
     """A DELETE."""
-    return RowChange(schema, DMLOperation.DELETE, {}, before, before_is_full=before.keys() == set(schema.names))
-
-
-def batch(position: int, changes: Sequence[RowChange], *, epoch: int = 1, overlap: bool = False) -> TableChanges:
-    """Changes that bring their table to `position`; sequence numbers go on from 1000 times it."""
-    numbered = to_batch(changes, range(len(changes)), position * 1000, 1_700_000_000_000_000)
-    identity = BatchIdentity(1, epoch, position * 1000 + 1, position * 1000 + len(changes), at(position))
-    return to_table_changes([numbered], identity, overlap=overlap)
+    return changes.delete(before, schema)
 
 
 def ddl(position: int, operation: DDLOperation, schema: TableSchema | None = KEYED, **facts: Any) -> DDLEvent:
     """A change of structure that brings its table to `position`."""
-    table = facts.pop("table", schema.table if schema else KEYED.table)
-    return DDLEvent(MemoryOffset(position), operation, table, schema, position=at(position), **facts)
-
-
-def alter(position: int, schema: TableSchema, *steps: Alter, **facts: Any) -> DDLEvent:
-    """An ALTER_TABLE."""
-    return ddl(position, DDLOperation.ALTER_TABLE, schema, alters=steps, **facts)
-
-
-def at(transaction: int) -> Position:
-    """The position after so many transactions."""
-    return Position(MemoryOffset(transaction))
-
-
-def row(key: int, name: str | None = None, note: str | None = None) -> dict[str, Any]:
-    """A row of the keyed table."""
-    return {"id": key, "name": name, "note": note}
+    return changes.ddl(position, operation, schema, **facts)

@@ -11,7 +11,7 @@ from replicator_sdk.errors import DataError, NeedsUserError, SchemaDriftError, S
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_target_delta.apply import incomplete
 from replicator_target_delta.log import TableLog
-from tests.plugins.targets.delta.changes import KEYED, KEYLESS, TABLE, at, batch, delete, insert, row, update
+from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
 

@@ -10,7 +10,7 @@ import pytest
 from replicator_sdk import failpoint
 from replicator_sdk.errors import FencedError, ReplicatorError, RetryableError
 from replicator_target_delta.apply.keyed import KeyedApply
-from tests.plugins.targets.delta.changes import TABLE, at, batch, insert, row
+from tests.plugins.targets.changes import TABLE, at, batch, insert, row
 from tests.plugins.targets.delta.lake import Lake
 
 

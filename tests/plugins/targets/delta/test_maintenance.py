@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from tests.plugins.targets.delta.changes import TABLE, at, batch, delete, insert, row, update
+from tests.plugins.targets.changes import TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
 

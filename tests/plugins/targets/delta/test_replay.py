@@ -12,7 +12,7 @@ import pytest
 from replicator_target_delta.log import TableLog
 from replicator_target_delta.replay import Content, replay
 from replicator_target_delta.storage import Storage
-from tests.plugins.targets.delta.changes import TABLE, batch, delete, insert, row, update
+from tests.plugins.targets.changes import TABLE, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
 

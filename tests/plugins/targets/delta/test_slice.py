@@ -22,7 +22,7 @@ from replicator_target_delta import DeltaLakeTarget
 from replicator_target_delta.apply.slice import share
 from replicator_target_delta.consumer import DeltaConsumer
 from tests.crash.breakages import altered
-from tests.plugins.targets.delta.changes import KEYED, KEYLESS, TABLE, delete, insert, row, update
+from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
 

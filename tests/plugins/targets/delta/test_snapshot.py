@@ -10,7 +10,7 @@ import pytest
 from replicator_sdk import failpoint
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.snapshot import SnapshotChunk
-from tests.plugins.targets.delta.changes import KEYED, TABLE, at, batch, insert, row, update
+from tests.plugins.targets.changes import KEYED, TABLE, at, batch, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
 CHUNKS = [SnapshotChunk(i, {"start": i * 10, "stop": i * 10 + 10}) for i in range(3)]

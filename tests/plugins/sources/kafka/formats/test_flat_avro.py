@@ -16,6 +16,7 @@ from replicator_sdk.schema import TableId
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import Decoded, Format, make_format
 from tests.plugins.sources.kafka.formats.connect import records
+from tests.plugins.sources.kafka.formats.decoded import said
 from tests.plugins.sources.kafka.formats.small_registry import registry_that_answers
 
 fastavro = pytest.importorskip("fastavro")
@@ -71,17 +72,6 @@ def decode(url: str, form: str, *pairs: tuple[bytes | None, bytes | None], **set
     given = {"bootstrapServers": "127.0.0.1:1", "topics": ["t"], "format": form, "schemaRegistryUrl": url, **settings}
     decoder: Format = pickle.loads(pickle.dumps(make_format(KafkaConfig.model_validate(given))))
     return decoder.decode(records(*pairs))
-
-
-def said(decoded: Decoded) -> list[tuple[int, int, Any]]:
-    """Index, operation, and the row or (of a delete) what was before, in order."""
-    found = []
-    for part in decoded.parts:
-        rows = part.row.to_pylist()
-        before = part.before.to_pylist() if part.before is not None else [None] * len(rows)
-        for index, op, row, old in zip(part.index.tolist(), part.op.to_pylist(), rows, before, strict=True):
-            found.append((index, op, old if op == 3 else row))
-    return sorted(found, key=lambda change: change[0])
 
 
 def test_extracted_rows_have_types_marks_and_times_and_tombstones_delete_by_their_key(registry: str) -> None:

@@ -13,6 +13,7 @@ from replicator_sdk.schema import TableId
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import Decoded, Format, make_format
 from tests.plugins.sources.kafka.formats.connect import Field, dumps, records, struct, with_schema
+from tests.plugins.sources.kafka.formats.decoded import said
 
 ID = Field("id", "int32", optional=False)
 DAY = Field("day", "int32", "io.debezium.time.Date")
@@ -37,17 +38,6 @@ def plain(key: Any, value: Any) -> Pair:
 def embedded(value: dict[str, Any] | None, key: int = 1) -> Pair:
     """A record with schemas."""
     return with_schema(KEY, {"id": key}), None if value is None else with_schema(ROW, value)
-
-
-def said(decoded: Decoded) -> list[tuple[int, int, Any]]:
-    """Index, operation, and the row or (of a delete) what was before, in order."""
-    found = []
-    for part in decoded.parts:
-        rows = part.row.to_pylist()
-        before = part.before.to_pylist() if part.before is not None else [None] * len(rows)
-        for index, op, row, old in zip(part.index.tolist(), part.op.to_pylist(), rows, before, strict=True):
-            found.append((index, op, old if op == 3 else row))
-    return sorted(found, key=lambda change: change[0])
 
 
 def test_a_value_is_an_upsert_and_a_tombstone_a_delete() -> None:

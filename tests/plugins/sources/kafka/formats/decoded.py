@@ -1,0 +1,18 @@
+"""What decoded records say, in a form to compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replicator_source_kafka.formats import Decoded
+
+
+def said(decoded: Decoded) -> list[tuple[int, int, Any]]:
+    """Index, operation, and the row or (of a delete) what was before, in order."""
+    found = []
+    for part in decoded.parts:
+        rows = part.row.to_pylist()
+        before = part.before.to_pylist() if part.before is not None else [None] * len(rows)
+        for index, op, row, old in zip(part.index.tolist(), part.op.to_pylist(), rows, before, strict=True):
+            found.append((index, op, old if op == 3 else row))
+    return sorted(found, key=lambda change: change[0])
