@@ -42,7 +42,14 @@ from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.slices import RangeConsumer, SliceChanges, SliceOutcome, TableTally
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk, SnapshotReader, TableSnapshot, chunk_dataframe
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, ReaderClosed
-from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
+from replicator_sdk.target import (
+    BatchConsumer,
+    DeferredConsumer,
+    DeltaTarget,
+    EventConsumer,
+    SnapshotLoader,
+    TableProgress,
+)
 
 __version__ = "0.1.0"
 
@@ -63,6 +70,7 @@ __all__ = [
     "DDLOperation",
     "DMLEvent",
     "DMLOperation",
+    "DeferredConsumer",
     "DeltaContext",
     "DeltaSource",
     "DeltaSourceContext",

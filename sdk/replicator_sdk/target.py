@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -139,6 +139,38 @@ class BatchConsumer(EventConsumer):
     def apply_dml(self, event: DMLEvent) -> None:
         """Not used for batch consumers."""
         raise NotImplementedError("a batch consumer takes apply_batch")
+
+
+class DeferredConsumer(BatchConsumer):
+    """Optional power: takes changes well ahead of the commit that makes them durable.
+
+    `apply_batch` may return when the changes are taken, somewhere where they do no harm if they are never looked at
+    again. Commits follow in the consumer's own time and own threads, for each table in order and with the progress of
+    the last batch they hold. The runtime saves no offset, and raises no table's position, beyond what `settled` says;
+    after a crash it replays from there. So what was taken and not committed must have no effect on a table, ever.
+
+    The runtime calls `settle` for a table before each `apply_ddl` of it, and for all tables before a run ends, before
+    tables join and before `DeltaTarget.maintain`.
+    """
+
+    @abstractmethod
+    def settled(self, table: TableId) -> Position | None:
+        """The position of the last batch of `table` that is durable; None when none is since this consumer was made.
+
+        Called several times a second while the table has unsettled changes, so it asks nobody; a consumer that
+        commits by the clock may begin to here.
+
+        Raises:
+            ReplicatorError: Why the table's commit failed. What it held is dropped, the consumer takes no more changes
+                of the table, and they come again to another consumer.
+        """
+
+    @abstractmethod
+    def settle(self, tables: Collection[TableId]) -> None:
+        """Commit everything taken of these tables; returns when no commit of theirs is wanted or under way.
+
+        Raises nothing for a commit that fails: `settled` does.
+        """
 
 
 class SnapshotLoader(ABC):

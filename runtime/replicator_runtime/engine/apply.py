@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from replicator_sdk import BatchConsumer, ChangeBatch, DMLEvent, DMLOperation
+from replicator_sdk import BatchConsumer, ChangeBatch, DeferredConsumer, DMLEvent, DMLOperation
 from replicator_sdk.errors import FencedError, ReplicatorError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -23,9 +23,14 @@ register("engine.table.before_apply", "engine.table.after_apply")
 class Applier(ABC):
     """One consumer, one way to apply. Used by one thread at a time."""
 
+    @property
+    def deferred(self) -> DeferredConsumer | None:
+        """The consumer, if what it applied is durable only when it says so; else None."""
+        return None
+
     @abstractmethod
     def apply(self, gathered: list[Gathered], offset: Offset) -> dict[TableId, Exception]:
-        """Apply all tables' changes, durable on return; the failures by table (the others are applied).
+        """Apply all tables' changes, durable on return unless `deferred`; the failures by table (the others are applied).
 
         Raises:
             FencedError: When any table was fenced.
@@ -45,6 +50,11 @@ class BatchApplier(Applier):
     def __init__(self, consumer: BatchConsumer, parallel_tables: int) -> None:
         self._consumer = consumer
         self._pool = ThreadPoolExecutor(parallel_tables, thread_name_prefix="apply")
+
+    @property
+    def deferred(self) -> DeferredConsumer | None:
+        """The consumer, when it defers its commits."""
+        return self._consumer if isinstance(self._consumer, DeferredConsumer) else None
 
     def apply(self, gathered: list[Gathered], offset: Offset) -> dict[TableId, Exception]:  # noqa: ARG002 - rows need it
         """Apply the largest tables first, as many at once as the pool has threads; a table's own stretches in order."""

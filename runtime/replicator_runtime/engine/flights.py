@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.unsettled import Unsettled
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Future
 
     from replicator_runtime.engine.apply import Applier
@@ -23,6 +25,7 @@ register("engine.batch.gathered", "engine.batch.applied")
 log = structlog.get_logger()
 
 _IDLE_SAVE_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
 
 
 class Flights:
@@ -43,7 +46,8 @@ class Flights:
         self._flown: list[Gathered] = []
         self._flown_to = (tables.gathering.offset, tables.gathering.sequence_number)
         self._flown_oldest = -1
-        self._saved_at = self._maintained_at = time.monotonic()
+        self._unsettled = Unsettled(applier.deferred, tables)
+        self._saved_at = self._maintained_at = self._looked_at = time.monotonic()
 
     @property
     def is_flying(self) -> bool:
@@ -51,8 +55,20 @@ class Flights:
         return self._flight is not None
 
     @property
+    def is_settled(self) -> bool:
+        """Whether everything that took off is durable."""
+        return self._flight is None and not self._unsettled.waits
+
+    @property
+    def unsettled_tables(self) -> frozenset[TableId]:
+        """The tables whose target may be further than their floor says."""
+        return self._unsettled.tables
+
+    @property
     def oldest_timestamp(self) -> int:
-        """When the oldest change in the air, or else waiting, was committed at the source; -1 for none."""
+        """When the oldest change not durable, or else waiting, was committed at the source; -1 for none."""
+        if self._unsettled.waits:
+            return self._unsettled.oldest_timestamp
         return self._tables.gathering.oldest_timestamp if self._flight is None else self._flown_oldest
 
     def take_off(self) -> None:
@@ -68,11 +84,32 @@ class Flights:
             self._flight = self._pool.submit(self._applier.apply, gathered, here[0])
         else:
             self._flown_to = here
+            self._unsettled.mark(here)
 
-    def settle(self) -> None:
-        """Keep what the batch in the air did, if it has ended."""
+    def look(self) -> None:
+        """Keep what the batch in the air did, if it has ended, and what the target has made durable meanwhile."""
         if self._flight is not None and self._flight.done():
             self.land()
+        now = time.monotonic()
+        if self._unsettled.waits and now - self._looked_at > _LOOK_SECONDS:
+            self._looked_at = now
+            if self._unsettled.look():
+                self.save()
+
+    def flush(self) -> None:
+        """Apply everything gathered; all of it is durable and saved on return, but for tables that failed."""
+        self.take_off()
+        self.land()
+        self._unsettled.settle()
+        self.save()
+
+    def take(self, items: Sequence[Gathered], failures: Mapping[TableId, Exception]) -> None:
+        """These changes were applied outside a flight."""
+        self._unsettled.take([item.applied for item in items], failures)
+
+    def settle(self, table: TableId) -> None:
+        """Have everything made durable that this table has taken."""
+        self._unsettled.settle({table})
 
     def land(self) -> None:
         """Wait for the batch that is being applied; keep what it did."""
@@ -85,21 +122,25 @@ class Flights:
             for item in flown:
                 item.close()
         failpoint("engine.batch.applied")
-        self._tables.landed(flown, failures)
+        self._unsettled.take([item.applied for item in flown], failures)
+        self._unsettled.mark(self._flown_to, self._flown_oldest)
         self.save()
 
     def save(self) -> None:
         """Save how far everything is durable, unless a table is held behind."""
         if self._tables.hold_the_offset:
             return
-        self._run.save_offset(*self._flown_to)
-        self._saved_at = time.monotonic()
+        here = self._unsettled.reached()
+        if here is not None:
+            self._run.save_offset(*here)
+            self._saved_at = time.monotonic()
 
     def save_when_idle(self) -> None:
         """The same every few seconds while there is nothing to apply, since the offset moves all the same."""
         gathering, now = self._tables.gathering, time.monotonic()
-        if gathering.empty and self._flight is None and now - self._saved_at > _IDLE_SAVE_SECONDS:
+        if gathering.empty and self.is_settled and now - self._saved_at > _IDLE_SAVE_SECONDS:
             self._flown_to = (gathering.offset, gathering.sequence_number)
+            self._unsettled.mark(self._flown_to)
             self.save()
             self._saved_at = now
 
@@ -110,6 +151,8 @@ class Flights:
         if every <= 0 or self._flight is not None or now - self._maintained_at < every:
             return
         self._maintained_at = now
+        self._unsettled.settle()
+        self.save()
         tables = sorted(self._tables.floors)
 
         def maintain() -> dict[TableId, Exception]:

@@ -44,6 +44,21 @@ class TableFloor:
         return self.overlap_until is not None and offset < self.overlap_until
 
 
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What is left to know of one table's changes once they are applied.
+
+    Attributes:
+        table: The table.
+        position: Where it stands with them.
+        tally: What they count.
+    """
+
+    table: TableId
+    position: Position
+    tally: Tally
+
+
 @dataclass(slots=True)
 class Gathered:
     """One table's changes ready to be applied, and what they count."""
@@ -51,6 +66,11 @@ class Gathered:
     changes: TableChanges
     tally: Tally
     segments: list[Segment] = field(default_factory=list)
+
+    @property
+    def applied(self) -> Applied:
+        """What is kept of it; none of its rows."""
+        return Applied(self.changes.table, self.changes.identity.position, self.tally)
 
     def close(self) -> None:
         """Give spill space back, after the apply."""

@@ -77,7 +77,8 @@ class SchemaChanges:
         failures = self._applier.apply(before, self._tables.gathering.offset)
         for item in before:
             item.close()
-        self._tables.landed(before, failures)
+        self._flights.take(before, failures)
+        self._flights.settle(event.table)
         return event.table in self._tables.floors
 
     def _leave(self, event: DDLEvent) -> None:

@@ -89,9 +89,9 @@ class Stream:
             while not self._run.stop.is_set() and not self._reached(goal):
                 self._step()
             self._run.progress.set_phase("stopping")
-            self._flush()
-            self._flights.save()
+            self._flights.flush()
         except Rejoin:
+            self._tables.doubt(self._flights.unsettled_tables)
             self._run.settled_floors = self._tables.settled
             raise
         finally:
@@ -112,7 +112,7 @@ class Stream:
         item = self._queue.get(_TICK / 4 if self._flights.is_flying else _TICK)
         if item is not None:
             self._take(item)
-        self._flights.settle()
+        self._flights.look()
         if self._due():
             self._flights.take_off()
         self._join_snapshots()
@@ -146,16 +146,11 @@ class Stream:
         waited = time.monotonic() - self._gathered_since
         return not self._flights.is_flying and waited >= limits.max_interval_seconds
 
-    def _flush(self) -> None:
-        """Apply everything gathered, and wait for it."""
-        self._flights.take_off()
-        self._flights.land()
-
     def _reached(self, goal: Offset | None) -> bool:
         """Whether everything up to `goal` is durable and nothing waits to join."""
         if goal is None or self._expects_tables() or self._gathering.offset < goal:
             return False
-        self._flush()
+        self._flights.flush()
         return not self._expects_tables()
 
     def _expects_tables(self) -> bool:
@@ -179,20 +174,20 @@ class Stream:
                 self._waiting_to_join = True
         due = not self._snapshots.running or time.monotonic() - self._joined_at > _REJOIN_SECONDS
         if self._waiting_to_join and due:
-            self._flush()
+            self._flights.flush()
             raise Rejoin
 
     def _housekeep(self) -> None:
         now = time.monotonic()
-        is_idle = self._gathering.empty and not self._flights.is_flying
+        is_idle = self._gathering.empty and self._flights.is_settled
         self._run.progress.read(is_idle, self._flights.oldest_timestamp)
         self._flights.save_when_idle()
         self._flights.maintain()
         if now >= self._tables.retry_at:
-            self._flush()
+            self._flights.flush()
             raise Rejoin
         if self._watches and now - self._looked_at > self._run.config.new_tables_interval_seconds:
             self._looked_at = now
             if unknown_tables(self._run):
-                self._flush()
+                self._flights.flush()
                 raise Rejoin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,7 +15,7 @@ from replicator_runtime.engine.progress import TableState
 from replicator_sdk.errors import SnapshotNeededError
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.gather import Gathered, Gathering, TableFloor
+    from replicator_runtime.engine.gather import Applied, Gathering, TableFloor
     from replicator_runtime.engine.run import Run
     from replicator_runtime.engine.tables import TableRecord
     from replicator_sdk import TableId
@@ -53,13 +53,17 @@ class TakingTables:
         """Whether some table stands behind, so that the saved offset must not move."""
         return any(record.table not in self.floors for record in self._run.book.records.values() if record.selected)
 
+    def doubt(self, tables: Iterable[TableId]) -> None:
+        """Perhaps these are further than their floors say: the target is to be asked before they are believed."""
+        self._doubtful.update(tables)
+
     @property
     def settled(self) -> dict[TableId, TableFloor]:
         """The floors that are sure to be the target's; not those of tables whose changes failed, perhaps after a commit."""
         return {table: floor for table, floor in self.floors.items() if table not in self._doubtful}
 
-    def landed(self, items: Sequence[Gathered], failures: Mapping[TableId, Exception]) -> None:
-        """These changes were applied, but for the tables that failed.
+    def landed(self, items: Sequence[Applied], failures: Mapping[TableId, Exception]) -> None:
+        """These changes are applied and durable, but for the tables that failed.
 
         Raises:
             Rejoin: When a table is to be copied anew.
@@ -67,16 +71,16 @@ class TakingTables:
         """
         self._doubtful.update(failures)
         for item in items:
-            if item.changes.table not in failures:
+            if item.table not in failures:
                 self._applied(item)
         for table, error in failures.items():
             self.failed(table, error)
 
-    def _applied(self, item: Gathered) -> None:
+    def _applied(self, item: Applied) -> None:
         """The table has these changes, durable."""
-        table, tally, metrics = item.changes.table, item.tally, self._run.metrics
+        table, tally, metrics = item.table, item.tally, self._run.metrics
         if table in self.floors:
-            self.floors[table].position = item.changes.identity.position
+            self.floors[table].position = item.position
         for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
             metrics.count(f"dml.{name}", count, table=table)
         self._run.progress.applied(table, tally.rows, tally.source_timestamp)

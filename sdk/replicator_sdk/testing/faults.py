@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -24,7 +24,14 @@ from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
-from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
+from replicator_sdk.target import (
+    BatchConsumer,
+    DeferredConsumer,
+    DeltaTarget,
+    EventConsumer,
+    SnapshotLoader,
+    TableProgress,
+)
 
 Result = TypeVar("Result")
 
@@ -37,6 +44,7 @@ OPERATIONS = frozenset(
         "stop",
         "progress",
         "apply_batch",
+        "settle",
         "begin_snapshot",
         "load_chunks",
         "finish_snapshot",
@@ -164,6 +172,8 @@ class FaultyTarget(DeltaTarget):
 
 def faulty(consumer: EventConsumer, script: FaultScript) -> EventConsumer:
     """A consumer that follows a script."""
+    if isinstance(consumer, DeferredConsumer) and isinstance(consumer, SnapshotLoader):
+        return _FaultyDeferredLoader(consumer, script)
     if isinstance(consumer, BatchConsumer) and isinstance(consumer, SnapshotLoader):
         return _FaultyLoader(consumer, script)
     if isinstance(consumer, BatchConsumer):
@@ -227,3 +237,17 @@ class _FaultyLoader(_FaultyBatchConsumer, SnapshotLoader):
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         self._script.run("finish_snapshot", lambda: self._loader.finish_snapshot(schema, snapshot_id, position))
+
+
+class _FaultyDeferredLoader(_FaultyLoader, DeferredConsumer):
+    """Whole batches that are committed later, and snapshots."""
+
+    def __init__(self, consumer: DeferredConsumer, script: FaultScript) -> None:
+        super().__init__(consumer, script)
+        self._deferred = consumer
+
+    def settled(self, table: TableId) -> Position | None:
+        return self._deferred.settled(table)
+
+    def settle(self, tables: Collection[TableId]) -> None:
+        self._script.run("settle", lambda: self._deferred.settle(tables))

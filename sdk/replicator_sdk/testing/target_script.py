@@ -10,7 +10,7 @@ from replicator_sdk.batch import BatchIdentity, ChangeBatch, TableChanges
 from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent, DMLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
-from replicator_sdk.target import BatchConsumer, EventConsumer
+from replicator_sdk.target import BatchConsumer, DeferredConsumer, EventConsumer
 from replicator_sdk.testing.batches import to_batch, to_table_changes
 from replicator_sdk.testing.history import History, Step
 from replicator_sdk.testing.offset import MemoryOffset
@@ -174,13 +174,15 @@ def cut_transactions(history: History, cut: str) -> list[tuple[tuple[Step, ...],
 
 
 def apply(consumer: EventConsumer, flush: Flush) -> None:
-    """Hand a flush to a consumer by the door it has."""
+    """Hand a flush to a consumer by the door it has; all of it is durable then."""
     if isinstance(consumer, BatchConsumer):
         for item in flush.items:
             if isinstance(item, DDLEvent):
+                _settle(consumer, {item.table})
                 consumer.apply_ddl(item)
             else:
                 consumer.apply_batch(item)
+        _settle(consumer, {item.table for item in flush.items})
         return
     for event in flush.singles:
         if isinstance(event, DDLEvent):
@@ -189,6 +191,14 @@ def apply(consumer: EventConsumer, flush: Flush) -> None:
         else:
             consumer.apply_dml(event)
     consumer.flush()
+
+
+def _settle(consumer: EventConsumer, tables: set[TableId]) -> None:
+    """Have a consumer that defers its commits commit, as the engine does; its failure is raised."""
+    if isinstance(consumer, DeferredConsumer):
+        consumer.settle(tables)
+        for table in tables:
+            consumer.settled(table)
 
 
 def _moment(transaction: int) -> datetime:
