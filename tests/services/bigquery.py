@@ -7,14 +7,17 @@ import subprocess
 import urllib.request
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from tests.services.bigquery_gate import Gate
 from tests.services.bigquery_setup import program
+from tests.services.bigquery_write_gate import WriteGate
 from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
 
 PROJECT = "test"
 BUCKET = "staging"
 _READY_SECONDS = 60.0
+_PROGRAM = Path(__file__).with_name("bigquery_program.py")
 # The emulator takes US for everything, whatever is asked.
 LOCATION = "US"
 
@@ -25,11 +28,13 @@ class Emulators:
 
     Attributes:
         gate: The gate before BigQuery; clients connect to it.
+        write_gate: The gate before the Storage Write API; clients connect to it.
         bigquery_port: Where BigQuery is without the gate.
         storage_port: Where Cloud Storage is.
     """
 
     gate: Gate
+    write_gate: WriteGate
     bigquery_port: int
     storage_port: int
     _processes: list[subprocess.Popen[bytes]]
@@ -44,9 +49,15 @@ class Emulators:
         """Cloud Storage's address."""
         return f"http://{LOOPBACK}:{self.storage_port}"
 
+    @property
+    def write_endpoint(self) -> str:
+        """The Storage Write API's address, by its gate."""
+        return f"http://{LOOPBACK}:{self.write_gate.port}"
+
     def stop(self) -> None:
         """End both."""
         self.gate.close()
+        self.write_gate.close()
         for process in self._processes:
             stop(process)
 
@@ -65,7 +76,7 @@ def start() -> Emulators:
     )
     bigquery = spawn(
         [
-            *(program("bqemulator"), "start", "--rest-port", str(rest), "--grpc-port", str(grpc)),
+            *(program("python"), _PROGRAM, "start", "--rest-port", str(rest), "--grpc-port", str(grpc)),
             *("--project", PROJECT, "--log-level", "warning"),
         ],
         log=bigquery_log,
@@ -73,7 +84,7 @@ def start() -> Emulators:
     )
     for process, port, log in ((storage, storage_port, storage_log), (bigquery, rest, bigquery_log)):
         wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)
-    return Emulators(Gate(rest), rest, storage_port, [bigquery, storage])
+    return Emulators(Gate(rest), WriteGate(grpc), rest, storage_port, [bigquery, storage])
 
 
 def rows(emulators: Emulators, sql: str) -> list[list[object]]:

@@ -54,14 +54,15 @@ class Alteration:
     def __init__(self, table: TargetTable, event: DDLEvent, before: tuple[Field, ...]) -> None:
         self._sql = table.place.sql
         self._event = event
-        self._policy = table.session.config.schema_changes
+        self._config = table.session.config
+        self._policy = self._config.schema_changes
         self._columns = before
         found = table.found()
         self._insists = found.column(found.partition) if found is not None and found.insists else None
         self._revision = table.standing().revision
         self._steps: list[Step] = []
         if event.schema is not None:
-            column_names(event.schema, table.session.config.metadata_columns)  # refuses twins
+            column_names(event.schema, self._config.metadata_columns)  # refuses twins
 
     def steps(self) -> list[Step]:
         """All steps, in order.

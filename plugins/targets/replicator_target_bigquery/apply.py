@@ -51,7 +51,7 @@ class TableApply:
         self._begin()
         failpoint("bigquery.apply.begun")
         found = self._table.make(changes.schema)
-        _must_fit(changes, target_fields(changes.schema, self._config), found)
+        must_fit(changes, target_fields(changes.schema, self._config), found)
         row = self._table.row(TableProgress.of(changes.identity), f"batch-{changes.identity}")
         if changes.rows == 0:
             self._table.commit(row)
@@ -104,8 +104,16 @@ class TableApply:
         keys = tuple(KeyColumn(by_name[names[c.name]], c.nullable) for c in schema.key_columns())
         lacking = {name for batch in changes.batches() for name in batch.unchanged}
         places = tuple((names[name], place) for place, name in enumerate(schema.names, 1) if name in lacking)
+        config = self._config
         return KeyedMerge(
-            self._table.place.sql, staged.query, columns, keys, pruning, places, self._config.soft_deletes
+            self._table.place.sql,
+            staged.query,
+            columns,
+            keys,
+            pruning,
+            places,
+            config.soft_deletes,
+            config.kafka_key_field_name,
         )
 
     def _pruning(self, changes: TableChanges, found: Found, names: dict[str, str]) -> Pruning:
@@ -138,7 +146,7 @@ class _UnstagedError(Exception):
     """Staged rows are not there any more."""
 
 
-def _must_fit(changes: TableChanges, wanted: tuple[Field, ...], found: Found) -> None:
+def must_fit(changes: TableChanges, wanted: tuple[Field, ...], found: Found) -> None:
     """Refuse a table whose columns somebody else has changed.
 
     Raises:

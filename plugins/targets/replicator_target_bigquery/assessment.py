@@ -22,6 +22,7 @@ from replicator_target_bigquery.client import Clients
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.failures import failed_request, is_transient
 from replicator_target_bigquery.fields import field_of
+from replicator_target_bigquery.merge_flush.record import must_have_key
 from replicator_target_bigquery.names import column_name, table_name
 from replicator_target_bigquery.place import Place
 from replicator_target_bigquery.warehouse import clustering, target_fields
@@ -50,7 +51,7 @@ class BigQueryAssessor(TableAssessor):
     def assess_table(self, schema: TableSchema) -> TableAssessment:
         """How each column arrives, names that meet, and what one batch reads at most."""
         columns = tuple(_column(column) for column in schema.columns)
-        findings = [*self._names(schema), *_keyless(schema), *_unclustered(schema)]
+        findings = [*self._names(schema), *self._keyless(schema), *_unclustered(schema)]
         if not findings or all(f.severity is not Severity.ERROR for f in findings):
             findings += [f for f in self._tried(lambda: self._estimate(schema)) if f.severity is not Severity.ERROR]
         return TableAssessment(schema.table, columns, tuple(findings))
@@ -168,6 +169,15 @@ class BigQueryAssessor(TableAssessor):
 
         config = bigquery.QueryJobConfig(dry_run=True, use_query_cache=False, use_legacy_sql=False)
         return self._connected().bigquery.query(sql, job_config=config, retry=None, job_retry=None, timeout=_SECONDS)
+
+    def _keyless(self, schema: TableSchema) -> list[Finding]:
+        if not self._config.merges:
+            return _keyless(schema)
+        try:
+            must_have_key(schema)
+        except ReplicatorError as err:
+            return [_failed(err)]
+        return []
 
     def _names(self, schema: TableSchema) -> list[Finding]:
         try:

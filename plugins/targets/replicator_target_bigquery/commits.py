@@ -30,7 +30,8 @@ LOADING: Final = "loading"
 COMMITTED: Final = "committed"
 DROPPED: Final = "dropped"
 DDL_BEGUN: Final = "ddlBegun"
-_WITHOUT_DATA: Final = frozenset({CLAIMED, LOADING, DDL_BEGUN})
+APPENDING: Final = "appending"
+_WITHOUT_DATA: Final = frozenset({CLAIMED, LOADING, DDL_BEGUN, APPENDING})
 _KEPT_DAYS: Final = 7
 
 COLUMNS: Final = (
@@ -61,7 +62,7 @@ class Commit:
         source: The table at the source.
         progress: What the table's commit says of itself; as it was, in rows without data.
         chunks: Indexes of snapshot chunks in the table, also once the snapshot is finished.
-        note: For `LOADING` the load job's name, for `DDL_BEGUN` the columns before.
+        note: For `LOADING` the load job's name, for `APPENDING` the stream's, for `DDL_BEGUN` the columns before.
     """
 
     revision: int
@@ -113,8 +114,12 @@ class Standing:
     @property
     def pending(self) -> tuple[Commit, ...]:
         """Loads of which nobody has said how they ended, oldest first."""
-        after = self.last.revision if self.last else 0
-        return tuple(row for row in reversed(self.rows) if row.kind == LOADING and row.revision > after)
+        return self._since(LOADING)
+
+    @property
+    def appending(self) -> tuple[Commit, ...]:
+        """Streams that were to be committed, of which nobody has said that they were."""
+        return self._since(APPENDING)
 
     def stands_at(self, position: Position) -> bool:
         """Whether `position` is applied already."""
@@ -125,6 +130,11 @@ class Standing:
         """The note that a change of structure was begun, if that is the last thing that happened."""
         after = self.last.revision if self.last else 0
         return next((r for r in self.rows if r.kind == DDL_BEGUN and r.batch == batch and r.revision > after), None)
+
+    def _since(self, kind: str) -> tuple[Commit, ...]:
+        """Rows of a kind since the last one with data, oldest first."""
+        after = self.last.revision if self.last else 0
+        return tuple(row for row in reversed(self.rows) if row.kind == kind and row.revision > after)
 
     def followed_by(self, row: Commit) -> Standing:
         """After one more row of ours."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from replicator_sdk.config import OutOfRange, PluginConfig, Secret
+from replicator_sdk.config import OutOfRange, Secret
+from replicator_target_bigquery.merge_flush.settings import MergeFlushSettings
 
 SEQUENCE: Final = "_sequence_num"
 IS_DELETED: Final = "_is_deleted"
@@ -23,7 +24,7 @@ class Mode(enum.StrEnum):
     BATCH = "batch"
     """Load jobs into staging tables, one MERGE a batch (seed 001)."""
     MERGE_FLUSH = "merge-flush"
-    """Streaming into intermediate tables, merged at intervals (seed 000). Not there yet."""
+    """Streaming into intermediate tables, merged at intervals (seed 000)."""
     CDC = "cdc"
     """BigQuery's own ingestion of changes. Not there yet."""
 
@@ -48,7 +49,7 @@ class PartitionType(enum.StrEnum):
     YEAR = "YEAR"
 
 
-class BigQueryConfig(PluginConfig):
+class BigQueryConfig(MergeFlushSettings):
     """Settings of the target `bigquery`.
 
     Attributes:
@@ -64,7 +65,7 @@ class BigQueryConfig(PluginConfig):
         require_manual_drops: A table that the source drops stands still until somebody drops it here, too.
         soft_deletes: Keep deleted rows, with `_is_deleted` true.
         encryption_key_name: Full name of the Cloud KMS key that encrypts tables; Google's own when empty.
-        mode: How changes reach the tables; only `batch` so far.
+        mode: How changes reach the tables: `batch` or `merge-flush`, whose further settings stand below.
         schema_changes: What becomes of a column that the source renames or gives another type.
         partition_by: Source table as `folder.table` → its DATE, TIMESTAMP or DATETIME column by which the target's
             table is partitioned when it is created.
@@ -75,7 +76,7 @@ class BigQueryConfig(PluginConfig):
         retry_seconds: How long one request is repeated while BigQuery is busy or away, before the batch is.
         api_endpoint: BigQuery's address, for private endpoints and emulators.
         storage_endpoint: Cloud Storage's address, likewise.
-        storage_write_endpoint: The Storage Write API's address, likewise; only for modes to come.
+        storage_write_endpoint: The Storage Write API's address, likewise; for mode `merge-flush`.
     """
 
     project: Annotated[str, Field(min_length=1)]
@@ -105,9 +106,25 @@ class BigQueryConfig(PluginConfig):
     @field_validator("mode")
     @classmethod
     def _is_there(cls, value: Mode) -> Mode:
-        if value is not Mode.BATCH:
-            raise ValueError(f"mode {value.value} is not there yet; use batch")
+        if value is Mode.CDC:
+            raise ValueError(f"mode {value.value} is not there yet; use batch or merge-flush")
         return value
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if self.mode is not Mode.MERGE_FLUSH:
+            self.refuse_in_other_modes()
+            return self
+        self.check()
+        if self.soft_deletes:
+            raise ValueError("softDeletes is not for mode merge-flush")
+        if self.partition_by:
+            raise ValueError("in mode merge-flush, timestampPartitionFieldName takes the place of partitionBy")
+        if self.require_partition_filter and not self.timestamp_partition_field_name:
+            raise ValueError("in mode merge-flush, requirePartitionFilter needs timestampPartitionFieldName")
+        if self.kafka_key_field_name.lower() in {SEQUENCE, IS_DELETED}:
+            raise ValueError(f"kafkaKeyFieldName must not be {self.kafka_key_field_name}")
+        return self
 
     @field_validator("labels")
     @classmethod
@@ -127,4 +144,5 @@ class BigQueryConfig(PluginConfig):
     @property
     def metadata_columns(self) -> tuple[str, ...]:
         """The replicator's own columns in each table."""
-        return (SEQUENCE, IS_DELETED) if self.soft_deletes else (SEQUENCE,)
+        own = (SEQUENCE, IS_DELETED) if self.soft_deletes else (SEQUENCE,)
+        return (*own, self.kafka_key_field_name) if self.kafka_key_field_name else own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
@@ -12,6 +13,7 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
+from replicator_target_bigquery.alteration import Alteration
 from replicator_target_bigquery.apply import TableApply
 from replicator_target_bigquery.client import Clients
 from replicator_target_bigquery.commits import prune
@@ -38,7 +40,13 @@ def prune_commits(config: BigQueryConfig, context: DeltaTargetContext, tables: S
 
 
 class BigQueryConsumer(BatchConsumer, SnapshotLoader):
-    """Applies events at BigQuery tables. Safe from several threads; calls for one table take turns."""
+    """Applies events at BigQuery tables. Safe from several threads; calls for one table take turns.
+
+    Class attributes:
+        alteration: What makes the steps of an ALTER_TABLE.
+    """
+
+    alteration: ClassVar[type[Alteration]] = Alteration
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         self._clients = Clients(config)
@@ -74,7 +82,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
                 with former.lock:
                     rename(former, table, event)
             else:
-                TableDDL(table).apply(event)
+                TableDDL(table, self.alteration).apply(event)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready to take the chunks of a plan."""

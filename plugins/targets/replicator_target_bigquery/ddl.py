@@ -20,10 +20,16 @@ register("bigquery.ddl.begun", "bigquery.ddl.step", "bigquery.ddl.done")
 
 
 class TableDDL:
-    """Changes of one table's structure. Called under the table's lock."""
+    """Changes of one table's structure. Called under the table's lock.
 
-    def __init__(self, table: TargetTable) -> None:
+    Args:
+        table: The table.
+        alteration: What makes the steps of an ALTER_TABLE.
+    """
+
+    def __init__(self, table: TargetTable, alteration: type[Alteration] = Alteration) -> None:
         self._table = table
+        self._alteration = alteration
         self._config = table.session.config
 
     def apply(self, event: DDLEvent) -> None:
@@ -83,7 +89,7 @@ class TableDDL:
         """Carry out the steps that are left, having noted from which columns they start."""
         table = self._table
         before = self._columns_before(event)
-        steps = Alteration(table, event, before).steps()
+        steps = self._alteration(table, event, before).steps()
         done = _done(steps, before, self._present())
         if done is None:
             raise SchemaDriftError(

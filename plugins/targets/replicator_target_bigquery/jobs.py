@@ -51,6 +51,11 @@ class Jobs:
         """Let nobody wait any longer."""
         self._stopped.set()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped.is_set()
+
     def pause(self, seconds: float) -> None:
         """Wait, or until `stop`."""
         self._stopped.wait(seconds)

@@ -10,7 +10,7 @@ from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
-from replicator_target_bigquery.config import BigQueryConfig
+from replicator_target_bigquery.config import BigQueryConfig, Mode
 
 
 class BigQueryTarget(DeltaTarget):
@@ -29,6 +29,10 @@ class BigQueryTarget(DeltaTarget):
 
     def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
         """A consumer with connections of its own."""
+        if self.config.mode is Mode.MERGE_FLUSH:
+            from replicator_target_bigquery.merge_flush.consumer import create
+
+            return create(self.config, context)
         from replicator_target_bigquery.consumer import BigQueryConsumer
 
         return BigQueryConsumer(self.config, context)

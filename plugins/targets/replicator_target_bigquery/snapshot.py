@@ -23,6 +23,7 @@ from replicator_target_bigquery.encoding import in_order, loadable
 from replicator_target_bigquery.fields import Field
 from replicator_target_bigquery.fitting import misfit
 from replicator_target_bigquery.jobs import job_name
+from replicator_target_bigquery.merge_flush.record import key_array
 from replicator_target_bigquery.names import column_names
 from replicator_target_bigquery.staging import load_config
 from replicator_target_bigquery.table import TargetTable
@@ -104,17 +105,24 @@ class TableSnapshotLoad:
         session, place = self._table.session, self._table.place
         folder = f"{session.owner}/{place.dataset}/{place.table}"
         upload = Upload(session.storage, session.jobs, self._config.staging_bucket, folder, schema.table)
-        names = column_names(schema, self._config.metadata_columns)
-        upload.write(self._rows(chunks, read, names, fields))
+        upload.write(self._rows(schema, chunks, read, fields))
         failpoint("bigquery.snapshot.uploaded")
         return upload
 
     def _rows(
-        self, chunks: Sequence[SnapshotChunk], read: ChunkReader, names: dict[str, str], fields: Sequence[Field]
+        self,
+        schema: TableSchema,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
+        fields: Sequence[Field],
     ) -> Iterator[pa.Table]:
+        names = column_names(schema, self._config.metadata_columns)
         for chunk in chunks:
             for batch in read(chunk):
                 columns = {names[name]: loadable(batch.column(name)) for name in batch.schema.names}
+                if self._config.kafka_key_field_name and schema.primary_key:
+                    whole = dict(zip(batch.schema.names, batch.columns, strict=True))
+                    columns[self._config.kafka_key_field_name] = key_array(schema, whole)
                 columns[SEQUENCE] = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
                 if self._config.soft_deletes:
                     columns[IS_DELETED] = pa.repeat(pa.scalar(value=False), batch.num_rows)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_target_bigquery import commits
-from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, BigQueryConfig
+from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, BigQueryConfig, Mode
 from replicator_target_bigquery.encoding import BATCH_ID, BATCH_TIME, STAGED_SEQUENCE, STAGING_COLUMNS
 from replicator_target_bigquery.fields import Field, field_of
 from replicator_target_bigquery.jobs import Jobs
+from replicator_target_bigquery.merge_flush.record import key_field
 from replicator_target_bigquery.names import STAGED_BEFORE, column_name, column_names
 from replicator_target_bigquery.place import Place
 
@@ -50,6 +51,8 @@ def target_fields(schema: TableSchema, config: BigQueryConfig) -> tuple[Field, .
     """The columns a new target table gets: the replicator's own, then the source's."""
     names = column_names(schema, config.metadata_columns)
     own = [Field(SEQUENCE, "INT64"), *([Field(IS_DELETED, "BOOL")] if config.soft_deletes else [])]
+    if config.kafka_key_field_name and schema.primary_key:
+        own.append(key_field(schema, config.kafka_key_field_name))
     columns = [field_of(names[c.name], c.type, mode="NULLABLE" if c.nullable else "REQUIRED") for c in schema.columns]
     return (*own, *columns)
 
@@ -100,9 +103,9 @@ class Warehouse:
             if key in self._ready:
                 return
             self._create_dataset(key, table)
-            log = self._definition(place.commits_id, commits.COLUMNS)
+            log = self.definition(place.commits_id, commits.COLUMNS)
             log.clustering_fields = ["table_name"]
-            self._create(log, table)
+            self.create(log, table)
             self._ready.add(key)
 
     def _create_dataset(self, key: str, table: TableId) -> None:
@@ -137,10 +140,10 @@ class Warehouse:
 
     def make_target(self, place: Place, schema: TableSchema) -> None:
         """The target table, unless it is there."""
-        table = self._definition(place.id, target_fields(schema, self._config))
+        table = self.definition(place.id, target_fields(schema, self._config))
         table.clustering_fields = clustering(schema) or None
         self._partition(table, schema)
-        self._create(table, schema.table)
+        self.create(table, schema.table)
 
     def make_staging(self, place: Place, schema: TableSchema) -> tuple[Field, ...]:
         """The staging table with the schema's columns; one with others is replaced. Returns its columns in order."""
@@ -152,12 +155,12 @@ class Warehouse:
             return found.fields
         if found is not None:
             self.drop(place.staging_id, schema.table)
-        table = self._definition(place.staging_id, wanted)
+        table = self.definition(place.staging_id, wanted)
         table.time_partitioning = bigquery.TimePartitioning(
             type_="DAY", field=BATCH_TIME, expiration_ms=self._config.staging_expiration_hours * 3_600_000
         )
         table.clustering_fields = [BATCH_ID, STAGED_SEQUENCE]
-        self._create(table, schema.table)
+        self.create(table, schema.table)
         return wanted
 
     def drop(self, table_id: str, table: TableId) -> None:
@@ -179,13 +182,15 @@ class Warehouse:
 
         self._jobs.ask(f"clustering {place.id}", table, ask, place=place.id)
 
-    def _create(self, table: bigquery.Table, of: TableId) -> None:
+    def create(self, table: bigquery.Table, of: TableId) -> None:
+        """Make a table; one that is there is no error."""
         where = f"{table.project}.{table.dataset_id}.{table.table_id}"
         self._jobs.ask(
             f"creating {where}", of, lambda: self._client.create_table(table, exists_ok=True, retry=None), place=where
         )
 
-    def _definition(self, table_id: str, fields: Sequence[Field]) -> bigquery.Table:
+    def definition(self, table_id: str, fields: Sequence[Field]) -> bigquery.Table:
+        """A table with the labels and the key that all of the replicator's have; not made yet."""
         from google.cloud import bigquery
 
         made = bigquery.Table(table_id, schema=[bigquery.SchemaField.from_api_repr(f.to_api()) for f in fields])
@@ -202,15 +207,20 @@ class Warehouse:
     def _partition(self, table: bigquery.Table, schema: TableSchema) -> None:
         from google.cloud import bigquery
 
-        wanted = self._config.partition_by.get(str(schema.table))
+        if self._config.mode is Mode.MERGE_FLUSH:
+            setting, wanted = "timestampPartitionFieldName", self._config.timestamp_partition_field_name or None
+            if wanted is None:
+                table.time_partitioning = bigquery.TimePartitioning(type_=self._config.partition_type.value)
+        else:
+            setting, wanted = "partitionBy", self._config.partition_by.get(str(schema.table))
         if wanted is None:
             return
         if wanted not in schema or field_of("p", schema[wanted].type).type not in {"DATE", "DATETIME", "TIMESTAMP"}:
             raise NeedsUserError(
-                f"partitionBy names {wanted!r}, which is no DATE, TIMESTAMP or DATETIME column",
+                f"{setting} names {wanted!r}, which is no DATE, TIMESTAMP or DATETIME column",
                 code="RPL-6522",
                 table=str(schema.table),
-                hint="name another column, or leave the table out of `partitionBy`",
+                hint=f"name another column in `{setting}`, or none for this table",
             )
         table.time_partitioning = bigquery.TimePartitioning(
             type_=self._config.partition_type.value, field=column_name(wanted)

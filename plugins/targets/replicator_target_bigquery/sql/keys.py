@@ -54,16 +54,20 @@ def same_key(keys: tuple[KeyColumn, ...], left: str, right: str, right_prefix: s
         right_prefix: What stands before the key's names there.
     """
     return " AND ".join(
-        _same(key, f"{left}.{name(key.name)}", f"{right}.{name(right_prefix + key.name)}") for key in keys
+        same_value(
+            key.field, f"{left}.{name(key.name)}", f"{right}.{name(right_prefix + key.name)}", nullable=key.nullable
+        )
+        for key in keys
     )
 
 
-def _same(key: KeyColumn, left: str, right: str) -> str:
-    if not key.nullable and comparable("", key.field) == "":
+def same_value(kind: Field, left: str, right: str, *, nullable: bool) -> str:
+    """Whether two columns of one type hold the same value, NULL or NaN included."""
+    if not nullable and comparable("", kind) == "":
         return f"{left} = {right}"
     # IS NOT DISTINCT FROM alone would do, but no outer join works without an equality. TO_JSON_STRING is one-to-one.
     return " = ".join(
-        f"IFNULL(TO_JSON_STRING({side}{' + 0.0' if key.field.type == 'FLOAT64' else ''}), 'null')"
+        f"IFNULL(TO_JSON_STRING({side}{' + 0.0' if kind.type == 'FLOAT64' and kind.mode != 'REPEATED' else ''}), 'null')"
         for side in (left, right)
     )
 

@@ -30,6 +30,7 @@ class KeyedMerge:
         pruning: What every key of the batch meets, so that BigQuery reads less of the target.
         unresolved: Column → its place, from 1, in `_unchanged`, for the columns that some row lacks.
         soft_deletes: Whether deleted rows stay.
+        key_column: A column that holds the key as a STRUCT; empty for none.
     """
 
     target: str
@@ -39,6 +40,7 @@ class KeyedMerge:
     pruning: Pruning = field(default_factory=Pruning)
     unresolved: tuple[tuple[str, int], ...] = ()
     soft_deletes: bool = False
+    key_column: str = ""
 
     def net_changes(self) -> str:
         """The query of what becomes of each key: its row, and whether it is there (`_written`)."""
@@ -88,7 +90,11 @@ class KeyedMerge:
         """The MERGE."""
         condition = " AND ".join((same_key(self.keys, "T", "D"), *self.pruning.conditions("T")))
         stamped = (SEQUENCE, *(c.name for c in self.columns))
-        own = ((IS_DELETED, "FALSE"),) if self.soft_deletes else ()
+        own = [(IS_DELETED, "FALSE")] if self.soft_deletes else []
+        if self.key_column:
+            own.append(
+                (self.key_column, f"STRUCT({', '.join(f'D.{name(k.name)} AS {name(k.name)}' for k in self.keys)})")
+            )
         updates = [*(f"{name(c)} = D.{name(c)}" for c in stamped), *(f"{name(c)} = {value}" for c, value in own)]
         columns = ", ".join([*map(name, stamped), *(name(c) for c, _ in own)])
         values = ", ".join([*(f"D.{name(c)}" for c in stamped), *(value for _, value in own)])

@@ -40,6 +40,7 @@ class Project(TargetSystem):
             "retry_seconds": 20,
             "api_endpoint": emulators.bigquery_endpoint,
             "storage_endpoint": emulators.storage_endpoint,
+            "storage_write_endpoint": emulators.write_endpoint,
         }
         self.config = BigQueryConfig(**{**chosen, **settings})
         self.target = BigQueryTarget(self.config)

@@ -1,0 +1,293 @@
+"""One table's way through a merge flush: rows are streamed as they come, and merged by the eight steps of seed 000.
+
+Streaming and merging go on side by side: a flush takes the rows of its batch number, and rows that come meanwhile get the next.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from replicator_sdk.batch import BatchIdentity, TableChanges
+from replicator_sdk.errors import ReplicatorError, RetryableError
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.offset import Position
+from replicator_sdk.target import TableProgress
+from replicator_target_bigquery.apply import TableApply, must_fit
+from replicator_target_bigquery.merge_flush.intermediate import Intermediate, Intermediates, value_fields
+from replicator_target_bigquery.merge_flush.record import key_field, lacks_columns, must_have_key
+from replicator_target_bigquery.merge_flush.rows import Shape, streamed
+from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
+from replicator_target_bigquery.merge_flush.write_api import WriteApi, WriteStream
+from replicator_target_bigquery.names import column_names
+from replicator_target_bigquery.pruning import Pruning
+from replicator_target_bigquery.sql.script import UNSTAGED
+from replicator_target_bigquery.table import TargetTable
+from replicator_target_bigquery.warehouse import target_fields
+
+register(
+    "merge_flush.made",
+    "merge_flush.streamed",
+    "merge_flush.merge.before",
+    "merge_flush.merge.after",
+    "merge_flush.cleaned",
+)
+_READABLE_TRIES: Final = 8
+_READABLE_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The rows of one batch number.
+
+    Attributes:
+        number: The batch number.
+        rows: How many were streamed.
+        identity: Of all changes in it; None while there are none.
+        since: When the first came, on this process's clock.
+    """
+
+    number: int
+    rows: int = 0
+    identity: BatchIdentity | None = None
+    since: float = field(default_factory=time.monotonic)
+
+    def add(self, rows: int, identity: BatchIdentity) -> None:
+        """Changes were streamed."""
+        if self.identity is None:
+            self.identity, self.since = identity, time.monotonic()
+        else:
+            self.identity = replace(identity, first_sequence=self.identity.first_sequence)
+        self.rows += rows
+
+
+class TableFlow:
+    """The flow of one table. `take` is called by one thread at a time, everything else by any.
+
+    Args:
+        table: The table.
+        api: Streams rows.
+        intermediates: Makes intermediate tables.
+        pool: Runs merges.
+        begin_load: Waits until the table may be loaded by a load job.
+    """
+
+    def __init__(
+        self,
+        table: TargetTable,
+        api: WriteApi,
+        intermediates: Intermediates,
+        pool: Executor,
+        begin_load: Callable[[], None],
+    ) -> None:
+        self._table = table
+        self._api = api
+        self._intermediates = intermediates
+        self._pool = pool
+        self._begin_load = begin_load
+        self._config = table.session.config
+        self._state = threading.Condition()
+        self._open = _Batch(1)
+        self._merging = False
+        self._failure: Exception | None = None
+        self._settled: Position | None = None
+        self._taken: Position | None = None
+        self._made: tuple[Intermediate, WriteStream] | None = None
+
+    # --- taking
+
+    def take(self, changes: TableChanges) -> None:
+        """Stream the changes; they are merged later. Nothing when the table has taken them already."""
+        self._raise_failure()
+        if self._has(changes.identity.position):
+            return
+        must_have_key(changes.schema)
+        try:
+            if any(batch.unchanged for batch in changes.batches()):
+                self._load(changes)
+            else:
+                self._stream(changes)
+        except Exception as err:
+            self._fail(err)  # a part of the rows may be there, and must never be merged
+            raise
+        self._taken = changes.identity.position
+        threshold = self._config.merge_records_threshold
+        if 0 < threshold <= self._open.rows:
+            self.begin()
+
+    def _has(self, position: Position) -> bool:
+        if self._taken is None:
+            with self._table.lock:
+                progress = self._table.standing().progress
+            self._taken = progress.position if progress is not None else None
+        return self._taken is not None and position <= self._taken
+
+    def _stream(self, changes: TableChanges) -> None:
+        _, stream = self._intermediate(changes)
+        config = self._config
+        shape = Shape(
+            column_names(changes.schema, config.metadata_columns),
+            config.delete_enabled,
+            config.big_query_partition_decorator,
+            config.use_message_time_date_partitioning,
+        )
+        rows = self._api.append(stream, streamed(changes, shape, self._open.number), changes.table)
+        failpoint("merge_flush.streamed")
+        with self._state:
+            self._open.add(rows, changes.identity)
+        metrics = self._table.session.context.metrics
+        metrics.count("bigquery.rows_streamed", rows, table=changes.table)
+
+    def _intermediate(self, changes: TableChanges) -> tuple[Intermediate, WriteStream]:
+        """The intermediate table and its stream, made when there is none for this schema."""
+        if self._made is not None and self._made[0].schema != changes.schema:
+            self.settle()
+            self._raise_failure()
+            self.leave()
+        if self._made is None:
+            with self._table.lock:
+                found = self._table.make(changes.schema)
+                must_fit(changes, target_fields(changes.schema, self._config), found)
+                intermediate = self._intermediates.make(self._table, changes.schema)
+            failpoint("merge_flush.made")
+            self._made = (intermediate, self._api.create(intermediate.path, changes.table))
+        return self._made
+
+    def _load(self, changes: TableChanges) -> None:
+        """Updates that lack columns: only mode batch's MERGE follows a missing value to the row that has it."""
+        if not (self._config.upsert_enabled and self._config.delete_enabled):
+            raise lacks_columns(changes)
+        self.settle()
+        self._raise_failure()
+        with self._table.lock:
+            TableApply(self._table, self._begin_load).apply(changes)
+        with self._state:
+            self._settled = changes.identity.position
+
+    # --- merging
+
+    def begin(self) -> None:
+        """Begin to merge what was streamed, unless a merge is under way or there is nothing."""
+        with self._state:
+            if self._merging or self._failure is not None or self._open.identity is None:
+                return
+            batch, self._open = self._open, _Batch(self._open.number + 1)  # step 1: later rows get the next number
+            self._merging = True  # step 2: one at a time
+        self._pool.submit(self._merge, batch)
+
+    def settled(self) -> Position | None:
+        """Where the table stands by merges of this flow; begins one when the interval is over.
+
+        Raises:
+            Exception: Why a merge failed.
+        """
+        self._raise_failure()
+        interval = self._config.merge_interval_ms
+        if self._open.identity is not None and 0 < interval <= 1000 * (time.monotonic() - self._open.since):
+            self.begin()
+        return self._settled
+
+    def settle(self) -> None:
+        """Merge everything streamed; returns when it is done, or has failed."""
+        while True:
+            with self._state:
+                self._state.wait_for(lambda: not self._merging)
+                if self._failure is not None or self._open.identity is None:
+                    return
+            self.begin()
+
+    def _merge(self, batch: _Batch) -> None:
+        try:
+            self._commit(batch)
+        except Exception as err:  # noqa: BLE001 - told by `settled`
+            self._fail(err)
+            return
+        assert batch.identity is not None
+        with self._state:
+            self._settled, self._merging = batch.identity.position, False  # steps 6 and 7: the runtime asks for it
+            self._state.notify_all()
+        self._clean(batch.number)
+
+    def _commit(self, batch: _Batch) -> None:
+        """Steps 3 to 5: what was streamed is acknowledged; once all of it can be read, it is merged."""
+        assert batch.identity is not None
+        assert self._made is not None
+        merge = self._statement(self._made[0], batch)
+        checks = [(f"{merge.rows()} != {batch.rows}", UNSTAGED)] if batch.rows else []
+        statements = [merge.statement()] if batch.rows else []
+        for tries in range(_READABLE_TRIES):
+            what = f"flush-{batch.identity}" + (f"-{tries}" if tries else "")  # a job that ran never runs again
+            failpoint("merge_flush.merge.before")
+            try:
+                with self._table.lock:
+                    row = self._table.row(TableProgress.of(batch.identity), what)
+                    self._table.commit(row, statements, checks=checks, refuse=lambda _: _UnreadableError())
+            except _UnreadableError:
+                self._table.session.jobs.pause(_READABLE_SECONDS * 2**tries)
+                continue
+            failpoint("merge_flush.merge.after")
+            self._table.session.context.metrics.count("bigquery.merges", table=self._table.table)
+            return
+        raise RetryableError(
+            "streamed rows cannot be read yet, so that they are not merged",
+            code="RPL-6609",
+            table=str(self._table.table),
+            hint="nothing to do: they are streamed again; does somebody change intermediate tables?",
+        )
+
+    def _statement(self, intermediate: Intermediate, batch: _Batch) -> FlushMerge:
+        config, schema = self._config, intermediate.schema
+        with self._table.lock:
+            found = self._table.found()
+        insists = found.column(found.partition) if found is not None and found.insists else None
+        return FlushMerge(
+            self._table.place.sql,
+            intermediate.sql,
+            batch.number,
+            key_field(schema, config.kafka_key_field_name),
+            value_fields(schema, config),
+            config.upsert_enabled,
+            config.delete_enabled,
+            config.partition_type if config.big_query_partition_decorator else None,
+            pruning=Pruning((), insists),
+        )
+
+    def _clean(self, number: int) -> None:
+        """Step 8. A failure is none: the next clean-up, or the end of the table, takes the rows along."""
+        made = self._made
+        if made is None:
+            return
+        session = self._table.session
+        try:
+            session.jobs.read(clean(made[0].sql, number), f"cleaning {made[0].id}", self._table.table)
+        except ReplicatorError:
+            session.context.metrics.count("bigquery.cleanups_failed", table=self._table.table)
+        failpoint("merge_flush.cleaned")
+
+    # --- leaving
+
+    def leave(self) -> None:
+        """Remove the intermediate table; what was not merged goes with it. The next changes find another one."""
+        made, self._made, self._taken = self._made, None, None
+        with self._state:
+            self._open = _Batch(self._open.number + 1)
+        if made is not None:
+            self._intermediates.drop(made[0], self._table.table)
+
+    def _fail(self, err: Exception) -> None:
+        with self._state:
+            self._failure = self._failure or err
+            self._merging = False
+            self._state.notify_all()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+class _UnreadableError(Exception):
+    """Not all streamed rows can be read yet."""

@@ -1,0 +1,22 @@
+"""Fixtures of mode merge-flush."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.plugins.targets.bigquery.judge import judge
+from tests.plugins.targets.bigquery.merge_flush.streaming import streaming
+from tests.plugins.targets.bigquery.project import Project
+from tests.services.bigquery import Emulators
+
+
+@pytest.fixture
+def project(bigquery_emulators: Emulators) -> Iterator[Project]:
+    """A dataset of the test's own, written in mode merge-flush; every statement that was run is judged afterwards."""
+    bigquery_emulators.gate.clear()
+    bigquery_emulators.write_gate.clear()
+    yield streaming(bigquery_emulators)
+    for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
+        judge(sql)

@@ -1,0 +1,118 @@
+"""A gate before the emulator's Storage Write API that loses what it is asked to lose."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+
+from tests.services.processes import LOOPBACK
+
+_APPEND = "/google.cloud.bigquery.storage.v1.BigQueryWrite/AppendRows"
+
+
+class Loss(enum.Enum):
+    """What becomes of one call, or of one answer of a stream of them."""
+
+    NOTHING = "nothing"
+    ANSWER = "answer"
+    """It is carried out, and the connection breaks before the answer."""
+    CALL = "call"
+    """It never arrives."""
+
+
+class WriteGate(grpc.GenericRpcHandler):
+    """Listens on a free port from the start, until `close`. Takes the emulator's bytes as they are."""
+
+    def __init__(self, server_port: int) -> None:
+        self.calls: list[str] = []
+        self._planned: dict[str, deque[Loss]] = {}
+        self._lock = threading.Lock()
+        self._upstream = grpc.insecure_channel(f"{LOOPBACK}:{server_port}")
+        self._server = grpc.server(ThreadPoolExecutor(16, thread_name_prefix="write-gate"))
+        self._server.add_generic_rpc_handlers((self,))
+        self.port = int(self._server.add_insecure_port(f"{LOOPBACK}:0"))
+        self._server.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.stop(0)
+        self._upstream.close()
+
+    def plan(self, method: str, *losses: Loss) -> None:
+        """Let the next calls of a method meet these losses, one each; answers, for AppendRows."""
+        with self._lock:
+            self._planned.setdefault(method, deque()).extend(losses)
+
+    @property
+    def pending(self) -> int:
+        """How many planned losses have not happened."""
+        return sum(map(len, self._planned.values()))
+
+    def clear(self) -> None:
+        """Forget calls and plans."""
+        with self._lock:
+            self.calls.clear()
+            self._planned.clear()
+
+    def service(self, call: Any) -> Any:
+        """The handler of a method."""
+        if call.method == _APPEND:
+            return grpc.stream_stream_rpc_method_handler(self._append)
+
+        def unary(request: bytes, context: Any) -> bytes:
+            return self._unary(call.method, request, context)
+
+        return grpc.unary_unary_rpc_method_handler(unary)
+
+    def _unary(self, method: str, request: bytes, context: Any) -> bytes:
+        loss = self._next(method.rsplit("/", 1)[1])
+        if loss is Loss.CALL:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+        answer = b""
+        try:
+            answer = self._upstream.unary_unary(method)(request, timeout=60)
+        except grpc.RpcError as err:
+            context.abort(err.code(), err.details())
+        if loss is Loss.ANSWER:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+        return answer
+
+    def _append(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        schema = b""
+        for request in requests:  # one by one, so that the first loss is the last thing that arrives
+            loss = self._next("AppendRows")
+            if loss is Loss.CALL:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+            request, schema = _whole(request, schema)  # noqa: PLW2901 - the same request, as its own connection needs it
+            answers: list[bytes] = []
+            try:
+                answers = list(self._upstream.stream_stream(_APPEND)(iter([request]), timeout=60))
+            except grpc.RpcError as err:
+                context.abort(err.code(), err.details())
+            if loss is Loss.ANSWER:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+            yield from answers
+
+    def _next(self, method: str) -> Loss:
+        with self._lock:
+            self.calls.append(method)
+            planned = self._planned.get(method)
+            return planned.popleft() if planned else Loss.NOTHING
+
+
+def _whole(request: bytes, schema: bytes) -> tuple[bytes, bytes]:
+    """The request with its rows' schema, which only a connection's first one brings; and the schema."""
+    from google.cloud.bigquery_storage_v1 import types
+
+    parsed = types.AppendRowsRequest.deserialize(request)
+    told = bytes(parsed.arrow_rows.writer_schema.serialized_schema)
+    if told:
+        return request, told
+    parsed.arrow_rows.writer_schema = types.ArrowSchema(serialized_schema=schema)
+    return bytes(types.AppendRowsRequest.serialize(parsed)), schema
