@@ -11,7 +11,7 @@ from typing import Any
 if __name__ == "__main__":
     tables: Any = import_module("bqemulator.api.routes.tabledata")
     writing: Any = import_module("bqemulator.grpc_api.write_servicer")
-    writing._table_arrow_schema = lambda table: tables._build_arrow_schema(  # noqa: SLF001
-        tables._fields_raw_from_schema(table.schema_.fields)  # noqa: SLF001
+    writing._table_arrow_schema = lambda table: tables._build_arrow_schema(
+        tables._fields_raw_from_schema(table.schema_.fields)
     )
     import_module("bqemulator.cli").main()

@@ -1,4 +1,7 @@
-"""A gate before the emulator's Storage Write API that loses what it is asked to lose."""
+"""A gate before the emulator's Storage Write API that loses what it is asked to lose.
+
+It also says STREAM_ALREADY_COMMITTED, as BigQuery does, where the emulator says INVALID_STREAM_STATE.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,7 @@ class WriteGate(grpc.GenericRpcHandler):
     def __init__(self, server_port: int) -> None:
         self.calls: list[str] = []
         self._planned: dict[str, deque[Loss]] = {}
+        self._done: set[str] = set()
         self._lock = threading.Lock()
         self._upstream = grpc.insecure_channel(f"{LOOPBACK}:{server_port}")
         self._server = grpc.server(ThreadPoolExecutor(16, thread_name_prefix="write-gate"))
@@ -79,9 +83,22 @@ class WriteGate(grpc.GenericRpcHandler):
             answer = self._upstream.unary_unary(method)(request, timeout=60)
         except grpc.RpcError as err:
             context.abort(err.code(), err.details())
+        if method.endswith("/BatchCommitWriteStreams"):
+            answer = self._committed(answer, request)
         if loss is Loss.ANSWER:
             context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
         return answer
+
+    def _committed(self, answer: bytes, request: bytes) -> bytes:
+        from google.cloud.bigquery_storage_v1 import types
+
+        parsed = types.BatchCommitWriteStreamsResponse.deserialize(answer)
+        if not parsed.stream_errors:
+            self._done.update(types.BatchCommitWriteStreamsRequest.deserialize(request).write_streams)
+        for error in parsed.stream_errors:
+            if error.entity in self._done:
+                error.code = types.StorageError.StorageErrorCode.STREAM_ALREADY_COMMITTED
+        return bytes(types.BatchCommitWriteStreamsResponse.serialize(parsed))
 
     def _append(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         schema = b""

@@ -60,6 +60,7 @@ class TableAppend:
         progress = TableProgress.of(changes.identity)
         stream = self._api.create(self._path, changes.table, pending=True)
         rows = self._api.append(stream, self._rows(changes), changes.table)
+        self._api.close_stream(stream, changes.table)
         failpoint("merge_flush.append.streamed")
         metrics = table.session.context.metrics
         metrics.count("bigquery.rows_streamed", rows, table=changes.table)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from replicator_sdk.batch import BatchIdentity, TableChanges
-from replicator_sdk.errors import ReplicatorError, RetryableError
+from replicator_sdk.errors import FencedError, ReplicatorError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.target import TableProgress
@@ -36,8 +36,9 @@ register(
     "merge_flush.merge.after",
     "merge_flush.cleaned",
 )
-_READABLE_TRIES: Final = 8
+_READABLE_TRIES: Final = 6
 _READABLE_SECONDS: Final = 1.0
+_NOT_THERE: Final = "RPL-6514"
 
 
 @dataclass(slots=True)
@@ -112,8 +113,7 @@ class TableFlow:
             else:
                 self._stream(changes)
         except Exception as err:
-            self._fail(err)  # a part of the rows may be there, and must never be merged
-            raise
+            raise self._failed(err) from err  # a part of the rows may be there, and must never be merged
         self._taken = changes.identity.position
         threshold = self._config.merge_records_threshold
         if 0 < threshold <= self._open.rows:
@@ -204,7 +204,7 @@ class TableFlow:
         try:
             self._commit(batch)
         except Exception as err:  # noqa: BLE001 - told by `settled`
-            self._fail(err)
+            self._failed(err)
             return
         assert batch.identity is not None
         with self._state:
@@ -278,11 +278,35 @@ class TableFlow:
         if made is not None:
             self._intermediates.drop(made[0], self._table.table)
 
-    def _fail(self, err: Exception) -> None:
+    def _failed(self, err: Exception) -> Exception:
+        """Take no more changes, and merge none; returns why, which is a newer run where there is one."""
+        why = self._why(err)
         with self._state:
-            self._failure = self._failure or err
+            self._failure = self._failure or why
             self._merging = False
             self._state.notify_all()
+        return why
+
+    def _why(self, err: Exception) -> Exception:
+        """The error; or that a newer run has the table, since it removes what this one streams into."""
+        if isinstance(err, FencedError):
+            return err
+        try:
+            with self._table.lock:
+                self._table.forget()
+                self._table.standing()
+        except FencedError as fenced:
+            return fenced
+        except Exception:  # noqa: BLE001 - the first error tells more
+            return err
+        if getattr(err, "code", "") == _NOT_THERE:
+            return RetryableError(
+                "the intermediate table was removed before it was merged",
+                code="RPL-6611",
+                table=str(self._table.table),
+                hint="nothing to do: its rows are streamed again; does somebody delete tables of the replicator?",
+            )
+        return err
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

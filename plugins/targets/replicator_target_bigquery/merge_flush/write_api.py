@@ -6,6 +6,7 @@ its place already and is answered with ALREADY_EXISTS: that is success.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections import deque
@@ -29,7 +30,6 @@ _CALL_SECONDS: Final = 300.0
 _APPEARS_SECONDS: Final = 60.0  # how long a table that was just made may be unknown here
 _OK, _INVALID, _ALREADY_EXISTS = 0, 3, 6
 _BUSY: Final = frozenset({4, 8, 10, 11, 13, 14})  # what time mends; a gap (11) follows a request that failed
-_ALREADY_COMMITTED: Final = 4  # StorageError.STREAM_ALREADY_COMMITTED
 
 
 @dataclass(slots=True)
@@ -117,20 +117,30 @@ class WriteApi:
             self._send(stream, schema, waiting, of)
         return stream.rows - before
 
+    def close_stream(self, stream: WriteStream, of: TableId) -> None:
+        """Let nothing be appended any more; a stream that is closed is no error."""
+        from google.api_core.exceptions import FailedPrecondition
+
+        def ask() -> None:
+            with contextlib.suppress(FailedPrecondition):
+                self._client.finalize_write_stream(name=stream.name, retry=None, timeout=60.0)
+
+        self._jobs.ask("closing a stream", of, ask, place=stream.name)
+
     def commit(self, table: str, stream: str, of: TableId) -> None:
-        """Make the rows of a pending stream part of its table, all at once; it may have happened already.
+        """Make the rows of a closed pending stream part of its table, all at once; it may have happened already.
 
         Raises:
             NeedsUserError: When nobody knows the stream any more.
         """
-        self._finalize(stream, of)
         request = self._types.BatchCommitWriteStreamsRequest(parent=table, write_streams=[stream])
 
         def ask() -> Any:
             return self._client.batch_commit_write_streams(request=request, retry=None, timeout=60.0)
 
         answer = self._jobs.ask("committing appended rows", of, ask, place=table)
-        errors = [error for error in answer.stream_errors if int(error.code) != _ALREADY_COMMITTED]
+        done = self._types.StorageError.StorageErrorCode.STREAM_ALREADY_COMMITTED
+        errors = [error for error in answer.stream_errors if error.code != done]
         if errors:
             raise NeedsUserError(
                 f"rows were to be appended by a stream that cannot be committed ({errors[0].code.name})",
@@ -138,14 +148,6 @@ class WriteApi:
                 table=str(of),
                 hint="see whether its rows are in the table; then take a new snapshot of the table",
             )
-
-    def _finalize(self, stream: str, of: TableId) -> None:
-        self._jobs.ask(
-            "closing a stream",
-            of,
-            lambda: self._client.finalize_write_stream(name=stream, retry=None, timeout=60.0),
-            place=stream,
-        )
 
     def _send(self, stream: WriteStream, schema: bytes, waiting: deque[_Piece], of: TableId) -> None:
         """Send until nothing waits, again from the first piece without an answer."""
@@ -159,7 +161,7 @@ class WriteApi:
             if time.monotonic() - began > self._config.retry_seconds:
                 raise busy("streaming rows", str(of), self._config.retry_seconds)
             tries += 1
-            self._pause(random.uniform(0.5, 1.5) * min(20.0, 0.25 * 2.0**tries), of)  # noqa: S311 - spreads retries
+            self._pause(random.uniform(0.5, 1.5) * min(20.0, 0.1 * 2.0**tries), of)  # noqa: S311 - spreads retries
 
     def _sent(self, stream: WriteStream, schema: bytes, waiting: deque[_Piece], of: TableId) -> bool:
         """One connection; whether it came to its end. What has been answered waits no more."""

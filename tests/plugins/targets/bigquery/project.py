@@ -47,7 +47,9 @@ class Project(TargetSystem):
 
     def consumer(self, *, epoch: int = 1, name: str = "conformance") -> BigQueryConsumer:
         """A consumer of the run `epoch`."""
-        return BigQueryConsumer(self.config, self.context(epoch=epoch, name=name))
+        made = self.target.create_consumer(self.context(epoch=epoch, name=name))
+        assert isinstance(made, BigQueryConsumer)
+        return made
 
     def context(self, *, epoch: int = 1, name: str = "conformance") -> TestTargetContext:
         """What a consumer runs in."""

@@ -1,0 +1,179 @@
+"""The forms of mode merge-flush: upsert only, delete only, updates that lack columns, partitions."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlglot import exp
+
+from replicator_sdk.errors import DataError
+from replicator_sdk.event import DDLOperation
+from replicator_sdk.snapshot import SnapshotChunk
+from replicator_sdk.testing.memory_source import MemoryChunkReader
+from replicator_target_bigquery.config import PartitionType
+from replicator_target_bigquery.fields import Field
+from replicator_target_bigquery.merge_flush.rows import Shape, streamed
+from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
+from replicator_target_bigquery.pruning import Pruning
+from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.bigquery.judge import judge
+from tests.plugins.targets.bigquery.merge_flush.streaming import KEY, intermediates, merging, streaming
+from tests.plugins.targets.bigquery.project import Project
+from tests.services.bigquery import Emulators
+
+DEEP = Field("s", "STRUCT", "NULLABLE", fields=(Field("f", "FLOAT64"), Field("l", "STRING", "REPEATED")))
+KEYS = [
+    (Field("id", "INT64", "REQUIRED"),),
+    (Field("id", "INT64", "REQUIRED"), Field("select", "STRING")),
+    (DEEP, Field("day", "DATE", "REQUIRED")),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "form", "partition"),
+    list(itertools.product(KEYS, [(True, True), (True, False), (False, True)], [None, *PartitionType])),
+)
+def test_every_form_is_bigquery_sql(
+    key: tuple[Field, ...], form: tuple[bool, bool], partition: PartitionType | None
+) -> None:
+    columns = (*key, Field("v", "STRING"))
+    insists = Pruning((), Field("day", "DATE"))
+    merge = FlushMerge(
+        "`p.d.t`", "`p.d.i`", 7, Field("k", "STRUCT", fields=key), columns, *form, partition, pruning=insists
+    )
+    (parsed,) = judge(merge.statement())
+    assert isinstance(parsed, exp.Merge)
+    judge(f"SELECT {merge.rows()}")
+    judge(clean("`p.d.i`", 7))
+    text = merge.statement()
+    assert ("_PARTITIONTIME" in text) is (partition is not None)
+    assert ("THEN DELETE" in text) is form[1]
+    assert ("THEN UPDATE" in text) is form[0]
+    assert "T.`day` >= DATE '0001-01-01'" in text
+    (inserted,) = parsed.find_all(exp.Insert)
+    told = [c.name for c in inserted.this.expressions if c.name != "_PARTITIONTIME"]
+    assert told == ["k", "_sequence_num", *(c.name for c in columns)]
+
+
+def drive(project: Project) -> list[list[Any]]:
+    """Two flushes of changes; what the table holds then."""
+    consumer = merging(project)
+    consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+    consumer.apply_batch(batch(1, [insert(row(i, "a")) for i in (1, 2, 3)]))
+    consumer.settle([KEYED.table])
+    moved = update(row(4, "moved"), before={"id": 2})
+    gone = [insert(row(5, "short")), delete({"id": 5}), delete({"id": 3})]
+    consumer.apply_batch(batch(2, [update(row(1, "b")), update(row(1, "c")), moved, *gone]))
+    consumer.settle([KEYED.table])
+    assert consumer.settled(KEYED.table) == at(2)
+    consumer.stop()
+    return project.select(f"SELECT id, name FROM {{d}}.customers WHERE {KEY}.id = id ORDER BY id, name")
+
+
+def test_upsert_only_keeps_what_the_source_deletes(bigquery_emulators: Emulators) -> None:
+    found = drive(streaming(bigquery_emulators, delete_enabled=False))
+    assert found == [["1", "c"], ["2", "a"], ["3", "a"], ["4", "moved"], ["5", "short"]]
+
+
+def test_delete_only_adds_each_row_and_takes_all_of_a_deleted_key(bigquery_emulators: Emulators) -> None:
+    found = drive(streaming(bigquery_emulators, upsert_enabled=False))
+    assert found == [["1", "a"], ["1", "b"], ["1", "c"], ["4", "moved"]]
+
+
+def test_values_an_update_does_not_send_stay(project: Project) -> None:
+    """By a load job and mode batch's MERGE, behind what was streamed before."""
+    consumer = merging(project)
+    consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+    consumer.apply_batch(batch(1, [insert(row(1, "a", "kept")), insert(row(2, "b", "kept"))]))
+    consumer.apply_batch(batch(2, [update({"id": 3, "name": "c"}, before={"id": 1}), update({"id": 2, "note": "n"})]))
+    assert consumer.settled(KEYED.table) == at(2), "durable at once"
+    consumer.apply_batch(batch(3, [update(row(2, "z", "n"))]))
+    consumer.settle([KEYED.table])
+    found = project.select(f"SELECT {KEY}.id, id, name, note FROM {{d}}.customers ORDER BY id")
+    assert found == [["2", "2", "z", "n"], ["3", "3", "c", "kept"]]
+    consumer.stop()
+
+
+def test_without_upsert_and_delete_together_such_updates_are_refused(bigquery_emulators: Emulators) -> None:
+    consumer = merging(streaming(bigquery_emulators, delete_enabled=False))
+    consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+    with pytest.raises(DataError, match="RPL-6610"):
+        consumer.apply_batch(batch(1, [update({"id": 2, "note": "n"})]))
+    consumer.stop()
+
+
+def test_snapshot_rows_have_their_key_and_changes_find_them(project: Project) -> None:
+    consumer = merging(project)
+    rows = [row(i, "a") for i in range(10)]
+    consumer.begin_snapshot(KEYED, "plan", at(1))
+    consumer.load_chunks(KEYED, "plan", [SnapshotChunk(0, {"rest": 0, "of": 1})], MemoryChunkReader(KEYED, rows))
+    consumer.finish_snapshot(KEYED, "plan", at(1))
+    consumer.apply_batch(batch(2, [delete({"id": i}) for i in range(8)], overlap=True))
+    consumer.settle([KEYED.table])
+    assert project.select(f"SELECT {KEY}.id, id FROM {{d}}.customers ORDER BY id") == [["8", "8"], ["9", "9"]]
+    consumer.stop()
+
+
+def test_rows_tell_their_partition_where_that_is_asked_for() -> None:
+    changes = batch(1, [insert(row(1)), update(row(2), before={"id": 1})])
+    names = {n: n for n in KEYED.names}
+    told = pa.Table.from_batches(streamed(changes, Shape(names, partition_time=True, message_time=True), 1))
+    (moment,) = set(told["partitionTime"].cast(pa.int64()).to_pylist())
+    assert moment == next(changes.batches()).timestamps[0]
+    read = pa.Table.from_batches(streamed(changes, Shape(names, partition_time=True), 1))
+    assert min(read["partitionTime"].cast(pa.int64()).to_pylist()) > moment
+    none = pa.Table.from_batches(streamed(changes, Shape(names), 1))
+    assert none["partitionTime"].null_count == none.num_rows == 3
+
+
+def test_a_source_that_tells_no_time_is_refused_where_it_is_needed() -> None:
+    changes = batch(1, [insert(row(1))])
+    (only,) = changes.batches()
+    only.timestamps[:] = -1
+    with pytest.raises(DataError, match="RPL-6602"):
+        list(streamed(changes, Shape({n: n for n in KEYED.names}, partition_time=True, message_time=True), 1))
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(st.lists(st.tuples(st.sampled_from("iud"), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
+def test_the_last_i_of_each_key_is_the_tables_state(steps: list[tuple[str, int, int]]) -> None:
+    """Whatever the changes do, moves and swaps included: replayed by hand, and by the rows that are streamed."""
+    table: dict[int, str] = {}
+    changes = []
+    for number, (kind, key, other) in enumerate(steps):
+        name = f"n{number}"
+        if kind == "i" and key not in table:
+            table[key] = name
+            changes.append(insert(row(key, name)))
+        elif kind == "d" and table.pop(key, None) is not None:
+            changes.append(delete({"id": key}))
+        elif kind == "u" and key in table and (other == key or other not in table):
+            del table[key]
+            table[other] = name
+            changes.append(update(row(other, name), before={"id": key}))
+    if not changes:
+        return
+    rows = pa.Table.from_batches(streamed(batch(1, changes), Shape({n: n for n in KEYED.names}), 1)).to_pylist()
+    assert len({r["i"] for r in rows}) == len(rows)
+    last = {r["key"]["id"]: r["value"] for r in sorted(rows, key=lambda r: r["i"])}
+    assert {key: value["name"] for key, value in last.items() if value is not None} == table
+    assert np.all(np.array([r["batchNumber"] for r in rows]) == 1)
+
+
+def test_a_partitioning_column_is_the_one_named(bigquery_emulators: Emulators) -> None:
+    """By time of arrival else; intermediate tables always so."""
+    project = streaming(bigquery_emulators)
+    consumer = merging(project)
+    consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    found = consumer._clients.bigquery
+    for table in ("customers", *intermediates(project)):
+        told = found.get_table(f"{project.config.project}.{project.dataset}.{table}").time_partitioning
+        assert (told.type_, told.field) == ("DAY", None)
+    consumer.stop()
