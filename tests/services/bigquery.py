@@ -84,7 +84,8 @@ def start() -> Emulators:
     )
     for process, port, log in ((storage, storage_port, storage_log), (bigquery, rest, bigquery_log)):
         wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)
-    return Emulators(Gate(rest), WriteGate(grpc), rest, storage_port, [bigquery, storage])
+    gate = Gate(rest)
+    return Emulators(gate, WriteGate(grpc, gate.turn), rest, storage_port, [bigquery, storage])
 
 
 def rows(emulators: Emulators, sql: str) -> list[list[object]]:
@@ -92,6 +93,6 @@ def rows(emulators: Emulators, sql: str) -> list[list[object]]:
     body = json.dumps({"query": sql, "useLegacySql": False, "maxResults": 100_000}).encode()
     url = f"http://{LOOPBACK}:{emulators.bigquery_port}/bigquery/v2/projects/{PROJECT}/queries"
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with emulators.gate.turn, urllib.request.urlopen(request, timeout=60) as answer:
         found = json.load(answer)
     return [[cell["v"] for cell in row["f"]] for row in found.get("rows", ())]

@@ -77,10 +77,16 @@ class _Planned:
 
 @dataclass
 class Gate:
-    """Listens on a free port from the start, until `close`."""
+    """Listens on a free port from the start, until `close`.
+
+    Attributes:
+        jobs: The jobs that were asked for.
+        turn: Held while the emulator works: asked by HTTP and by gRPC at once, it hangs.
+    """
 
     server_port: int
     jobs: list[Request] = field(default_factory=list)
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._seen: set[str] = set()
@@ -223,10 +229,11 @@ class Gate:
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         upstream = http.client.HTTPConnection(LOOPBACK, self.server_port, timeout=300)
         try:
-            upstream.request(method, path, content, headers or {"Content-Type": "application/json"})
-            answer = upstream.getresponse()
-            kept = [(k, v) for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP]
-            return answer.status, kept, answer.read()
+            with self.turn:
+                upstream.request(method, path, content, headers or {"Content-Type": "application/json"})
+                answer = upstream.getresponse()
+                kept = [(k, v) for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP]
+                return answer.status, kept, answer.read()
         finally:
             upstream.close()
 

@@ -30,12 +30,18 @@ class Loss(enum.Enum):
 
 
 class WriteGate(grpc.GenericRpcHandler):
-    """Listens on a free port from the start, until `close`. Takes the emulator's bytes as they are."""
+    """Listens on a free port from the start, until `close`. Takes the emulator's bytes as they are.
 
-    def __init__(self, server_port: int) -> None:
+    Args:
+        server_port: Where the emulator is.
+        turn: `Gate.turn` of the same emulator.
+    """
+
+    def __init__(self, server_port: int, turn: threading.Lock) -> None:
         self.calls: list[str] = []
         self._planned: dict[str, deque[Loss]] = {}
         self._done: set[str] = set()
+        self._turn = turn
         self._lock = threading.Lock()
         self._upstream = grpc.insecure_channel(f"{LOOPBACK}:{server_port}")
         self._server = grpc.server(ThreadPoolExecutor(16, thread_name_prefix="write-gate"))
@@ -80,7 +86,8 @@ class WriteGate(grpc.GenericRpcHandler):
             context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
         answer = b""
         try:
-            answer = self._upstream.unary_unary(method)(request, timeout=60)
+            with self._turn:
+                answer = self._upstream.unary_unary(method)(request, timeout=60)
         except grpc.RpcError as err:
             context.abort(err.code(), err.details())
         if method.endswith("/BatchCommitWriteStreams"):
@@ -109,7 +116,8 @@ class WriteGate(grpc.GenericRpcHandler):
             request, schema = _whole(request, schema)  # noqa: PLW2901 - the same request, as its own connection needs it
             answers: list[bytes] = []
             try:
-                answers = list(self._upstream.stream_stream(_APPEND)(iter([request]), timeout=60))
+                with self._turn:
+                    answers = list(self._upstream.stream_stream(_APPEND)(iter([request]), timeout=60))
             except grpc.RpcError as err:
                 context.abort(err.code(), err.details())
             if loss is Loss.ANSWER:

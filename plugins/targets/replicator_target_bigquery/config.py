@@ -65,7 +65,7 @@ class BigQueryConfig(MergeFlushSettings):
         require_manual_drops: A table that the source drops stands still until somebody drops it here, too.
         soft_deletes: Keep deleted rows, with `_is_deleted` true.
         encryption_key_name: Full name of the Cloud KMS key that encrypts tables; Google's own when empty.
-        mode: How changes reach the tables: `batch` or `merge-flush`, whose further settings stand below.
+        mode: How changes reach the tables: `batch`, or `merge-flush`, which has settings of its own.
         schema_changes: What becomes of a column that the source renames or gives another type.
         partition_by: Source table as `folder.table` → its DATE, TIMESTAMP or DATETIME column by which the target's
             table is partitioned when it is created.

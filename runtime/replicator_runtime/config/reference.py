@@ -41,11 +41,12 @@ def describe_settings(model: type[BaseModel]) -> list[Setting]:
 
 
 def _documented_attributes(model: type[BaseModel]) -> dict[str, str]:
-    """Key → what the "Attributes" of the model's docstring say of it, for fields without a description of their own."""
+    """Key → what the "Attributes" of the model's docstrings say of it, for fields without a description of their own."""
     keys = {name: field.alias or name for name, field in model.model_fields.items()}
     found: dict[str, str] = {}
     key = ""
-    for line in inspect.getdoc(model).splitlines() if model.__doc__ else ():  # type: ignore[union-attr]
+    texts = [inspect.cleandoc(kind.__doc__ or "") for kind in reversed(model.__mro__) if issubclass(kind, BaseModel)]
+    for line in "\n".join(texts).splitlines():
         name, colon, text = line.strip().partition(": ")
         if colon and line.startswith("    ") and not line.startswith("     ") and name in keys:
             key, found[keys[name]] = keys[name], text

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
+from replicator_sdk.datatype import STRING
 from replicator_sdk.errors import DataError
 from replicator_sdk.event import DDLOperation
+from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.memory_source import MemoryChunkReader
 from replicator_target_bigquery.config import PartitionType
@@ -117,6 +119,20 @@ def test_snapshot_rows_have_their_key_and_changes_find_them(project: Project) ->
     consumer.apply_batch(batch(2, [delete({"id": i}) for i in range(8)], overlap=True))
     consumer.settle([KEYED.table])
     assert project.select(f"SELECT {KEY}.id, id FROM {{d}}.customers ORDER BY id") == [["8", "8"], ["9", "9"]]
+    consumer.stop()
+
+
+def test_names_become_bigquerys_inside_keys_and_values(project: Project) -> None:
+    names = ("Id", "id 2", 'say "hi"', "a.b", "ÄÖ", "naïve 😀", "%s")
+    schema = TableSchema(KEYED.table, tuple(Column(name, STRING) for name in names), ("Id", "a.b"))
+    first = dict.fromkeys(names, "x")
+    consumer = merging(project)
+    consumer.apply_batch(batch(1, [insert(first, schema), insert({**first, "Id": "y"}, schema)]))
+    consumer.apply_batch(batch(2, [update({**first, "%s": "z"}, schema), delete({"Id": "y", "a.b": "x"}, schema)]))
+    consumer.settle([schema.table])
+    assert consumer.settled(schema.table) == at(2)
+    assert project.read_table(schema) == [{**first, "%s": "z"}]
+    assert project.select(f"SELECT {KEY}.Id, {KEY}.a_b FROM {{d}}.customers") == [["x", "x"]]
     consumer.stop()
 
 

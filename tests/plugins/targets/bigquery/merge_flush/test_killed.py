@@ -32,7 +32,7 @@ def run(project: Project, place: str) -> int:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=90, check=False).returncode
 
 
-@pytest.mark.parametrize("place", [*MERGING, "merge_flush.streamed@2", "bigquery.commit.before@5"])
+@pytest.mark.parametrize("place", [*MERGING, "merge_flush.streamed@2"])
 def test_the_next_run_merges_on(project: Project, place: str) -> None:
     assert run(project, place) == -signal.SIGKILL
     live(project.config, 2)
