@@ -17,9 +17,11 @@ from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.merge_flush.appending import TableAppend
 from replicator_target_bigquery.merge_flush.flow import TableFlow
+from replicator_target_bigquery.merge_flush.insert_all import InsertAll
 from replicator_target_bigquery.merge_flush.intermediate import Intermediates
 from replicator_target_bigquery.merge_flush.key_changes import KeyAlteration
 from replicator_target_bigquery.merge_flush.record import must_have_key
+from replicator_target_bigquery.merge_flush.streams import Streams
 from replicator_target_bigquery.merge_flush.write_api import WriteApi
 
 _MERGES_AT_ONCE: Final = 8
@@ -37,7 +39,11 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         super().__init__(config, context)
-        self._api = WriteApi(config, self._jobs)
+        self._streams: Streams = (
+            WriteApi(config, self._jobs)
+            if config.use_storage_write_api
+            else InsertAll(self._clients.bigquery, self._jobs)
+        )
         self._intermediates = Intermediates(self._clients.bigquery, context.metrics)
         self._pool = ThreadPoolExecutor(_MERGES_AT_ONCE, thread_name_prefix="merge")
         self._flows: dict[TableId, TableFlow] = {}
@@ -88,14 +94,16 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
         for flow in self._flows.values():
             flow.leave()
         self._flows.clear()
-        self._api.close()
+        self._streams.close()
         super().stop()
 
     def _flow(self, table: TableId) -> TableFlow:
         target = self._table(table)
         with self._lock:
             if table not in self._flows:
-                self._flows[table] = TableFlow(target, self._api, self._intermediates, self._pool, self._turn(table))
+                self._flows[table] = TableFlow(
+                    target, self._streams, self._intermediates, self._pool, self._turn(table)
+                )
             return self._flows[table]
 
 

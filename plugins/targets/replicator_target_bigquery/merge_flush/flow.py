@@ -22,7 +22,7 @@ from replicator_target_bigquery.merge_flush.intermediate import Intermediate, In
 from replicator_target_bigquery.merge_flush.record import key_field, lacks_columns, must_have_key
 from replicator_target_bigquery.merge_flush.rows import Shape, streamed
 from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
-from replicator_target_bigquery.merge_flush.write_api import WriteApi, WriteStream
+from replicator_target_bigquery.merge_flush.streams import Streams, WriteStream
 from replicator_target_bigquery.names import column_names
 from replicator_target_bigquery.pruning import Pruning
 from replicator_target_bigquery.sql.script import UNSTAGED
@@ -50,12 +50,14 @@ class _Batch:
         rows: How many were streamed.
         identity: Of all changes in it; None while there are none.
         since: When the first came, on this process's clock.
+        streaming: Whether rows with its number are on their way.
     """
 
     number: int
     rows: int = 0
     identity: BatchIdentity | None = None
     since: float = field(default_factory=time.monotonic)
+    streaming: bool = False
 
     def add(self, rows: int, identity: BatchIdentity) -> None:
         """Changes were streamed."""
@@ -71,7 +73,7 @@ class TableFlow:
 
     Args:
         table: The table.
-        api: Streams rows.
+        streams: Takes rows.
         intermediates: Makes intermediate tables.
         pool: Runs merges.
         begin_load: Waits until the table may be loaded by a load job.
@@ -80,13 +82,13 @@ class TableFlow:
     def __init__(
         self,
         table: TargetTable,
-        api: WriteApi,
+        streams: Streams,
         intermediates: Intermediates,
         pool: Executor,
         begin_load: Callable[[], None],
     ) -> None:
         self._table = table
-        self._api = api
+        self._streams = streams
         self._intermediates = intermediates
         self._pool = pool
         self._begin_load = begin_load
@@ -113,7 +115,10 @@ class TableFlow:
             else:
                 self._stream(changes)
         except Exception as err:
-            raise self._failed(err) from err  # a part of the rows may be there, and must never be merged
+            why = self._failed(err)  # a part of the rows may be there, and must never be merged
+            if why is err:
+                raise
+            raise why from err
         self._taken = changes.identity.position
         threshold = self._config.merge_records_threshold
         if 0 < threshold <= self._open.rows:
@@ -135,10 +140,18 @@ class TableFlow:
             config.big_query_partition_decorator,
             config.use_message_time_date_partitioning,
         )
-        rows = self._api.append(stream, streamed(changes, shape, self._open.number), changes.table)
-        failpoint("merge_flush.streamed")
         with self._state:
-            self._open.add(rows, changes.identity)
+            batch = self._open
+            batch.streaming = True
+        try:
+            rows = self._streams.append(stream, streamed(changes, shape, batch.number), changes.table)
+            failpoint("merge_flush.streamed")
+            with self._state:
+                batch.add(rows, changes.identity)
+        finally:
+            with self._state:
+                batch.streaming = False
+                self._state.notify_all()
         metrics = self._table.session.context.metrics
         metrics.count("bigquery.rows_streamed", rows, table=changes.table)
 
@@ -154,7 +167,7 @@ class TableFlow:
                 must_fit(changes, target_fields(changes.schema, self._config), found)
                 intermediate = self._intermediates.make(self._table, changes.schema)
             failpoint("merge_flush.made")
-            self._made = (intermediate, self._api.create(intermediate.path, changes.table))
+            self._made = (intermediate, self._streams.create(intermediate.path, changes.table))
         return self._made
 
     def _load(self, changes: TableChanges) -> None:
@@ -201,6 +214,12 @@ class TableFlow:
             self.begin()
 
     def _merge(self, batch: _Batch) -> None:
+        with self._state:  # step 3: rows with this number may still be on their way
+            self._state.wait_for(lambda: not batch.streaming or self._failure is not None)
+            if self._failure is not None:
+                self._merging = False
+                self._state.notify_all()
+                return
         try:
             self._commit(batch)
         except Exception as err:  # noqa: BLE001 - told by `settled`
@@ -213,7 +232,7 @@ class TableFlow:
         self._clean(batch.number)
 
     def _commit(self, batch: _Batch) -> None:
-        """Steps 3 to 5: what was streamed is acknowledged; once all of it can be read, it is merged."""
+        """Steps 4 and 5: once all that was streamed can be read, it is merged."""
         assert batch.identity is not None
         assert self._made is not None
         merge = self._statement(self._made[0], batch)

@@ -16,12 +16,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, RetryableError
+from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.client import credentials_of
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.failures import busy, failed_request, is_transient, missing_library
 from replicator_target_bigquery.jobs import Jobs
+from replicator_target_bigquery.merge_flush.streams import Streams, WriteStream, too_large, wrong_rows
 
 _REQUEST_BYTES: Final = 8 << 20  # BigQuery takes 10 MB with all that stands around the rows
 _LARGEST_ROW: Final = 9 << 20
@@ -32,19 +33,6 @@ _OK, _INVALID, _ALREADY_EXISTS = 0, 3, 6
 _BUSY: Final = frozenset({4, 8, 10, 11, 13, 14})  # what time mends; a gap (11) follows a request that failed
 
 
-@dataclass(slots=True)
-class WriteStream:
-    """A stream of one table.
-
-    Attributes:
-        name: Its full name.
-        rows: How many rows it has: where the next ones go.
-    """
-
-    name: str
-    rows: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """One request's rows, serialised."""
@@ -53,7 +41,7 @@ class _Piece:
     content: bytes
 
 
-class WriteApi:
+class WriteApi(Streams):
     """Makes streams and appends to them. Safe from several threads, one a stream.
 
     Raises:
@@ -234,12 +222,7 @@ def _pieces(batch: pa.RecordBatch, of: TableId) -> Iterator[_Piece]:
             yield _Piece(batch.num_rows, content)
             return
         if batch.num_rows == 1:
-            raise DataError(
-                "a row is larger than the 10 MB that can be streamed",
-                code="RPL-6604",
-                table=str(of),
-                hint="leave its largest column out by `columns`, or use mode batch, which takes rows of up to 100 MB",
-            )
+            raise too_large(of)
     half = batch.num_rows // 2
     yield from _pieces(batch.slice(0, half), of)
     yield from _pieces(batch.slice(half), of)
@@ -254,12 +237,7 @@ def _is_lost(err: Exception) -> bool:
 
 def _refused(code: int, of: TableId) -> ReplicatorError:
     if code == _INVALID:
-        return DataError(
-            "BigQuery does not take the streamed rows",
-            code="RPL-6605",
-            table=str(of),
-            hint="a value is out of its type's range, or somebody altered the intermediate table by hand",
-        )
+        return wrong_rows(of)
     return RetryableError(
         f"a stream takes no more rows (status {code})",
         code="RPL-6606",

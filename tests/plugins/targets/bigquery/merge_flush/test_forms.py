@@ -141,7 +141,9 @@ def test_rows_tell_their_partition_where_that_is_asked_for() -> None:
     names = {n: n for n in KEYED.names}
     told = pa.Table.from_batches(streamed(changes, Shape(names, partition_time=True, message_time=True), 1))
     (moment,) = set(told["partitionTime"].cast(pa.int64()).to_pylist())
-    assert moment == next(changes.batches()).timestamps[0]
+    (only,) = changes.batches()
+    assert only.timestamps is not None
+    assert moment == only.timestamps[0]
     read = pa.Table.from_batches(streamed(changes, Shape(names, partition_time=True), 1))
     assert min(read["partitionTime"].cast(pa.int64()).to_pylist()) > moment
     none = pa.Table.from_batches(streamed(changes, Shape(names), 1))
@@ -151,6 +153,7 @@ def test_rows_tell_their_partition_where_that_is_asked_for() -> None:
 def test_a_source_that_tells_no_time_is_refused_where_it_is_needed() -> None:
     changes = batch(1, [insert(row(1))])
     (only,) = changes.batches()
+    assert only.timestamps is not None
     only.timestamps[:] = -1
     with pytest.raises(DataError, match="RPL-6602"):
         list(streamed(changes, Shape({n: n for n in KEYED.names}, partition_time=True, message_time=True), 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 import urllib.request
 from typing import Any
@@ -22,7 +23,8 @@ from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete
 from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, merging, streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import LOOPBACK, PROJECT, Emulators
+from tests.services.bigquery import PROJECT, Emulators
+from tests.services.processes import LOOPBACK
 
 KEY = Field("customKeyField", "STRUCT", fields=(Field("k1", "INT64", "REQUIRED"), Field("k2", "STRING")))
 VALUE = (Field("f1", "STRING"), Field("f2", "STRING", "REQUIRED"))
@@ -246,6 +248,24 @@ def test_rows_go_on_being_streamed_during_a_merge_and_old_batches_go(project: Pr
     assert streamed_rows(project, table) == []
     consumer.stop()
     assert intermediates(project) == []
+
+
+def test_a_merge_waits_for_rows_of_its_number_that_are_on_their_way(project: Project) -> None:
+    """Step 3."""
+    consumer = merging(project)
+    consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+    consumer.apply_batch(batch(1, [insert(row(1, "a"))]))
+    arm("merge_flush.streamed=delay:1")
+    late = threading.Thread(target=lambda: consumer.apply_batch(batch(2, [insert(row(2, "b"))])))
+    late.start()
+    time.sleep(0.4)
+    consumer._flow(KEYED.table).begin()
+    late.join()
+    consumer.settle([KEYED.table])
+    assert consumer.settled(KEYED.table) == at(2)
+    assert project.count("customers") == 2
+    assert sum("MERGE" in job.sql for job in project.emulators.gate.jobs) == 1
+    consumer.stop()
 
 
 def test_an_interval_or_a_number_of_rows_makes_a_merge(bigquery_emulators: Emulators) -> None:

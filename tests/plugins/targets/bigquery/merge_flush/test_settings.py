@@ -40,6 +40,7 @@ def test_defaults_are_the_seeds() -> None:
         ({**MERGES, "partitionBy": {"a.b": "c"}}, "partitionBy"),
         ({**MERGES, "requirePartitionFilter": True}, "requirePartitionFilter"),
         ({**MERGES, "intermediateTableSuffix": "a-b"}, "pattern"),
+        ({"mode": "merge-flush", "useStorageWriteApi": False}, "would double rows"),
         ({"upsertEnabled": True}, "mode merge-flush only"),
         ({"mergeIntervalMs": 5}, "mode merge-flush only"),
         ({"kafkaKeyFieldName": "k"}, "mode merge-flush only"),
