@@ -148,6 +148,10 @@ class TableFlow:
             failpoint("merge_flush.streamed")
             with self._state:
                 batch.add(rows, changes.identity)
+        except Exception as err:
+            with self._state:  # before the merge that waits for these rows goes on
+                self._failure = self._failure or err
+            raise
         finally:
             with self._state:
                 batch.streaming = False

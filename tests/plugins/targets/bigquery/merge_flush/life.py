@@ -1,6 +1,6 @@
 """The life of one table in mode merge-flush; run by a child process that may be killed.
 
-python -m tests.plugins.targets.bigquery.merge_flush.life SETTINGS EPOCH
+life.py SETTINGS EPOCH
 """
 
 from __future__ import annotations

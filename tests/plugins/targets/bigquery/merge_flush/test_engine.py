@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.end_to_end.replicator import COMMAND
 from tests.plugins.targets.bigquery.merge_flush.streaming import KEY
 from tests.plugins.targets.bigquery.project import Project
+from tests.services.forks import fork
 
 
 def replicate(pipeline: Path, kill_at: str = "") -> int:
-    command = [str(Path(sys.executable).with_name("replicator")), "run", str(pipeline), "--until-current"]
-    environment = dict(os.environ, REPLICATOR_FAILPOINTS=f"{kill_at}=kill" if kill_at else "")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=environment)
-    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
-    return done.returncode
+    command = [*COMMAND, "run", str(pipeline), "--until-current"]
+    log = pipeline.with_name("log")
+    environment = {"REPLICATOR_FAILPOINTS": f"{kill_at}=kill" if kill_at else ""}
+    ended = fork(command, log=log, environment=environment).wait(90)
+    assert ended in {0, -signal.SIGKILL}, log.read_text()
+    return ended
 
 
 def shop_pipeline(project: Project, folder: Path) -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,25 +14,25 @@ from tests.plugins.targets.bigquery.merge_flush.life import APPENDED, MERGED, li
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, streaming
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
+from tests.services.forks import fork
 
-ROOT = Path(__file__).resolve().parents[5]
+LIFE = Path(__file__).with_name("life.py")
 PLACES = sorted(name for name in failpoint.registered() if name.startswith("merge_flush."))
 MERGING = [place for place in PLACES if not place.startswith("merge_flush.append")]
 APPENDING = [place for place in PLACES if place.startswith("merge_flush.append")]
 
 
-def run(project: Project, place: str) -> int:
+def run(project: Project, folder: Path, place: str) -> int:
     """A child's exit code."""
     point, _, count = place.partition("@")
-    environment = dict(os.environ, REPLICATOR_FAILPOINTS=f"{point}=kill@{count or 1}")
-    module = "tests.plugins.targets.bigquery.merge_flush.life"
-    command = [sys.executable, "-m", module, project.config.model_dump_json(), "1"]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=90, check=False).returncode
+    command: list[str | Path] = [sys.executable, LIFE, project.config.model_dump_json(), "1"]
+    environment = {"REPLICATOR_FAILPOINTS": f"{point}=kill@{count or 1}"}
+    return fork(command, log=folder / "log", environment=environment).wait(90)
 
 
 @pytest.mark.parametrize("place", [*MERGING, "merge_flush.streamed@2"])
-def test_the_next_run_merges_on(project: Project, place: str) -> None:
-    assert run(project, place) == -signal.SIGKILL
+def test_the_next_run_merges_on(project: Project, tmp_path: Path, place: str) -> None:
+    assert run(project, tmp_path, place) == -signal.SIGKILL
     live(project.config, 2)
     assert project.select("SELECT id, name, extra FROM {d}.customers ORDER BY id") == MERGED
     assert project.select("SELECT customKeyField.id FROM {d}.customers ORDER BY 1") == [["3"], ["4"]]
@@ -42,8 +40,8 @@ def test_the_next_run_merges_on(project: Project, place: str) -> None:
 
 
 @pytest.mark.parametrize("place", APPENDING)
-def test_the_next_run_appends_on(bigquery_emulators: Emulators, place: str) -> None:
+def test_the_next_run_appends_on(bigquery_emulators: Emulators, tmp_path: Path, place: str) -> None:
     project = streaming(bigquery_emulators, upsert_enabled=False, delete_enabled=False)
-    assert run(project, place) == -signal.SIGKILL
+    assert run(project, tmp_path, place) == -signal.SIGKILL
     live(project.config, 2)
     assert project.select("SELECT id, name FROM {d}.customers ORDER BY id") == APPENDED
