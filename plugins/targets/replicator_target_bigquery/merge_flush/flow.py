@@ -9,63 +9,24 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
 from typing import Final
 
-from replicator_sdk.batch import BatchIdentity, TableChanges
-from replicator_sdk.errors import FencedError, ReplicatorError, RetryableError
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.errors import FencedError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
-from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.apply import TableApply, must_fit
-from replicator_target_bigquery.merge_flush.intermediate import Intermediate, Intermediates, value_fields
-from replicator_target_bigquery.merge_flush.record import key_field, lacks_columns, must_have_key
+from replicator_target_bigquery.merge_flush.intermediate import Intermediate, Intermediates
+from replicator_target_bigquery.merge_flush.merging import Batch, TableMerge
+from replicator_target_bigquery.merge_flush.record import lacks_columns, must_have_key
 from replicator_target_bigquery.merge_flush.rows import Shape, streamed
-from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
 from replicator_target_bigquery.merge_flush.streams import Streams, WriteStream
 from replicator_target_bigquery.names import column_names
-from replicator_target_bigquery.pruning import Pruning
-from replicator_target_bigquery.sql.script import UNSTAGED
 from replicator_target_bigquery.table import TargetTable
 from replicator_target_bigquery.warehouse import target_fields
 
-register(
-    "merge_flush.made",
-    "merge_flush.streamed",
-    "merge_flush.merge.before",
-    "merge_flush.merge.after",
-    "merge_flush.cleaned",
-)
-_READABLE_TRIES: Final = 6
-_READABLE_SECONDS: Final = 1.0
+register("merge_flush.made", "merge_flush.streamed")
 _NOT_THERE: Final = "RPL-6514"
-
-
-@dataclass(slots=True)
-class _Batch:
-    """The rows of one batch number.
-
-    Attributes:
-        number: The batch number.
-        rows: How many were streamed.
-        identity: Of all changes in it; None while there are none.
-        since: When the first came, on this process's clock.
-        streaming: Whether rows with its number are on their way.
-    """
-
-    number: int
-    rows: int = 0
-    identity: BatchIdentity | None = None
-    since: float = field(default_factory=time.monotonic)
-    streaming: bool = False
-
-    def add(self, rows: int, identity: BatchIdentity) -> None:
-        """Changes were streamed."""
-        if self.identity is None:
-            self.identity, self.since = identity, time.monotonic()
-        else:
-            self.identity = replace(identity, first_sequence=self.identity.first_sequence)
-        self.rows += rows
 
 
 class TableFlow:
@@ -92,9 +53,10 @@ class TableFlow:
         self._intermediates = intermediates
         self._pool = pool
         self._begin_load = begin_load
+        self._merges = TableMerge(table)
         self._config = table.session.config
         self._state = threading.Condition()
-        self._open = _Batch(1)
+        self._open = Batch(1)
         self._merging = False
         self._failure: Exception | None = None
         self._settled: Position | None = None
@@ -120,8 +82,7 @@ class TableFlow:
                 raise
             raise why from err
         self._taken = changes.identity.position
-        threshold = self._config.merge_records_threshold
-        if 0 < threshold <= self._open.rows:
+        if self._is_due():
             self.begin()
 
     def _has(self, position: Position) -> bool:
@@ -192,21 +153,28 @@ class TableFlow:
         with self._state:
             if self._merging or self._failure is not None or self._open.identity is None:
                 return
-            batch, self._open = self._open, _Batch(self._open.number + 1)  # step 1: later rows get the next number
+            batch, self._open = self._open, Batch(self._open.number + 1)  # step 1: later rows get the next number
             self._merging = True  # step 2: one at a time
         self._pool.submit(self._merge, batch)
 
     def settled(self) -> Position | None:
-        """Where the table stands by merges of this flow; begins one when the interval is over.
+        """Where the table stands by merges of this flow; begins one when it is due.
 
         Raises:
             Exception: Why a merge failed.
         """
         self._raise_failure()
-        interval = self._config.merge_interval_ms
-        if self._open.identity is not None and 0 < interval <= 1000 * (time.monotonic() - self._open.since):
+        if self._is_due():
             self.begin()
         return self._settled
+
+    def _is_due(self) -> bool:
+        """Whether enough rows wait, or have waited long enough."""
+        batch, config = self._open, self._config
+        if batch.identity is None:
+            return False
+        waited = 1000 * (time.monotonic() - batch.since)
+        return 0 < config.merge_interval_ms <= waited or 0 < config.merge_records_threshold <= batch.rows
 
     def settle(self) -> None:
         """Merge everything streamed; returns when it is done, or has failed."""
@@ -217,15 +185,17 @@ class TableFlow:
                     return
             self.begin()
 
-    def _merge(self, batch: _Batch) -> None:
+    def _merge(self, batch: Batch) -> None:
         with self._state:  # step 3: rows with this number may still be on their way
             self._state.wait_for(lambda: not batch.streaming or self._failure is not None)
             if self._failure is not None:
                 self._merging = False
                 self._state.notify_all()
                 return
+            assert self._made is not None
+            intermediate = self._made[0]
         try:
-            self._commit(batch)
+            self._merges.run(intermediate, batch)
         except Exception as err:  # noqa: BLE001 - told by `settled`
             self._failed(err)
             return
@@ -233,63 +203,7 @@ class TableFlow:
         with self._state:
             self._settled, self._merging = batch.identity.position, False  # steps 6 and 7: the runtime asks for it
             self._state.notify_all()
-        self._clean(batch.number)
-
-    def _commit(self, batch: _Batch) -> None:
-        """Steps 4 and 5: once all that was streamed can be read, it is merged."""
-        assert batch.identity is not None
-        assert self._made is not None
-        merge = self._statement(self._made[0], batch)
-        checks = [(f"{merge.rows()} != {batch.rows}", UNSTAGED)] if batch.rows else []
-        statements = [merge.statement()] if batch.rows else []
-        for tries in range(_READABLE_TRIES):
-            what = f"flush-{batch.identity}" + (f"-{tries}" if tries else "")  # a job that ran never runs again
-            failpoint("merge_flush.merge.before")
-            try:
-                with self._table.lock:
-                    row = self._table.row(TableProgress.of(batch.identity), what)
-                    self._table.commit(row, statements, checks=checks, refuse=lambda _: _UnreadableError())
-            except _UnreadableError:
-                self._table.session.jobs.pause(_READABLE_SECONDS * 2**tries)
-                continue
-            failpoint("merge_flush.merge.after")
-            self._table.session.context.metrics.count("bigquery.merges", table=self._table.table)
-            return
-        raise RetryableError(
-            "streamed rows cannot be read yet, so that they are not merged",
-            code="RPL-6609",
-            table=str(self._table.table),
-            hint="nothing to do: they are streamed again; does somebody change intermediate tables?",
-        )
-
-    def _statement(self, intermediate: Intermediate, batch: _Batch) -> FlushMerge:
-        config, schema = self._config, intermediate.schema
-        with self._table.lock:
-            found = self._table.found()
-        insists = found.column(found.partition) if found is not None and found.insists else None
-        return FlushMerge(
-            self._table.place.sql,
-            intermediate.sql,
-            batch.number,
-            key_field(schema, config.kafka_key_field_name),
-            value_fields(schema, config),
-            config.upsert_enabled,
-            config.delete_enabled,
-            config.partition_type if config.big_query_partition_decorator else None,
-            pruning=Pruning((), insists),
-        )
-
-    def _clean(self, number: int) -> None:
-        """Step 8. A failure is none: the next clean-up, or the end of the table, takes the rows along."""
-        made = self._made
-        if made is None:
-            return
-        session = self._table.session
-        try:
-            session.jobs.read(clean(made[0].sql, number), f"cleaning {made[0].id}", self._table.table)
-        except ReplicatorError:
-            session.context.metrics.count("bigquery.cleanups_failed", table=self._table.table)
-        failpoint("merge_flush.cleaned")
+        self._merges.clean(intermediate, batch.number)
 
     # --- leaving
 
@@ -297,7 +211,7 @@ class TableFlow:
         """Remove the intermediate table; what was not merged goes with it. The next changes find another one."""
         made, self._made, self._taken = self._made, None, None
         with self._state:
-            self._open = _Batch(self._open.number + 1)
+            self._open = Batch(self._open.number + 1)
         if made is not None:
             self._intermediates.drop(made[0], self._table.table)
 
@@ -334,7 +248,3 @@ class TableFlow:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
-
-
-class _UnreadableError(Exception):
-    """Not all streamed rows can be read yet."""

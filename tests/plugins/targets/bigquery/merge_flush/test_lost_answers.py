@@ -6,7 +6,7 @@ import pytest
 
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.event import DDLOperation
-from replicator_target_bigquery.merge_flush import flow
+from replicator_target_bigquery.merge_flush import merging as steps
 from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, insert, row
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, merging
 from tests.plugins.targets.bigquery.project import Project
@@ -56,7 +56,7 @@ def test_a_merge_whose_answer_is_lost_runs_once(project: Project) -> None:
 
 def test_rows_that_cannot_be_read_are_not_merged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seed waits a few seconds and hopes; here the transaction counts, and nothing is merged without its rows."""
-    monkeypatch.setattr(flow, "_READABLE_SECONDS", 0.01)
+    monkeypatch.setattr(steps, "_READABLE_SECONDS", 0.01)
     consumer = merging(project)
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     consumer.apply_batch(batch(1, [insert(row(1)), insert(row(2))]))
