@@ -7,11 +7,16 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from replicator_runtime.engine import Progress
+from replicator_runtime.engine.gather import Applied
+from replicator_runtime.engine.segment import Tally
 from replicator_runtime.engine.unsettled import Unsettled
-from replicator_sdk import failpoint
+from replicator_sdk import Position, TableId, failpoint
 from replicator_sdk.errors import DataError, FencedError, ReplicatorError
+from replicator_sdk.testing.offset import MemoryOffset
 from tests.runtime.engine import kept_target, late_target
 from tests.runtime.engine.kept_target import House
 from tests.runtime.engine.late_target import LateTarget
@@ -21,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
-
-    from replicator_sdk import TableId
 
 
 class LateHost(Host):
@@ -58,7 +61,11 @@ def shop(tmp_path: Path) -> Iterator[LateShop]:
 def test_a_run_to_the_end_has_everything_durable(shop: LateShop) -> None:
     shop.run()
     shop.assert_equal()
-    shop.sql("ALTER TABLE customers ADD COLUMN city TEXT", "UPDATE customers SET city = 'Rome' WHERE id = 1")
+    shop.sql(
+        "UPDATE customers SET name = 'before' WHERE id < 3",
+        "ALTER TABLE customers ADD COLUMN city TEXT",
+        "UPDATE customers SET city = 'Rome' WHERE id = 1",
+    )
     shop.run()
     shop.assert_equal()
 
@@ -145,6 +152,55 @@ def test_a_commit_that_fails_for_a_while_is_repeated(shop: LateShop) -> None:
     shop.run()
     assert len(failures) == 2
     shop.assert_equal()
+
+
+class Slow:
+    """A consumer whose tables stand where the test says."""
+
+    def __init__(self) -> None:
+        self.positions: dict[TableId, Position] = {}
+
+    def settled(self, table: TableId) -> Position | None:
+        return self.positions.get(table)
+
+
+class Floors:
+    """What of `TakingTables` is told."""
+
+    def __init__(self) -> None:
+        self.durable: list[tuple[TableId, Position]] = []
+
+    def landed(self, items: Any, failures: Any) -> None:
+        assert not failures
+        self.durable += [(item.table, item.position) for item in items]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["take", "settle"]), st.sampled_from("abc")), max_size=40))
+def test_what_is_reached_is_durable_in_every_table_and_as_far_as_can_be(steps: list[tuple[str, str]]) -> None:
+    consumer, floors = Slow(), Floors()
+    unsettled = Unsettled(consumer, floors)  # type: ignore[arg-type]
+    taken: list[tuple[int, TableId]] = []
+    reached = 0
+    for number, (what, name) in enumerate(steps, 1):
+        table, here = TableId("d", name), Position(MemoryOffset(number))
+        if what == "take":
+            taken.append((number, table))
+            unsettled.take([Applied(table, here, Tally(1, 0, 0, number, number, -1, is_snapshot=False))], {})
+        else:
+            consumer.positions[table] = here
+            unsettled.look()
+        unsettled.mark((MemoryOffset(number), number))
+        told = unsettled.reached()
+        reached = reached if told is None else told[1]
+        left = [n for n, of in taken if of not in consumer.positions or not n <= _number(consumer.positions[of])]
+        assert reached == (min(left) - 1 if left else number)
+        assert unsettled.waits is bool(left)
+        assert sorted(_number(p) for _, p in floors.durable) == sorted({n for n, _ in taken} - set(left))
+
+
+def _number(position: Position) -> int:
+    assert isinstance(position.offset, MemoryOffset)
+    return position.offset.transaction
 
 
 def test_a_fenced_commit_ends_the_run(shop: LateShop) -> None:
