@@ -5,19 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-import pyarrow as pa
-
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError, SnapshotNeededError
-from replicator_sdk.event import DMLOperation
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.commits import Commit
 from replicator_target_bigquery.fields import Field
 from replicator_target_bigquery.fitting import misfit
 from replicator_target_bigquery.names import column_names
-from replicator_target_bigquery.pruning import KeyRanges, Pruning, prunes
+from replicator_target_bigquery.pruning import Pruning, hold_keys, key_ranges
 from replicator_target_bigquery.sql.bag import BagMerge
 from replicator_target_bigquery.sql.keys import KeyColumn
 from replicator_target_bigquery.sql.merge import KeyedMerge
@@ -119,21 +115,8 @@ class TableApply:
     def _pruning(self, changes: TableChanges, found: Found, names: dict[str, str]) -> Pruning:
         """Ranges of the keys a batch touches, of the first key column and of the partitioning one."""
         insists = found.column(found.partition) if found.insists else None
-        key = changes.schema.primary_key
-        wanted = {n for n in key if n == key[0] or names[n].lower() == found.partition.lower()}
-        columns = {n: found.column(names[n]) for n in wanted}
-        ranges = {n: KeyRanges(c) for n, c in columns.items() if c is not None and prunes(c)}
-        for batch in changes.batches() if ranges else ():
-            deletes = batch.op.to_numpy(zero_copy_only=False) == DMLOperation.DELETE
-            for name, kept in ranges.items():
-                kept.add(
-                    batch.row.field(name).take(pa.array(np.flatnonzero(~deletes)))
-                    if deletes.any()
-                    else batch.row.field(name)
-                )
-                if batch.before is not None:
-                    told = np.flatnonzero(batch.before.is_valid().to_numpy(zero_copy_only=False))
-                    kept.add(batch.before.field(name).take(pa.array(told)))
+        ranges = key_ranges(changes.schema, found, names)
+        hold_keys(ranges, changes)
         return Pruning(tuple(ranges.values()), insists)
 
     def _count(self, changes: TableChanges) -> None:

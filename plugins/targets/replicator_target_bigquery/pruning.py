@@ -6,6 +6,7 @@ statements, and a key of text may be a person's name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -14,8 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.event import DMLOperation
+from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.fields import Field
 from replicator_target_bigquery.sql.text import name
+from replicator_target_bigquery.warehouse import Found
 
 _RANGES: Final = 16
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - wall clock and UTC alike
@@ -89,6 +94,26 @@ def _cut(lows: Int64s, highs: Int64s) -> tuple[Int64s, Int64s]:
     )
     wide = wide[gaps[wide] > 1]
     return lows[np.concatenate([[0], wide + 1])], highs[np.concatenate([wide, [len(highs) - 1]])]
+
+
+def key_ranges(schema: TableSchema, found: Found, names: Mapping[str, str]) -> dict[str, KeyRanges]:
+    """Empty ranges, by the source's names, for the columns of the key that say which blocks of a table a batch touches."""
+    key = schema.primary_key
+    wanted = {n for n in key if n == key[0] or names[n].lower() == found.partition.lower()}
+    columns = {n: found.column(names[n]) for n in wanted}
+    return {n: KeyRanges(c) for n, c in columns.items() if c is not None and prunes(c)}
+
+
+def hold_keys(ranges: Mapping[str, KeyRanges], changes: TableChanges) -> None:
+    """Have the ranges hold every key that the changes touch, before and after them."""
+    for batch in changes.batches() if ranges else ():
+        deletes = batch.op.to_numpy(zero_copy_only=False) == DMLOperation.DELETE
+        for column, kept in ranges.items():
+            rows = batch.row.field(column)
+            kept.add(rows.take(pa.array(np.flatnonzero(~deletes))) if deletes.any() else rows)
+            if batch.before is not None:
+                told = np.flatnonzero(batch.before.is_valid().to_numpy(zero_copy_only=False))
+                kept.add(batch.before.field(column).take(pa.array(told)))
 
 
 @dataclass(frozen=True, slots=True)

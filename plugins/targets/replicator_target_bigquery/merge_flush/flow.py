@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Final
 
@@ -22,8 +22,9 @@ from replicator_target_bigquery.merge_flush.record import lacks_columns, must_ha
 from replicator_target_bigquery.merge_flush.rows import Shape, streamed
 from replicator_target_bigquery.merge_flush.streams import Streams, WriteStream
 from replicator_target_bigquery.names import column_names
+from replicator_target_bigquery.pruning import hold_keys, key_ranges
 from replicator_target_bigquery.table import TargetTable
-from replicator_target_bigquery.warehouse import target_fields
+from replicator_target_bigquery.warehouse import Found, target_fields
 
 register("merge_flush.made", "merge_flush.streamed")
 _NOT_THERE: Final = "RPL-6514"
@@ -62,6 +63,7 @@ class TableFlow:
         self._settled: Position | None = None
         self._taken: Position | None = None
         self._made: tuple[Intermediate, WriteStream] | None = None
+        self._found: Found | None = None  # kept here: during a merge the table is locked, and streaming goes on
 
     # --- taking
 
@@ -105,6 +107,7 @@ class TableFlow:
             batch = self._open
             batch.streaming = True
         try:
+            self._hold_keys(batch, changes, shape.names)
             rows = self._streams.append(stream, streamed(changes, shape, batch.number), changes.table)
             failpoint("merge_flush.streamed")
             with self._state:
@@ -120,6 +123,12 @@ class TableFlow:
         metrics = self._table.session.context.metrics
         metrics.count("bigquery.rows_streamed", rows, table=changes.table)
 
+    def _hold_keys(self, batch: Batch, changes: TableChanges, names: Mapping[str, str]) -> None:
+        """Have the batch know which keys it touches, so that its MERGE reads no more of the destination than it must."""
+        if batch.identity is None and self._found is not None:
+            batch.ranges = key_ranges(changes.schema, self._found, names)
+        hold_keys(batch.ranges, changes)
+
     def _intermediate(self, changes: TableChanges) -> tuple[Intermediate, WriteStream]:
         """The intermediate table and its stream, made when there is none for this schema."""
         if self._made is not None and self._made[0].schema != changes.schema:
@@ -128,8 +137,8 @@ class TableFlow:
             self.leave()
         if self._made is None:
             with self._table.lock:
-                found = self._table.make(changes.schema)
-                must_fit(changes, target_fields(changes.schema, self._config), found)
+                self._found = self._table.make(changes.schema)
+                must_fit(changes, target_fields(changes.schema, self._config), self._found)
                 intermediate = self._intermediates.make(self._table, changes.schema)
             failpoint("merge_flush.made")
             self._made = (intermediate, self._streams.create(intermediate.path, changes.table))

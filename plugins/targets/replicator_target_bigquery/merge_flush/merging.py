@@ -13,7 +13,7 @@ from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.merge_flush.intermediate import Intermediate, value_fields
 from replicator_target_bigquery.merge_flush.record import key_field
 from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
-from replicator_target_bigquery.pruning import Pruning
+from replicator_target_bigquery.pruning import KeyRanges, Pruning
 from replicator_target_bigquery.sql.script import UNSTAGED
 from replicator_target_bigquery.table import TargetTable
 
@@ -32,6 +32,7 @@ class Batch:
         identity: Of all changes in it; None while there are none.
         since: When the first came, on this process's clock.
         streaming: Whether rows with its number are on their way.
+        ranges: Hold every key in it, by the source's names; of the columns that say which blocks a merge reads.
     """
 
     number: int
@@ -39,6 +40,7 @@ class Batch:
     identity: BatchIdentity | None = None
     since: float = field(default_factory=time.monotonic)
     streaming: bool = False
+    ranges: dict[str, KeyRanges] = field(default_factory=dict)
 
     def add(self, rows: int, identity: BatchIdentity) -> None:
         """Changes were streamed."""
@@ -105,7 +107,7 @@ class TableMerge:
             config.upsert_enabled,
             config.delete_enabled,
             config.partition_type if config.big_query_partition_decorator else None,
-            pruning=Pruning((), insists),
+            pruning=Pruning(tuple(batch.ranges.values()), insists),
         )
 
 

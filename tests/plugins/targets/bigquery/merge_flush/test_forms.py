@@ -122,6 +122,22 @@ def test_snapshot_rows_have_their_key_and_changes_find_them(project: Project) ->
     consumer.stop()
 
 
+def test_a_merge_reads_the_blocks_of_its_keys_only(project: Project) -> None:
+    """Those before a change are among them: rows that move and rows that go."""
+    consumer = merging(project)
+    consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+    consumer.apply_batch(batch(1, [insert(row(i)) for i in (1, 500, 90000)]))
+    consumer.settle([KEYED.table])
+    consumer.apply_batch(batch(2, [update(row(7), before={"id": 500})]))
+    consumer.apply_batch(batch(3, [delete({"id": 90000})]))
+    consumer.settle([KEYED.table])
+    merges = [job.sql for job in project.emulators.gate.jobs if "MERGE" in job.sql]
+    ranges = "T.`id` BETWEEN 7 AND 7 OR T.`id` BETWEEN 500 AND 500 OR T.`id` BETWEEN 90000 AND 90000"
+    assert f"AND ({ranges})" in merges[-1]
+    assert project.select("SELECT id FROM {d}.customers ORDER BY id") == [["1"], ["7"]]
+    consumer.stop()
+
+
 def test_names_become_bigquerys_inside_keys_and_values(project: Project) -> None:
     names = ("Id", "id 2", 'say "hi"', "a.b", "ÄÖ", "naïve 😀", "%s")
     schema = TableSchema(KEYED.table, tuple(Column(name, STRING) for name in names), ("Id", "a.b"))
