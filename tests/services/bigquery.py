@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.services.bigquery_gate import Gate
-from tests.services.bigquery_setup import program
+from tests.services.bigquery_setup import environment, home, program
 from tests.services.bigquery_write_gate import WriteGate
 from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
 
@@ -80,7 +80,7 @@ def start() -> Emulators:
             *("--project", PROJECT, "--log-level", "warning"),
         ],
         log=bigquery_log,
-        environment={"BQEMU_GCS_LOCAL_ROOT": str(folder / ".cloudstorage")},
+        environment=home(environment()) | {"BQEMU_GCS_LOCAL_ROOT": str(folder / ".cloudstorage")},
     )
     for process, port, log in ((storage, storage_port, storage_log), (bigquery, rest, bigquery_log)):
         wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)
