@@ -150,7 +150,7 @@ class Service:
             )
         else:
             credentials, _ = google.auth.default(scopes=_SCOPES)
-        made: requests.Session = AuthorizedSession(credentials)
+        made: requests.Session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
         return made
 
     def _call(self, method: str, url: str, *, missing_is_fine: bool = False, **body: Any) -> Any:
