@@ -10,6 +10,7 @@ from functools import partial
 
 from tests.services.bigquery_gate import Gate
 from tests.services.bigquery_setup import program
+from tests.services.bigquery_streaming import StreamingServer
 from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
 
 PROJECT = "test"
@@ -27,11 +28,13 @@ class Emulators:
         gate: The gate before BigQuery; clients connect to it.
         bigquery_port: Where BigQuery is without the gate.
         storage_port: Where Cloud Storage is.
+        streaming: Change ingestion, into BigQuery's tables.
     """
 
     gate: Gate
     bigquery_port: int
     storage_port: int
+    streaming: StreamingServer
     _processes: list[subprocess.Popen[bytes]]
 
     @property
@@ -46,6 +49,7 @@ class Emulators:
 
     def stop(self) -> None:
         """End both."""
+        self.streaming.close()
         self.gate.close()
         for process in self._processes:
             stop(process)
@@ -73,7 +77,8 @@ def start() -> Emulators:
     )
     for process, port, log in ((storage, storage_port, storage_log), (bigquery, rest, bigquery_log)):
         wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)
-    return Emulators(Gate(rest), rest, storage_port, [bigquery, storage])
+    gate = Gate(rest)
+    return Emulators(gate, rest, storage_port, StreamingServer(rest, gate.port), [bigquery, storage])
 
 
 def rows(emulators: Emulators, sql: str) -> list[list[object]]:

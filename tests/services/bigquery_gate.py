@@ -3,7 +3,7 @@
 The emulator runs a job again when its identifier comes again; the gate answers 409, as BigQuery does. On request it loses
 answers after the work is done, refuses requests, lets jobs fail, or is slow. It keeps every job's configuration, so that tests can count
 statements and judge them. And it tells what the emulator forgets: the columns of a table that ALTER TABLE has changed, its
-new name, and how many rows a table has.
+new name, its primary key, and how many rows a table has.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.services.processes import LOOPBACK
 _INSERT = re.compile(r"/projects/[^/]+/jobs(\?.*)?$")
 _JOB = re.compile(r"/jobs/([^/?]+)(\?.*)?$")
 _TABLE = re.compile(r"/datasets/([^/?]+)/tables/([^/?]+)(\?.*)?$")
+_MAKING = re.compile(r"/datasets/([^/?]+)/tables(\?.*)?$")
 _ALTER = re.compile(r"ALTER TABLE `[^.`]+\.([^.`]+)\.([^.`]+)`\s+(?:ALTER COLUMN `([^`]+)` DROP NOT NULL)?")
 _RENAME = re.compile(r"ALTER TABLE `([^.`]+)\.([^.`]+)\.([^.`]+)` RENAME TO `([^`]+)`")
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
@@ -93,6 +94,7 @@ class Gate:
         self._seen: set[str] = set()
         self._planned: list[_Planned] = []
         self._failed: dict[str, bytes] = {}  # jobs that ended in a planned error, as BigQuery tells of them
+        self._defined: dict[tuple[str, str], dict[str, Any]] = {}  # table → what the emulator forgets of its definition
         self._altered: dict[tuple[str, str], set[str]] = {}  # table → columns that take NULL by now
         self._lock = threading.Lock()
         gate = self
@@ -196,14 +198,20 @@ class Gate:
         if altered := _ALTER.match(request.sql):
             dataset, table, relaxed = altered.groups()
             self._altered.setdefault((dataset, table), set()).update([relaxed] if relaxed else [])
+        if made := _MAKING.search(request.path):
+            self._defined[made[1], request.body["tableReference"]["tableId"]] = {
+                k: request.body[k] for k in ("tableConstraints", "maxStaleness") if k in request.body
+            }
         found = _TABLE.search(request.path)
         if found is None or request.method not in {"GET", "DELETE"}:
             return answer
         if request.method == "DELETE":
             self._altered.pop((found[1], found[2]), None)
+            self._defined.pop((found[1], found[2]), None)
             return answer
         table = json.loads(answer)
         self._mend(table, found[1], found[2])
+        table |= self._defined.get((found[1], found[2]), {})
         return json.dumps(table).encode()
 
     def _mend(self, table: dict[str, Any], dataset: str, name: str) -> None:

@@ -51,7 +51,7 @@ class TableApply:
         self._begin()
         failpoint("bigquery.apply.begun")
         found = self._table.make(changes.schema)
-        _must_fit(changes, target_fields(changes.schema, self._config), found)
+        must_fit(changes, target_fields(changes.schema, self._config), found)
         row = self._table.row(TableProgress.of(changes.identity), f"batch-{changes.identity}")
         if changes.rows == 0:
             self._table.commit(row)
@@ -138,7 +138,7 @@ class _UnstagedError(Exception):
     """Staged rows are not there any more."""
 
 
-def _must_fit(changes: TableChanges, wanted: tuple[Field, ...], found: Found) -> None:
+def must_fit(changes: TableChanges, wanted: tuple[Field, ...], found: Found) -> None:
     """Refuse a table whose columns somebody else has changed.
 
     Raises:

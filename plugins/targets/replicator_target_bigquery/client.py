@@ -27,7 +27,7 @@ class Clients:
             from google.cloud import bigquery, storage  # type: ignore[attr-defined]
         except ImportError as err:
             raise missing_library("google-cloud-bigquery or google-cloud-storage") from err
-        credentials = _credentials(config)
+        credentials = credentials_of(config)
         self.bigquery: Any = bigquery.Client(
             project=config.project,
             credentials=credentials,
@@ -50,8 +50,8 @@ def _options(endpoint: str) -> Any:
     return ClientOptions(api_endpoint=endpoint) if endpoint else None
 
 
-def _credentials(config: BigQueryConfig) -> Credentials | None:
-    """The key's; none for an emulator without TLS, which could only steal them; else what the machine has."""
+def credentials_of(config: BigQueryConfig) -> Credentials | None:
+    """What Google is told who asks: the key's; none for an emulator without TLS, which could only steal them; else what the machine has."""
     import google.auth
     from google.auth.credentials import AnonymousCredentials
     from google.auth.exceptions import DefaultCredentialsError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 
@@ -25,7 +25,7 @@ class Mode(enum.StrEnum):
     MERGE_FLUSH = "merge-flush"
     """Streaming into intermediate tables, merged at intervals (seed 000). Not there yet."""
     CDC = "cdc"
-    """BigQuery's own ingestion of changes. Not there yet."""
+    """Net changes streamed to BigQuery's own change ingestion."""
 
 
 class SchemaChanges(enum.StrEnum):
@@ -64,7 +64,9 @@ class BigQueryConfig(PluginConfig):
         require_manual_drops: A table that the source drops stands still until somebody drops it here, too.
         soft_deletes: Keep deleted rows, with `_is_deleted` true.
         encryption_key_name: Full name of the Cloud KMS key that encrypts tables; Google's own when empty.
-        mode: How changes reach the tables; only `batch` so far.
+        mode: How changes reach the tables; `batch` or `cdc` so far.
+        max_staleness: With mode `cdc`, how old a query's answer may be, in seconds: 0 lets each query apply what was
+            streamed, more lets BigQuery do so in the background. Taken when a table is made.
         schema_changes: What becomes of a column that the source renames or gives another type.
         partition_by: Source table as `folder.table` → its DATE, TIMESTAMP or DATETIME column by which the target's
             table is partitioned when it is created.
@@ -75,7 +77,7 @@ class BigQueryConfig(PluginConfig):
         retry_seconds: How long one request is repeated while BigQuery is busy or away, before the batch is.
         api_endpoint: BigQuery's address, for private endpoints and emulators.
         storage_endpoint: Cloud Storage's address, likewise.
-        storage_write_endpoint: The Storage Write API's address, likewise; only for modes to come.
+        storage_write_endpoint: The Storage Write API's address, likewise; for mode `cdc`.
     """
 
     project: Annotated[str, Field(min_length=1)]
@@ -91,6 +93,7 @@ class BigQueryConfig(PluginConfig):
     soft_deletes: bool = False
     encryption_key_name: str = ""
     mode: Mode = Mode.BATCH
+    max_staleness: Annotated[int, Field(ge=0, le=86400)] = 0
     schema_changes: SchemaChanges = SchemaChanges.FAIL
     partition_by: dict[str, str] = Field(default_factory=dict)
     partition_type: PartitionType = PartitionType.DAY
@@ -105,9 +108,20 @@ class BigQueryConfig(PluginConfig):
     @field_validator("mode")
     @classmethod
     def _is_there(cls, value: Mode) -> Mode:
-        if value is not Mode.BATCH:
+        if value is Mode.MERGE_FLUSH:
             raise ValueError(f"mode {value.value} is not there yet; use batch")
         return value
+
+    @model_validator(mode="after")
+    def _fits_the_mode(self) -> Self:
+        if self.mode is not Mode.CDC:
+            if self.max_staleness:
+                raise ValueError("maxStaleness belongs to mode cdc")
+        elif self.soft_deletes:
+            raise ValueError("softDeletes cannot be had with mode cdc: BigQuery's change ingestion deletes rows")
+        elif self.require_partition_filter:
+            raise ValueError("requirePartitionFilter cannot be had with mode cdc: BigQuery refuses it there")
+        return self
 
     @field_validator("labels")
     @classmethod

@@ -13,9 +13,10 @@ from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
 from replicator_target_bigquery.apply import TableApply
+from replicator_target_bigquery.cdc import CdcDDL, CdcSnapshotLoad, ChangeStreaming, DefaultStreams, refuse_rename
 from replicator_target_bigquery.client import Clients
 from replicator_target_bigquery.commits import prune
-from replicator_target_bigquery.config import BigQueryConfig
+from replicator_target_bigquery.config import BigQueryConfig, Mode
 from replicator_target_bigquery.ddl import TableDDL, rename
 from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.pace import Pace
@@ -45,6 +46,9 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         self._jobs = Jobs(self._clients.bigquery, config, context.metrics)
         warehouse = Warehouse(self._clients.bigquery, self._jobs, config)
         self._session = Session(config, context, self._jobs, warehouse, self._clients.storage)
+        streaming = config.mode is Mode.CDC
+        self._streams = DefaultStreams(config, self._jobs) if streaming else None
+        self._snapshot = CdcSnapshotLoad if streaming else TableSnapshotLoad
         self._pace = Pace(config.load_interval, self._jobs.pause)
         self._tables: dict[TableId, TargetTable] = {}
         self._lock = threading.Lock()
@@ -61,7 +65,10 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         """Apply a table's changes and its progress in one commit."""
         table = self._table(changes.table)
         with table.lock:
-            TableApply(table, self._turn(changes.table)).apply(changes)
+            if self._streams is not None:
+                ChangeStreaming(table, self._streams).apply(changes)
+            else:
+                TableApply(table, self._turn(changes.table)).apply(changes)
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure; its position is committed once all of it is there."""
@@ -69,7 +76,11 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
             return  # datasets come with their first table; other tables may live in them, so they are never dropped
         table = self._table(event.table)
         with table.lock:
-            if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
+            if self._streams is not None and event.operation is not DDLOperation.RENAME_TABLE:
+                CdcDDL(table).apply(event)
+            elif self._streams is not None:
+                refuse_rename(event)
+            elif event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
                 former = self._table(event.prev_table)
                 with former.lock:
                     rename(former, table, event)
@@ -80,7 +91,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         """Make the table ready to take the chunks of a plan."""
         table = self._table(schema.table)
         with table.lock:
-            return TableSnapshotLoad(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
+            return self._snapshot(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
 
     def load_chunks(
         self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
@@ -88,17 +99,19 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         """Load chunks straight into the table by one job."""
         table = self._table(schema.table)
         with table.lock:
-            return TableSnapshotLoad(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
+            return self._snapshot(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         """The table is whole and takes changes from now on."""
         table = self._table(schema.table)
         with table.lock:
-            TableSnapshotLoad(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
+            self._snapshot(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
 
     def stop(self) -> None:
         """Nothing is held back between calls, so there is nothing to drop."""
         self._jobs.stop()
+        if self._streams is not None:
+            self._streams.close()
         with self._lock:
             self._tables.clear()
         self._clients.close()

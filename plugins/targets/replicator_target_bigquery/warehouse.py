@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_target_bigquery import commits
-from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, BigQueryConfig
+from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, BigQueryConfig, Mode
 from replicator_target_bigquery.encoding import BATCH_ID, BATCH_TIME, STAGED_SEQUENCE, STAGING_COLUMNS
 from replicator_target_bigquery.fields import Field, field_of
 from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.names import STAGED_BEFORE, column_name, column_names
 from replicator_target_bigquery.place import Place
+from replicator_target_bigquery.primary_key import primary_key
 
 if TYPE_CHECKING:
     from google.cloud import bigquery
@@ -33,6 +34,7 @@ class Found:
         partition: The column it is partitioned by; empty when it is not, or by time of arrival.
         insists: Whether queries must name partitions.
         clustered: The columns it is clustered by.
+        key: The columns it declares as its primary key, in order.
     """
 
     fields: tuple[Field, ...]
@@ -40,6 +42,7 @@ class Found:
     partition: str
     insists: bool
     clustered: tuple[str, ...]
+    key: tuple[str, ...] = ()
 
     def column(self, name: str) -> Field | None:
         """The column of that name, in any case."""
@@ -50,7 +53,12 @@ def target_fields(schema: TableSchema, config: BigQueryConfig) -> tuple[Field, .
     """The columns a new target table gets: the replicator's own, then the source's."""
     names = column_names(schema, config.metadata_columns)
     own = [Field(SEQUENCE, "INT64"), *([Field(IS_DELETED, "BOOL")] if config.soft_deletes else [])]
-    columns = [field_of(names[c.name], c.type, mode="NULLABLE" if c.nullable else "REQUIRED") for c in schema.columns]
+    # Change ingestion writes a deleted row as its key alone.
+    strict = set(schema.primary_key if config.mode is Mode.CDC else schema.names)
+    columns = [
+        field_of(names[c.name], c.type, mode="NULLABLE" if c.nullable or c.name not in strict else "REQUIRED")
+        for c in schema.columns
+    ]
     return (*own, *columns)
 
 
@@ -140,6 +148,8 @@ class Warehouse:
         table = self._definition(place.id, target_fields(schema, self._config))
         table.clustering_fields = clustering(schema) or None
         self._partition(table, schema)
+        if self._config.mode is Mode.CDC:
+            self._declare_key(table, schema)
         self._create(table, schema.table)
 
     def make_staging(self, place: Place, schema: TableSchema) -> tuple[Field, ...]:
@@ -199,6 +209,15 @@ class Warehouse:
 
         return bigquery.EncryptionConfiguration(kms_key_name=self._config.encryption_key_name)
 
+    def _declare_key(self, table: bigquery.Table, schema: TableSchema) -> None:
+        from google.cloud.bigquery.table import PrimaryKey, TableConstraints
+
+        table.table_constraints = TableConstraints(PrimaryKey(list(primary_key(schema))), None)
+        if self._config.max_staleness:
+            minutes, seconds = divmod(self._config.max_staleness, 60)
+            hours, minutes = divmod(minutes, 60)
+            table.max_staleness = f"0-0 0 {hours}:{minutes}:{seconds}"
+
     def _partition(self, table: bigquery.Table, schema: TableSchema) -> None:
         from google.cloud import bigquery
 
@@ -218,6 +237,11 @@ class Warehouse:
         table.require_partition_filter = self._config.require_partition_filter
 
 
+def _declared_key(table: Any) -> tuple[str, ...]:
+    constraints = table.table_constraints
+    return tuple(constraints.primary_key.columns) if constraints and constraints.primary_key else ()
+
+
 def _same(found: Sequence[Field], wanted: Sequence[Field]) -> bool:
     return len(found) == len(wanted) and all(
         a.name == b.name and a.holds(b) for a, b in zip(found, wanted, strict=True)
@@ -232,4 +256,5 @@ def _found(table: Any) -> Found:
         str(getattr(partitioning, "field", None) or ""),
         bool(table.require_partition_filter),
         tuple(table.clustering_fields or ()),
+        _declared_key(table),
     )
