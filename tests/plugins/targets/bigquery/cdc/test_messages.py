@@ -80,7 +80,7 @@ def expected(kind: DataType, value: Any) -> Any:
     return str(value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(0, 3))
 def test_every_value_of_any_slice_is_read_back(data: st.DataObject, skipped: int) -> None:
     size = data.draw(st.integers(skipped, 12))

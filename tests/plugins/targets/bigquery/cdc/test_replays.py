@@ -82,7 +82,7 @@ class Log:
         return sent(TableChanges(batches[0].schema, identity, batches, rows=1, nbytes=1), epoch)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random_history(keyless=False, unchanged=False), st.data())
 def test_any_history_cut_killed_and_woken_anywhere_ends_as_the_source(history: History, data: st.DataObject) -> None:
     """Runs die with some rows sent and not said to be there; what was on its way arrives at once, later or at the end."""

@@ -60,15 +60,13 @@ def test_changes_are_sent_whole_and_in_the_order_of_the_log(project: Project) ->
 @pytest.mark.parametrize(
     "fault",
     [
-        StreamFault(),
         StreamFault(after=1),
         StreamFault(after=9),
-        StreamFault(code=grpc.StatusCode.RESOURCE_EXHAUSTED),
         StreamFault(code=grpc.StatusCode.ABORTED),
         StreamFault(answer=5),
         StreamFault(answer=3, storage=11),
     ],
-    ids=["at once", "after a request", "after all", "quota", "aborted", "no stream yet", "new column not known yet"],
+    ids=["after a request", "after all", "aborted", "no stream yet", "new column not known yet"],
 )
 def test_what_passes_is_sent_again(project: Project, fault: StreamFault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "REQUEST_BYTES", 60)
