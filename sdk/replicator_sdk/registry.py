@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId, TableSchema
@@ -28,7 +28,14 @@ class TableSummary:
 
 
 class TableRegistry(ABC):
-    """Reads a source's catalogue. Used by one thread; holds a connection until closed."""
+    """Reads a source's catalogue. Used by one thread; holds a connection until closed.
+
+    Class attributes:
+        lists_all: Whether a table that is not listed is not there. False where the log alone tells of tables, as topics do:
+            a table of an earlier run goes on then although none of its records is left to list it by.
+    """
+
+    lists_all: ClassVar[bool] = True
 
     @abstractmethod
     def list_tables(self) -> list[TableSummary]:

@@ -27,7 +27,7 @@ from tests.crash.breakages import BREAKAGES, unnamed_files
 from tests.crash.conftest import ENTRY, MakePair, Pair, killed
 from tests.crash.places import Twin
 from tests.end_to_end.replicator import COMMAND, Ended, Running
-from tests.services.processes import spawn
+from tests.services.forks import fork
 from tests.services.spark import INTERPRETER
 
 
@@ -184,7 +184,7 @@ class LeftOfDelta:
         runs = [(self._calm, "orphans"), *((other, twin.broken) for other, twin in self._twins)]
         replicator, log = self._calm.replicator, self._calm.replicator.folder / "twins.log"
         arguments = [f"{broken}={other.replicator.folder}" for other, broken in runs]
-        process = spawn([*ENTRY, "each", *arguments], log=log, environment={**INTERPRETER, **replicator.environment})
+        process = fork([*ENTRY, "each", *arguments], log=log, environment={**INTERPRETER, **replicator.environment})
         ended = Running(process, log).wait()
         assert ended.status == 0, ended.messages
         assert self._calm.differences() == {}

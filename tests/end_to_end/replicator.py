@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.services.forks import Forked, fork
 from tests.services.mysql_client import Server as MysqlAddress
 from tests.services.postgres import PostgresDatabase
 from tests.services.processes import spawn, tail
@@ -95,7 +96,8 @@ class Replicator:
         self._runs += 1
         log = self.folder / f"run-{self._runs}.log"
         command = [*self.command, "run", str(pipeline), "--json", *arguments]
-        return Running(spawn(command, log=log, environment={**INTERPRETER, **self.environment, **environment}), log)
+        start = fork if command[0] == sys.executable else spawn
+        return Running(start(command, log=log, environment={**INTERPRETER, **self.environment, **environment}), log)
 
     def run(self, *arguments: str, seconds: float = SECONDS, **environment: str) -> Ended:
         """Run to the end."""
@@ -113,7 +115,7 @@ class Replicator:
 class Running:
     """A run under way."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     log: Path
 
     def wait(self, seconds: float = SECONDS) -> Ended:

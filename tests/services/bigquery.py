@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.services.bigquery_gate import Gate
-from tests.services.bigquery_setup import program
+from tests.services.bigquery_setup import environment, home, program
 from tests.services.bigquery_streaming import StreamingServer
 from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
 
@@ -73,7 +73,7 @@ def start() -> Emulators:
             *("--project", PROJECT, "--log-level", "warning"),
         ],
         log=bigquery_log,
-        environment={"BQEMU_GCS_LOCAL_ROOT": str(folder / ".cloudstorage")},
+        environment=home(environment()) | {"BQEMU_GCS_LOCAL_ROOT": str(folder / ".cloudstorage")},
     )
     for process, port, log in ((storage, storage_port, storage_log), (bigquery, rest, bigquery_log)):
         wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)

@@ -5,6 +5,7 @@ They pin other versions of Google's libraries than we do, so they never share an
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ REQUIREMENTS = (
     "numpy",
 )
 _IMPORT = "from duckdb_extensions import import_extension; import_extension('spatial'); import_extension('avro')"
-_NAME = "environment-1"  # raise the number when REQUIREMENTS change
+_NAME = "environment-2"  # raise the number when REQUIREMENTS change
 
 
 def environment() -> Path:
@@ -41,6 +42,11 @@ def program(name: str) -> Path:
     if not found.exists():
         raise FileNotFoundError(f"{found} is missing: run `make setup`")
     return found
+
+
+def home(folder: Path) -> dict[str, str]:
+    """The environment of the emulators: DuckDB keeps its extensions in the home folder, which must be the one they came into."""
+    return dict(os.environ, HOME=str(folder))
 
 
 def prefetch() -> None:
@@ -61,7 +67,7 @@ def _install(folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *REQUIREMENTS], check=True)
-    subprocess.run([python, "-c", _IMPORT], check=True)
+    subprocess.run([python, "-c", _IMPORT], check=True, env=home(folder))
 
 
 def _mend_scripts(folder: Path, former: Path) -> None:

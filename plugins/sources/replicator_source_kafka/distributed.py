@@ -22,7 +22,6 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import ranges_between
 from replicator_source_kafka.range_reader import KafkaRangeReader, narrow_to
 from replicator_source_kafka.ranges import Place
-from replicator_source_kafka.sent_slices import SentSlices
 from replicator_source_kafka.shape import reconcile
 from replicator_source_kafka.start import check_place, check_reach, find_topics, resolve_start, with_newcomers
 
@@ -48,7 +47,6 @@ class KafkaLog(DistributedLog):
         self._group = InformedGroup(config.group, context) if config.group else None
         self._sizes: dict[str, tuple[float, float]] = {}
         self._looked_at = -math.inf
-        self._sent = SentSlices(context)
 
     # ------------------------------------------------------------ before the first slice
 
@@ -93,10 +91,7 @@ class KafkaLog(DistributedLog):
             self._pin(there)
             begin = self._begun(start, there)
             upto = self._share(begin, there, limit_bytes)
-        planned = self._slice(start, begin, upto)
-        if planned.partitions:
-            self._sent.add(upto)
-        return planned
+        return self._slice(start, begin, upto)
 
     def _end(self, start: KafkaOffset) -> KafkaOffset:
         """As far as everything is decided now; topics and partitions that are new join first, in a slice of their own."""

@@ -25,7 +25,6 @@ from replicator_source_kafka.known_tables import KnownTables
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import WindowPlan, ranges_between
 from replicator_source_kafka.ranges import Place
-from replicator_source_kafka.sent_slices import SentSlices
 from replicator_source_kafka.start import check_place, find_topics, resolve_start, with_newcomers
 from replicator_source_kafka.transactions import Transactions
 
@@ -73,7 +72,6 @@ class KafkaEventReader(EventReader):
                 offset = self._first_start(cluster)
             if not isinstance(offset, KafkaOffset):
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
-            SentSlices(self._context).check_done(offset)
             self._place = offset
             check_place(cluster, self._config, self._place)
         cluster.pin(self._place.topics)

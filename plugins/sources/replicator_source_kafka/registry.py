@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
@@ -31,6 +31,8 @@ class KafkaTableRegistry(TableRegistry):
     A table that only records in between tell of is not listed; it comes with its first record, like a new one. Before the
     very first record of all topics nothing can be listed, and asking is an error that asking again mends.
     """
+
+    lists_all: ClassVar[bool] = False
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config

@@ -16,6 +16,7 @@ from replicator_runtime.engine.floors import copied_floor, find_floors
 from replicator_runtime.engine.gather import TableFloor
 from replicator_runtime.engine.preparation import prepare_log
 from replicator_runtime.engine.progress import TableState
+from replicator_runtime.engine.slice_book import SliceBook
 from replicator_runtime.engine.snapshots import Snapshots, SnapshotsStopped
 from replicator_runtime.engine.stream import Stream
 from replicator_sdk import (
@@ -159,6 +160,9 @@ class Attempt:
         working = [r for r in records if r.table not in self._run.failing]
         floors: dict[TableId, TableFloor] = {}
         if not self._distributed(working, floors):
+            book = SliceBook(self._run.store, self._run.read_offset)
+            book.load(())
+            book.check_done(self._run.saved_offset)
             self._stream(working, floors, None)
 
     def _distributed(self, records: list[TableRecord], floors: dict[TableId, TableFloor]) -> bool:

@@ -26,9 +26,11 @@ def discover(run: Run) -> list[TableRecord]:
         NeedsUserError: When a table named in the pipeline is not there, or nothing is selected at all.
     """
     with run.pipeline.source.create_table_registry() as registry:
-        present = [summary.table for summary in registry.list_tables()]
-        check_named_tables(run.pipeline.selection, present)
         records = run.book.records
+        present = [summary.table for summary in registry.list_tables()]
+        if not registry.lists_all:
+            present += [r.table for r in records.values() if r.schemas and r.table not in present]
+        check_named_tables(run.pipeline.selection, present)
         first = not records
         for table in present:
             if run.pipeline.selection.matches(table) is None:

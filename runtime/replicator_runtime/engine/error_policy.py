@@ -35,6 +35,8 @@ def verdict(error: BaseException, *, isolate: bool) -> Verdict:
         error: Anything a source, target or the state raised.
         isolate: Whether one bad table may stand still while others go on (I10).
     """
+    if isinstance(error, ImportError):
+        return Verdict.STOP  # trying again installs nothing
     if not isinstance(error, ReplicatorError) or isinstance(error, RetryableError):
         return Verdict.RETRY
     if isinstance(error, FencedError | HistoryLostError | ConfigError | BugError):
@@ -48,6 +50,12 @@ def as_replicator_error(error: BaseException) -> ReplicatorError:
     """`error` itself, or a wrapper that gives an unknown one a code and says that it is unexpected."""
     if isinstance(error, ReplicatorError):
         return error
+    if isinstance(error, ImportError):
+        return NeedsUserError(
+            f"a library is missing or does not fit: {error}",
+            code="RPL-9010",
+            hint="install what the plugin needs, as its page says; `pip check` tells what does not fit together",
+        )
     return BugError(
         f"unexpected {type(error).__name__}: {error}",
         code="RPL-9000",

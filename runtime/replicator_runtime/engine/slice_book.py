@@ -12,6 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from replicator_sdk import Alter, AlterKind, Column, DDLEvent, DDLOperation, Position, TableId, TableSchema
+from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -45,6 +46,25 @@ class SliceBook:
         self.pending = [self._event(event) for event in kept["pending"]]
         for offset in standing:
             self._insert(offset)
+
+    def check_done(self, saved: Offset | None) -> None:
+        """See that one reader may go on from `saved`.
+
+        Tables take a slice one after the other. When a run ended within one, some stand at its end and some at its start, and
+        only the same slice brings them together again: what one reader reads at a time ends elsewhere, and offsets off the
+        chain are not comparable.
+
+        Raises:
+            NeedsUserError: When a slice may be half done.
+        """
+        if self.ends and (saved is None or saved < self.ends[-1]):
+            raise NeedsUserError(
+                "executors were reading this log and did not come to the end: some tables may be ahead of others",
+                code="RPL-4102",
+                position=str(saved),
+                hint="let executors read once more (source and settings as before), run until it is current and every table"
+                " replicates, stop it in order, and let one reader go on then",
+            )
 
     def next_end(self, offset: Offset) -> Offset | None:
         """The first kept end behind `offset`: no slice may cross it."""

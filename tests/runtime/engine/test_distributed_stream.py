@@ -10,10 +10,10 @@ import pytest
 
 from replicator_runtime.engine import Progress, TableState, slice_size
 from replicator_sdk import failpoint
-from replicator_sdk.errors import DataError, ReplicatorError
+from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError
 from replicator_sdk.slices import SliceChanges, SliceOutcome
 from replicator_sdk.testing.memory import MemoryConsumer, MemoryStore, MemoryTarget
-from replicator_sdk.testing.partitioned import FolderLog
+from replicator_sdk.testing.partitioned import FolderLog, PartitionedSource
 from replicator_sdk.testing.values import difference
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
 
@@ -183,6 +183,22 @@ def test_records_nobody_can_read_stop_their_table_only(pair: Pair) -> None:
     states = {t.table.table: t.state for t in progress.snapshot().tables}
     assert states == {"customers": TableState.FAILING, "stock": TableState.REPLICATING, "notes": TableState.REPLICATING}
     pair.assert_equal(but="customers")
+
+
+def test_one_reader_does_not_go_on_in_the_middle_of_a_slice(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some tables have it and some have not; what one reader reads at a time ends elsewhere."""
+    pair.shop.trade(40)
+    pair.settings = {"retries": {"maxDurationSeconds": 0}}
+    failpoint.arm("engine.slice.applied=raise@2")
+    with pytest.raises(ReplicatorError):
+        pair.run()
+    failpoint.arm("")
+    with monkeypatch.context() as one_reader:
+        one_reader.setattr(PartitionedSource, "create_distributed_log", lambda self, definition, context: None)
+        with pytest.raises(NeedsUserError, match="RPL-4102"):
+            pair.run()
+    pair.run()
+    pair.assert_equal()
 
 
 def test_operations_on_the_blacklist_are_left_out_where_the_log_is_read(pair: Pair) -> None:

@@ -43,3 +43,11 @@ def test_an_unknown_exception_gets_a_code_and_a_next_step() -> None:
     assert wrapped.hint
     known = RetryableError("x", code="RPL-1")
     assert as_replicator_error(known) is known
+
+
+def test_a_library_that_is_not_there_is_not_waited_for() -> None:
+    missing = ModuleNotFoundError("No module named 'orjson'", name="orjson")
+    assert verdict(missing, isolate=True) is Verdict.STOP
+    wrapped = as_replicator_error(missing)
+    assert isinstance(wrapped, NeedsUserError)
+    assert "orjson" in str(wrapped)

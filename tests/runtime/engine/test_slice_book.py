@@ -11,6 +11,7 @@ from replicator_runtime.engine.slice_book import SliceBook
 from replicator_runtime.engine.slice_size import SliceSize
 from replicator_sdk import Alter, AlterKind, Column, DDLEvent, DDLOperation, Position, TableId, TableSchema
 from replicator_sdk.datatype import INT32, INT64
+from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.testing.partitioned import PartitionedOffset
 
 if TYPE_CHECKING:
@@ -49,6 +50,18 @@ def test_a_planned_end_outlives_the_process() -> None:
     book(store).plan(at(4, 2), at(0, 0), at(0, 0), [])
     assert book(store).next_end(at(0, 0)) == at(4, 2)
     assert book(store).next_end(at(4, 2)) is None
+
+
+def test_one_reader_goes_on_only_behind_every_slice() -> None:
+    store = Store()
+    book(store).check_done(None)
+    book(store).plan(at(4, 2), at(0, 0), at(0, 0), [])
+    book(store).plan(at(4, 3), at(4, 2), at(0, 0), [at(4, 2)])
+    for place in (None, at(0, 0), at(4, 2)):
+        with pytest.raises(NeedsUserError, match=r"RPL-4102.*stop it in order"):
+            book(store).check_done(place)
+    book(store).check_done(at(4, 3))
+    book(store).check_done(at(5, 5))
 
 
 def test_where_a_table_stands_no_slice_crosses() -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from replicator_runtime.engine import slice_size
-from replicator_sdk import DMLOperation, EventReaderDefinition, SchemaSeen, TableId, failpoint
+from replicator_sdk import DMLOperation, SchemaSeen, TableId, failpoint
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.datatype import INT64
 from replicator_sdk.errors import DataError, HistoryLostError, NeedsUserError, ReplicatorError
 from replicator_sdk.schema import Column
 from replicator_sdk.slices import read_partitions
-from replicator_sdk.testing.contexts import CollectingEmitter, CountingMetrics
+from replicator_sdk.testing.contexts import CountingMetrics
 from replicator_sdk.testing.memory import MemoryStore, MemoryTarget
 from replicator_sdk.testing.reference import RowChange
 from replicator_sdk.testing.values import difference
@@ -24,7 +24,6 @@ from replicator_source_kafka import KafkaOffset, KafkaSource, group, quarantine
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
 from tests.plugins.sources.kafka.group_offsets import group_offsets
 from tests.plugins.sources.kafka.harness import Planner, deletes, inserts, orders
-from tests.plugins.sources.kafka.shop import source_of
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
 from tests.services.kafka import Content, KafkaBroker
 from tests.services.kafka_fixtures import MakeTopic
@@ -210,28 +209,6 @@ def test_the_group_is_told_what_is_durable(
         time.sleep(0.1)
     assert group_offsets(kafka, f"group-{topic}") == {(topic, 0): 5}
     made.log.close()
-
-
-def test_one_reader_goes_on_only_where_executors_have_come_to_an_end(
-    kafka: KafkaBroker, planner: tuple[Planner, str, KafkaOffset]
-) -> None:
-    """Between a slice's start and its end some tables may have it; the furthest counts, also after a smaller one."""
-    made, topic, start = planner
-    piece = made.log.plan(start, 1 << 30)
-    smaller = made.log.plan(start, 4000)
-    assert piece is not None
-    assert smaller is not None
-    assert smaller.end < piece.end
-    definition = EventReaderDefinition({orders().table: orders()})
-    reader = source_of(kafka, topics=[topic], distributed=False).create_reader(
-        definition, made.context, CollectingEmitter()
-    )
-    for place in (start, smaller.end):
-        with pytest.raises(NeedsUserError, match=r"RPL-3983.*distributed.*stop it in order"):
-            reader.initialize(place)
-        reader.close()
-    assert reader.initialize(piece.end) == piece.end
-    reader.close()
 
 
 def test_records_that_retention_took_are_missed_not_skipped(

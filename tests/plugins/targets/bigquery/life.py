@@ -1,6 +1,6 @@
 """The life of one table without a key, where anything done twice shows; run by a child process that may be killed.
 
-python -m tests.plugins.targets.bigquery.life SETTINGS EPOCH
+life.py SETTINGS EPOCH
 """
 
 from __future__ import annotations

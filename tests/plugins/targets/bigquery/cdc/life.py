@@ -1,6 +1,6 @@
 """The life of one table in mode `cdc`; run by a child process that may be killed.
 
-python -m tests.plugins.targets.bigquery.cdc.life SETTINGS EPOCH
+life.py SETTINGS EPOCH
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,8 +10,9 @@ import pytest
 
 from tests.plugins.targets.bigquery.cdc.life import LAST, live
 from tests.plugins.targets.bigquery.project import Project
+from tests.services.forks import fork
 
-ROOT = Path(__file__).resolve().parents[5]
+LIFE = Path(__file__).with_name("life.py")
 PLACES = (
     "bigquery.commit.before@4",  # the table is made anew, and nobody has said so
     "bigquery.cdc.begun",
@@ -23,11 +22,10 @@ PLACES = (
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_next_run_goes_on(project: Project, place: str) -> None:
+def test_the_next_run_goes_on(project: Project, tmp_path: Path, place: str) -> None:
     point, _, count = place.partition("@")
-    environment = dict(os.environ, REPLICATOR_FAILPOINTS=f"{point}=kill@{count or 1}")
-    command = [sys.executable, "-m", "tests.plugins.targets.bigquery.cdc.life", project.config.model_dump_json(), "1"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=90, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    command: list[str | Path] = [sys.executable, LIFE, project.config.model_dump_json(), "1"]
+    environment = {"REPLICATOR_FAILPOINTS": f"{point}=kill@{count or 1}"}
+    assert fork(command, log=tmp_path / "log", environment=environment).wait(90) == -signal.SIGKILL
     live(project.config, 2)
     assert project.select("SELECT id, name, extra FROM {d}.customers ORDER BY id") == LAST

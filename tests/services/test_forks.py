@@ -1,0 +1,58 @@
+"""A forked program is as one that Python started: arguments, environment, output, exit code, and the ways it may end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.services.forks import Forked, fork
+
+_TELL = "import os, sys; print(sys.argv, os.environ['A'], os.getpgid(0) == os.getpid()); sys.stderr.write('!'); sys.exit({})"
+
+
+def started(folder: Path, program: str, *arguments: str) -> Forked:
+    return fork([sys.executable, "-c", program, *arguments], log=folder / "log", environment={"A": "b"})
+
+
+@pytest.mark.parametrize(("told", "status"), [("None", 0), ("3", 3), ("'no'", 1)])
+def test_it_has_its_own_arguments_environment_output_and_end(tmp_path: Path, told: str, status: int) -> None:
+    assert started(tmp_path, _TELL.format(told), "x", "y").wait(20) == status
+    expected = ["['-c', 'x', 'y'] b True"]
+    assert (tmp_path / "log").read_text().replace("!", "").splitlines()[:1] == expected
+    assert "!" in (tmp_path / "log").read_text()
+
+
+def test_an_exception_is_told_and_ends_it(tmp_path: Path) -> None:
+    assert started(tmp_path, "1 / 0").wait(20) == 1
+    assert "ZeroDivisionError" in (tmp_path / "log").read_text()
+
+
+def test_a_script_runs_as_main_beside_its_own_modules(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("WORD = 'found'")
+    script = tmp_path / "script.py"
+    script.write_text("import beside\nif __name__ == '__main__':\n    print(beside.WORD)")
+    assert fork([sys.executable, script], log=tmp_path / "log", environment={}).wait(20) == 0
+    assert (tmp_path / "log").read_text() == "found\n"
+
+
+def test_it_runs_until_it_is_killed(tmp_path: Path) -> None:
+    forked = started(tmp_path, "import time; time.sleep(60)")
+    with pytest.raises(subprocess.TimeoutExpired):
+        forked.wait(0.1)
+    assert forked.poll() is None
+    forked.send_signal(signal.SIGKILL)
+    assert forked.wait(20) == -signal.SIGKILL
+    forked.send_signal(signal.SIGKILL)  # it is gone: nobody else is meant
+
+
+def test_what_waits_is_told_of_signals_as_python_does(tmp_path: Path) -> None:
+    program = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(9)); print('on', flush=True); time.sleep(60)"
+    forked = started(tmp_path, program)
+    while "on" not in (tmp_path / "log").read_text():
+        assert forked.poll() is None
+    forked.send_signal(signal.SIGTERM)
+    assert forked.wait(20) == 9
