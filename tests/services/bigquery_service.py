@@ -38,6 +38,7 @@ class Service:
         mode: The target's mode.
         api_endpoint: An emulator's address; empty for the real one.
         storage_endpoint: Likewise.
+        write_endpoint: Likewise, of the Storage Write API.
     """
 
     project: str
@@ -48,6 +49,7 @@ class Service:
     mode: str
     api_endpoint: str
     storage_endpoint: str
+    write_endpoint: str = ""
 
     @classmethod
     def of_environment(cls) -> Service:
@@ -59,7 +61,7 @@ class Service:
         key = Path(told("KEY")).read_text(encoding="utf-8") if told("KEY") else ""
         return cls(
             told("PROJECT"), told("BUCKET"), told("LOCATION", "US"), told("DATASET_PREFIX", "replicator_test_"), key,
-            told("MODE", "batch"), told("API_ENDPOINT"), told("STORAGE_ENDPOINT"),
+            told("MODE", "batch"), told("API_ENDPOINT"), told("STORAGE_ENDPOINT"), told("WRITE_ENDPOINT"),
         )  # fmt: skip
 
     @property
@@ -80,6 +82,7 @@ class Service:
             "schema_changes": "rebuild",
             "api_endpoint": self.api_endpoint,
             "storage_endpoint": self.storage_endpoint,
+            "storage_write_endpoint": self.write_endpoint,
         }
 
     def rows(self, sql: str) -> list[list[object]]:

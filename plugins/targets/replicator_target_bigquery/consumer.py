@@ -49,6 +49,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         streaming = config.mode is Mode.CDC
         self._streams = DefaultStreams(config, self._jobs) if streaming else None
         self._snapshot = CdcSnapshotLoad if streaming else TableSnapshotLoad
+        self._ddl = CdcDDL if streaming else TableDDL
         self._pace = Pace(config.load_interval, self._jobs.pause)
         self._tables: dict[TableId, TargetTable] = {}
         self._lock = threading.Lock()
@@ -76,16 +77,14 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
             return  # datasets come with their first table; other tables may live in them, so they are never dropped
         table = self._table(event.table)
         with table.lock:
-            if self._streams is not None and event.operation is not DDLOperation.RENAME_TABLE:
-                CdcDDL(table).apply(event)
-            elif self._streams is not None:
-                refuse_rename(event)
-            elif event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
+            if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
+                if self._streams is not None:
+                    refuse_rename(event)
                 former = self._table(event.prev_table)
                 with former.lock:
                     rename(former, table, event)
             else:
-                TableDDL(table).apply(event)
+                self._ddl(table).apply(event)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready to take the chunks of a plan."""

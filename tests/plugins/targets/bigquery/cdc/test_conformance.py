@@ -15,6 +15,11 @@ from tests.plugins.targets.bigquery.project import Project
 
 _TYPES = ("types_arrays", "types_records", "types_bytes", "types_money", "types_times", "types_timestamps", "types_nan")
 
+REFUSED = {
+    "add_column_in_transaction": "a default for rows that are there needs an UPDATE",
+    "rename_key_column": "changes are applied by the key that the table declares",
+}
+
 
 class TestBigQueryCdc(TargetConformance):
     cuts: ClassVar[tuple[str, ...]] = ("first alone",)
@@ -27,8 +32,7 @@ class TestBigQueryCdc(TargetConformance):
         # Each case takes the emulator a second; what follows from a key's last state alone is test_replays' business.
         **{c.name: "by test_replays" for c in CASES if c.name.startswith(("key_", "insert_", "delete_", "many_"))},
         **{c.name: "by test_messages" for c in CASES if c.name.startswith("types_") and c.name not in _TYPES},
-        "add_column_in_transaction": "a default for rows that are there needs an UPDATE",
-        "rename_key_column": "changes are applied by the key that the table declares",
+        **REFUSED,
     }
     # Both are mode batch's own code: chunks are loaded by its load jobs, and net changes read rows before a change alike.
     test_snapshots_load_every_value = None  # type: ignore[assignment]
