@@ -1,4 +1,4 @@
-"""Slices into Delta, applied by executors: a process killed at any step is recovered from, and two workers share the work."""
+"""Slices into Delta, applied by executors: a process killed at any step is recovered from."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from replicator_sdk.testing.values import difference
 from replicator_target_delta.location import table_path
 from tests.crash.kills import kills
 from tests.runtime.engine.partitioned_shop import PartitionedShop
-from tests.services.processes import spawn
-from tests.services.spark import INTERPRETER, SMALL, StandaloneCluster
+from tests.services.forks import fork
+from tests.services.spark import INTERPRETER, SMALL
 
 if TYPE_CHECKING:
     from replicator_sdk import TableSchema
 
-ROOT = Path(__file__).parents[2]
+ENTRY = Path(__file__).with_name("slices_entry.py")
+_SPARK = {"master": "local[2]", "conf": dict(SMALL)}
 PLACES = ["delta.slice.vectors_written", "engine.slice.schema_announced"]
 
 
@@ -32,21 +33,17 @@ class Copy:
     def __init__(self, folder: Path, partitions: int) -> None:
         self.folder = folder
         self.shop = PartitionedShop(folder, 7, partitions)
-        self.notes = folder / "notes"
-        self.spark: dict[str, Any] = {"master": "local[2]", "conf": dict(SMALL)}
         self._runs = 0
 
     def run(self, failpoints: str = "") -> tuple[int, str]:
         """One run until current; its exit code and what it said."""
         pipeline = self.folder / "pipeline.json"
-        document = self.shop.document("delta", {"path": str(self.folder / "lake")}, spark=self.spark)
+        document = self.shop.document("delta", {"path": str(self.folder / "lake")}, spark=_SPARK)
         pipeline.write_text(json.dumps(document))
         self._runs += 1
         log = self.folder / f"run-{self._runs}.log"
-        environment = {**INTERPRETER, "PYTHONPATH": str(ROOT), "REPLICATOR_FAILPOINTS": failpoints}
-        command = [sys.executable, "-m", "tests.crash.slices_entry", str(pipeline), str(self.notes)]
-        process = spawn(command, log=log, environment=environment, folder=self.folder)
-        status = process.wait(280)
+        environment = {**INTERPRETER, "REPLICATOR_FAILPOINTS": failpoints}
+        status = fork([sys.executable, ENTRY, pipeline], log=log, environment=environment).wait(280)
         return status, log.read_text(errors="replace")
 
     def rows(self, schema: TableSchema) -> list[dict[str, Any]]:
@@ -75,27 +72,3 @@ def test_a_process_killed_at_any_step_is_recovered_from(tmp_path: Path) -> None:
     status, said = copy.run()
     assert status == 0, said[-3000:]
     copy.assert_equal()
-
-
-@pytest.mark.timeout(600)
-def test_two_workers_of_a_cluster_read_and_write_and_the_driver_does_not(
-    tmp_path: Path, spark_cluster: StandaloneCluster
-) -> None:
-    copy = Copy(tmp_path, 8)
-    copy.spark = {
-        "master": spark_cluster.url,
-        "conf": {
-            **{k: v for k, v in spark_cluster.settings().items() if k not in {"spark.master", "spark.jars"}},
-            "spark.executorEnv.PYTHONPATH": str(ROOT),
-            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        },
-    }
-    copy.shop.trade(150)
-    copy.shop.open_late_table()
-    status, said = copy.run()
-    assert status == 0, said[-3000:]
-    copy.assert_equal()
-    driver = str(json.loads(said.splitlines()[-1])["pid"])
-    executors = {note.name for note in copy.notes.iterdir()}
-    assert len(executors) == 2
-    assert driver not in executors

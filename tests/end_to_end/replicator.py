@@ -17,7 +17,7 @@ from tests.services.forks import Forked, fork
 from tests.services.mysql_client import Server as MysqlAddress
 from tests.services.postgres import PostgresDatabase
 from tests.services.processes import spawn, tail
-from tests.services.spark import INTERPRETER, SMALL
+from tests.services.spark import INTERPRETER, SMALL, StandaloneCluster
 
 COMMAND = (sys.executable, "-c", "from replicator_runtime.cli import main; main()")
 SECONDS = 300.0
@@ -172,3 +172,10 @@ def mysql_source(server: MysqlAddress, **properties: Any) -> tuple[str, Mapping[
         "host": server.host, "port": server.port, "user": server.user, "password": server.password,
         "sslMode": "disable", **properties,
     }  # fmt: skip
+
+
+def cluster_settings(cluster: StandaloneCluster) -> Mapping[str, Any]:
+    """The pipeline's `spark` for a cluster: its address and sizes; extensions and jars are the plugins' business."""
+    left_out = {"spark.master", "spark.jars"}
+    given = {k: v for k, v in cluster.settings().items() if k not in left_out and not k.startswith("spark.sql.")}
+    return {"master": cluster.url, "conf": given}

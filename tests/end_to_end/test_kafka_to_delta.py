@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ import pytest
 from tests.end_to_end import mysql_comparison, mysql_shop, shop
 from tests.end_to_end.comparison import assert_equal_copies
 from tests.end_to_end.kafka_stream import MARKER, Stream, kafka_source
-from tests.end_to_end.replicator import Replicator
+from tests.end_to_end.replicator import Replicator, cluster_settings
 from tests.services.connect_debezium import mysql_connector, postgres_connector
 from tests.services.kafka_fixtures import PrivateConnect, PrivateKafka
 from tests.services.mysql import MysqlDatabase
 from tests.services.postgres import PostgresDatabase
+from tests.services.spark import StandaloneCluster
 
 # Records without a key go to any partition: of a table without one, order holds in a single partition only.
 _JOURNAL_IN_ONE_PARTITION: Mapping[str, Any] = {
@@ -30,13 +33,22 @@ _MYSQL = [table for table in mysql_shop.KEYED if table != "kinds"]
 
 @pytest.mark.timeout(600)
 def test_postgres_through_transactions_of_connect_ends_equal_in_delta(
-    private_kafka: PrivateKafka, private_connect: PrivateConnect, postgres_database: PostgresDatabase, tmp_path: Path
+    private_kafka: PrivateKafka,
+    private_connect: PrivateConnect,
+    postgres_database: PostgresDatabase,
+    spark_cluster: StandaloneCluster,
+    tmp_path: Path,
 ) -> None:
-    """Also a table without a key, since nothing is repeated; a row that moves takes its large values along."""
+    """Also a table without a key, since nothing is repeated; a row that moves takes its large values along.
+
+    Both workers of a cluster read the eight partitions of each topic, and the driver reads none.
+    """
     broker = private_kafka()
     stream = Stream(broker, private_connect(broker, exactly_once=True), postgres_database)
-    settings = {"batch": {"maxIntervalSeconds": 3}}
-    replicator = Replicator(tmp_path, kafka_source(broker, stream.topics), settings=settings)
+    events = tmp_path / "events"
+    events.mkdir()
+    settings = {"batch": {"maxIntervalSeconds": 3}, "spark": with_event_log(cluster_settings(spark_cluster), events)}
+    replicator = Replicator(tmp_path / "replicator", kafka_source(broker, stream.topics), settings=settings)
     with postgres_database.connect() as connection:
         shop.create(connection)
         connection.execute("ALTER TABLE document REPLICA IDENTITY FULL")
@@ -48,6 +60,7 @@ def test_postgres_through_transactions_of_connect_ends_equal_in_delta(
                 stream.prefix,
                 [f"{schema}\\.{table}" for schema, table in tables],
                 publish_via_partition_root=True,
+                topic_creation_default_partitions=8,
                 **_JOURNAL_IN_ONE_PARTITION,
             )
         )
@@ -61,6 +74,21 @@ def test_postgres_through_transactions_of_connect_ends_equal_in_delta(
         stream.finish()
         replicator.until_current()
         assert assert_equal_copies(connection, replicator.lake, tables) > 1000
+    tasks = tasks_of_executors(events)
+    assert len(tasks) == 2
+    assert min(tasks.values()) > tasks.total() / 5, tasks
+
+
+def with_event_log(spark: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """Let Spark note in `folder` which executor ran which task."""
+    log = {"enabled": "true", "dir": folder.as_uri(), "rolling.enabled": "false", "compress": "false"}
+    return {**spark, "conf": {**spark["conf"], **{f"spark.eventLog.{key}": value for key, value in log.items()}}}
+
+
+def tasks_of_executors(folder: Path) -> Counter[str]:
+    """Executor → how many tasks it ended, in all sessions together; "driver" would be one."""
+    events = [json.loads(line) for log in folder.iterdir() for line in log.read_text().splitlines()]
+    return Counter(e["Task Info"]["Executor ID"] for e in events if e["Event"] == "SparkListenerTaskEnd")
 
 
 @pytest.mark.timeout(600)

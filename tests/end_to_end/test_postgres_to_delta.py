@@ -9,7 +9,7 @@ import pytest
 
 from tests.end_to_end import shop
 from tests.end_to_end.comparison import assert_equal_copies
-from tests.end_to_end.replicator import Replicator, postgres_source
+from tests.end_to_end.replicator import Replicator, cluster_settings, postgres_source
 from tests.services.postgres import PostgresDatabase
 from tests.services.spark import StandaloneCluster
 
@@ -42,7 +42,7 @@ def test_the_same_pipeline_runs_on_a_cluster_of_two_workers(
     postgres_database: PostgresDatabase, spark_cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
     """Only `spark.master` and sizes differ; both workers' executors read snapshot chunks and write files."""
-    settings = {"spark": {"master": spark_cluster.url, "conf": cluster_settings(spark_cluster)}}
+    settings = {"spark": cluster_settings(spark_cluster)}
     replicator = Replicator(tmp_path, postgres_source(postgres_database), settings=settings)
     with postgres_database.connect() as connection:
         shop.create(connection)
@@ -50,11 +50,3 @@ def test_the_same_pipeline_runs_on_a_cluster_of_two_workers(
             replicator.until_current()
         replicator.until_current()
         assert_equal_copies(connection, replicator.lake, shop.TABLES)
-
-
-def cluster_settings(cluster: StandaloneCluster) -> dict[str, str]:
-    """The cluster's sizes; master, extensions and jars are the pipeline's and the plugins' business."""
-    given = cluster.settings()
-    return {
-        k: v for k, v in given.items() if k not in {"spark.master", "spark.jars"} and not k.startswith("spark.sql.")
-    }

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from replicator_runtime.engine.run import Limits
 from replicator_runtime.engine.slice_book import SliceBook
-from replicator_runtime.engine.slice_size import SliceSize
 from replicator_sdk import Alter, AlterKind, Column, DDLEvent, DDLOperation, Position, TableId, TableSchema
 from replicator_sdk.datatype import INT32, INT64
 from replicator_sdk.errors import NeedsUserError
@@ -92,21 +90,3 @@ def test_announced_ddl_comes_back_as_it_was() -> None:
     )
     book(store).announce([event])
     assert book(store).pending == [event]
-
-
-@pytest.mark.parametrize(("seconds", "rows", "nbytes"), [(40.0, 10, 10), (0.1, 4_000_000, 10), (0.1, 10, 400 << 20)])
-def test_slices_that_take_long_or_hold_much_make_the_next_ones_smaller(seconds: float, rows: int, nbytes: int) -> None:
-    size = SliceSize(Limits(500_000, 128 << 20, 1.0, 1, 1, 1))
-    before = size.limit_bytes
-    size.learn(before, seconds, rows, nbytes)
-    assert size.limit_bytes < before
-
-
-def test_slices_grow_while_there_is_a_backlog_and_stay_near_the_end() -> None:
-    size = SliceSize(Limits(500_000, 128 << 20, 1.0, 1, 1, 1))
-    before = size.limit_bytes
-    size.learn(before // 10, 0.1, 10, 10)
-    assert size.limit_bytes == before
-    for _ in range(20):
-        size.learn(size.limit_bytes, 1.0, 1000, 1000)
-    assert size.limit_bytes > 100 * before
