@@ -9,15 +9,17 @@ BIN := $(VENV)/bin
 # Most tests wait for servers and JVMs, so that three at once keep two cores busy; a file's tests stay together,
 # and files go by name, so that the long ones of crash and end_to_end do not come last.
 WORKERS ?= 3
+# The real BigQuery is waited for, not computed with.
+BIGQUERY_WORKERS ?= 8
 STAMP := $(VENV)/.setup-done
 ROOMS := sdk state runtime plugins
 TYPED := $(ROOMS) tests $(wildcard bench scripts/*.py)
 CODE := $(TYPED) hatch_build.py  # hatchling, which the hook extends, lives in the build environment only
 
-.PHONY: help setup demo test lint format check bench docs lock clean
+.PHONY: help setup demo test test-bigquery bigquery-named lint format check bench docs lock clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Install Java, the Python environment and the downloads that demo and tests need
 
@@ -30,6 +32,14 @@ demo: setup ## Replicate a small shop into Delta tables while it changes
 
 test: setup ## Run every test; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-bigquery: bigquery-named setup ## Try the BigQuery target on the real service: PROJECT=… BUCKET=… [LOCATION=US] [KEY=key.json]; costs money
+	@REPLICATOR_BIGQUERY_PROJECT="$(PROJECT)" REPLICATOR_BIGQUERY_BUCKET="$(BUCKET)" REPLICATOR_BIGQUERY_LOCATION="$(LOCATION)" \
+	  REPLICATOR_BIGQUERY_KEY="$(KEY)" REPLICATOR_BIGQUERY_MODE="$(MODE)" REPLICATOR_BIGQUERY_DATASET_PREFIX="$(PREFIX)" \
+	  $(BIN)/python -m pytest -n $(BIGQUERY_WORKERS) -o timeout=1800 tests/plugins/targets/bigquery/real $(ARGS)
+
+bigquery-named:
+	@[ -n "$(PROJECT)" ] && [ -n "$(BUCKET)" ] || { echo "make test-bigquery needs PROJECT=… and BUCKET=…; docs/target-bigquery.md says what it costs" >&2; exit 2; }
 
 lint: setup ## Check style, types and the import rule
 	@$(BIN)/ruff check $(CODE)

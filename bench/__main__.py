@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import mysql_scenarios, scenarios, topic_scenarios
+from bench import bigquery_scenarios, mysql_scenarios, scenarios, topic_scenarios
 from bench.latency import latency
 from bench.measure import Book
 from bench.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
@@ -34,6 +34,8 @@ _ON_MYSQL: dict[str, Callable[[MysqlOrders, Plan, Book], None]] = {
     "mysql-decode": mysql_scenarios.decode,
 }
 
+_WITHOUT_SOURCE: dict[str, Callable[[Plan, Book], None]] = {"bigquery": bigquery_scenarios.bigquery}
+
 
 def main() -> None:
     """Run what was asked for, one scenario after the other, each on a server of its own."""
@@ -47,7 +49,7 @@ def main() -> None:
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="replicator-bench-") as folder:
         plan = Plan(options.rounds, options.rows, options.changes, Path(folder), options.server)
-        for name in options.only.split(",") if options.only else (*_ON_POSTGRES, *_ON_MYSQL):
+        for name in options.only.split(",") if options.only else (*_ON_POSTGRES, *_ON_MYSQL, *_WITHOUT_SOURCE):
             try:
                 _measure(name, plan, book)
             except Exception as error:  # noqa: BLE001 - the other scenarios still count; the end says which failed
@@ -60,7 +62,9 @@ def main() -> None:
 
 
 def _measure(name: str, plan: Plan, book: Book) -> None:
-    if name in _ON_MYSQL:
+    if name in _WITHOUT_SOURCE:
+        _WITHOUT_SOURCE[name](plan, book)
+    elif name in _ON_MYSQL:
         with mysql_orders_server(plan.server) as mysql:
             _ON_MYSQL[name](mysql, plan, book)
     else:
@@ -78,7 +82,7 @@ def _options() -> argparse.Namespace:
         help="rows of the table that is changed; four times as many for snapshots",
     )
     parser.add_argument("--changes", type=int, default=1_000_000, help="changes of the large backlog")
-    parser.add_argument("--only", default="", help=f"some of {','.join((*_ON_POSTGRES, *_ON_MYSQL))}")
+    parser.add_argument("--only", default="", help=f"some of {','.join((*_ON_POSTGRES, *_ON_MYSQL, *_WITHOUT_SOURCE))}")
     parser.add_argument("--server", choices=SERVERS, default="mysql", help="what the scenarios of MySQL run on")
     parser.add_argument("--keep", action="store_true", help="add to the numbers of the run before")
     parser.add_argument("--into", type=Path, default=Path(__file__).parent, help="the folder for both files")

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 
 import psutil
 
+from bench.bigquery_scenarios import FLUSH, STAGING
 from bench.measure import Book
 from bench.mysql_orders import SERVERS
+from bench.order_changes import SHAPES
 from bench.scenarios import BACKLOG, DECODE, SNAPSHOT
 from bench.topic_scenarios import ONE_CORE, TOPIC
 from bench.turns import Plan
@@ -93,6 +95,7 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         _against("topic of 8 partitions, merged", TOPIC, "Debezium-iceberg", 2),
         _against("topic of 8 partitions, two cores", TOPIC, ONE_CORE, 1.6),
         *(goal for server in SERVERS for goal in _mysql_goals(server)),
+        *_bigquery_goals(),
     )
 
 
@@ -104,6 +107,30 @@ def _mysql_goals(server: str) -> tuple[Goal, ...]:
         _against(f"{server}: backlog, merged", f"{server}-backlog", "Debezium-jdbc", 5),
         _against(f"{server}: decode alone", f"{server}-decode", "mysql-replication", 15),
     )
+
+
+def _bigquery_goals() -> tuple[Goal, ...]:
+    """What the BigQuery target was asked for; all of it is our own work, against emulators."""
+
+    def statements(book: Book) -> float | None:
+        found = [book.values(FLUSH, "ours", f"statements, {shape.name}") for shape in SHAPES]
+        return max(values[-1] for values in found) if all(found) else None
+
+    return (
+        *(
+            Goal(f"BigQuery: {s.name}, million rows per CPU s into the bucket", "≥ 1", _millions(s.name), _at_least(1))
+            for s in SHAPES
+        ),
+        Goal("BigQuery: statements, flush and table", "≤ 3", statements, _at_most(3)),
+    )
+
+
+def _millions(shape: str) -> Callable[[Book], float | None]:
+    def value(book: Book) -> float | None:
+        rows = book.median(STAGING, "ours", f"rows per CPU second, {shape}")
+        return rows / 1e6 if rows else None
+
+    return value
 
 
 def render(book: Book, plan: Plan) -> str:

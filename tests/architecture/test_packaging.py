@@ -30,6 +30,8 @@ _SHARED = {
     "google.api_core": "google-api-core",
     "google.auth": "google-auth",
     "google.oauth2": "google-auth",
+    "google.protobuf": "protobuf",
+    "google.cloud.bigquery_storage_v1": "google-cloud-bigquery-storage",
     "google.cloud.storage": "google-cloud-storage",
     "google.cloud": "google-cloud-bigquery",
 }

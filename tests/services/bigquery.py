@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.services.bigquery_gate import Gate
 from tests.services.bigquery_setup import environment, home, program
+from tests.services.bigquery_streaming import StreamingServer
 from tests.services.bigquery_write_gate import WriteGate
 from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
 
@@ -31,12 +32,14 @@ class Emulators:
         write_gate: The gate before the Storage Write API; clients connect to it.
         bigquery_port: Where BigQuery is without the gate.
         storage_port: Where Cloud Storage is.
+        streaming: Change ingestion, into BigQuery's tables.
     """
 
     gate: Gate
     write_gate: WriteGate
     bigquery_port: int
     storage_port: int
+    streaming: StreamingServer
     _processes: list[subprocess.Popen[bytes]]
 
     @property
@@ -56,6 +59,7 @@ class Emulators:
 
     def stop(self) -> None:
         """End both."""
+        self.streaming.close()
         self.gate.close()
         self.write_gate.close()
         for process in self._processes:
@@ -85,7 +89,8 @@ def start() -> Emulators:
     for process, port, log in ((storage, storage_port, storage_log), (bigquery, rest, bigquery_log)):
         wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)
     gate = Gate(rest)
-    return Emulators(gate, WriteGate(grpc, gate.turn), rest, storage_port, [bigquery, storage])
+    streaming = StreamingServer(rest, gate.port)
+    return Emulators(gate, WriteGate(grpc, gate.turn), rest, storage_port, streaming, [bigquery, storage])
 
 
 def rows(emulators: Emulators, sql: str) -> list[list[object]]:

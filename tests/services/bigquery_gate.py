@@ -1,9 +1,9 @@
 """A gate before the BigQuery emulator: as strict about job identifiers as the real service, and as unreliable as asked.
 
 The emulator runs a job again when its identifier comes again; the gate answers 409, as BigQuery does. On request it loses
-answers after the work is done, refuses requests, or is slow. It keeps every job's configuration, so that tests can count
+answers after the work is done, refuses requests, lets jobs fail, or is slow. It keeps every job's configuration, so that tests can count
 statements and judge them. And it tells what the emulator forgets: the columns of a table that ALTER TABLE has changed, its
-new name, and how many rows a table has.
+new name, its primary key, and how many rows a table has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import Any
 from tests.services.processes import LOOPBACK
 
 _INSERT = re.compile(r"/projects/[^/]+/jobs(\?.*)?$")
+_JOB = re.compile(r"/jobs/([^/?]+)(\?.*)?$")
 _TABLE = re.compile(r"/datasets/([^/?]+)/tables/([^/?]+)(\?.*)?$")
+_MAKING = re.compile(r"/datasets/([^/?]+)/tables(\?.*)?$")
 _ALTER = re.compile(r"ALTER TABLE `[^.`]+\.([^.`]+)\.([^.`]+)`\s+(?:ALTER COLUMN `([^`]+)` DROP NOT NULL)?")
 _RENAME = re.compile(r"ALTER TABLE `([^.`]+)\.([^.`]+)\.([^.`]+)` RENAME TO `([^`]+)`")
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
@@ -62,11 +64,17 @@ class Fault:
         lose_answer: Whether the request is carried out and its answer lost.
         status: The status with which it is refused; 0 to let it through.
         seconds: How late it arrives.
+        reason: BigQuery's word for why it is refused, or why its job fails; a fitting one when empty.
+        message: What it says beside that.
+        fails: Whether the job is taken, does nothing, and ends with that reason.
     """
 
     lose_answer: bool = False
     status: int = 0
     seconds: float = 0.0
+    reason: str = ""
+    message: str = ""
+    fails: bool = False
 
 
 @dataclass
@@ -91,6 +99,8 @@ class Gate:
     def __post_init__(self) -> None:
         self._seen: set[str] = set()
         self._planned: list[_Planned] = []
+        self._failed: dict[str, bytes] = {}  # jobs that ended in a planned error, as BigQuery tells of them
+        self._defined: dict[tuple[str, str], dict[str, Any]] = {}  # table → what the emulator forgets of its definition
         self._altered: dict[tuple[str, str], set[str]] = {}  # table → columns that take NULL by now
         self._lock = threading.Lock()
         gate = self
@@ -133,9 +143,12 @@ class Gate:
         fault = self._next_fault(request)
         time.sleep(fault.seconds)
         if fault.status:
-            _refuse(handler, fault.status, "rateLimitExceeded" if fault.status in {403, 429} else "backendError")
+            usual = "rateLimitExceeded" if fault.status in {403, 429} else "backendError"
+            _refuse(handler, fault.status, fault.reason or usual, fault.message)
         elif not self._admit(request):
             _refuse(handler, 409, "duplicate")
+        elif failed := self._failed_job(request, fault):
+            _answer(handler, 200, [("Content-Type", "application/json")], failed)
         else:
             content = self._rename(request) if _RENAME.match(request.sql) else content
             sent = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP_BY_HOP}
@@ -146,6 +159,20 @@ class Gate:
                 handler.connection.close()
             else:
                 _answer(handler, status, headers, answer)
+
+    def _failed_job(self, request: Request, fault: Fault) -> bytes:
+        """The job that fails, or is asked about after it did; empty for any other request."""
+        if fault.fails:
+            error = {"reason": fault.reason, "message": fault.message or fault.reason}
+            job = {
+                **request.body,
+                "status": {"state": "DONE", "errorResult": error, "errors": [error]},
+                "statistics": {},
+            }
+            self._failed[request.body["jobReference"]["jobId"]] = json.dumps(job).encode()
+            return self._failed[request.body["jobReference"]["jobId"]]
+        asked = _JOB.search(request.path)
+        return self._failed.get(asked[1], b"") if asked and request.method == "GET" else b""
 
     def _next_fault(self, request: Request) -> Fault:
         with self._lock:
@@ -177,14 +204,20 @@ class Gate:
         if altered := _ALTER.match(request.sql):
             dataset, table, relaxed = altered.groups()
             self._altered.setdefault((dataset, table), set()).update([relaxed] if relaxed else [])
+        if made := _MAKING.search(request.path):
+            self._defined[made[1], request.body["tableReference"]["tableId"]] = {
+                k: request.body[k] for k in ("tableConstraints", "maxStaleness") if k in request.body
+            }
         found = _TABLE.search(request.path)
         if found is None or request.method not in {"GET", "DELETE"}:
             return answer
         if request.method == "DELETE":
             self._altered.pop((found[1], found[2]), None)
+            self._defined.pop((found[1], found[2]), None)
             return answer
         table = json.loads(answer)
         self._mend(table, found[1], found[2])
+        table |= self._defined.get((found[1], found[2]), {})
         return json.dumps(table).encode()
 
     def _mend(self, table: dict[str, Any], dataset: str, name: str) -> None:
@@ -262,8 +295,9 @@ def _parsed(content: bytes) -> Any:
         return None
 
 
-def _refuse(handler: _Handler, status: int, reason: str) -> None:
-    error = {"code": status, "message": reason, "errors": [{"reason": reason, "message": reason, "domain": "global"}]}
+def _refuse(handler: _Handler, status: int, reason: str, message: str = "") -> None:
+    told = {"reason": reason, "message": message or reason, "domain": "global"}
+    error = {"code": status, "message": message or reason, "errors": [told]}
     _answer(handler, status, [("Content-Type", "application/json")], json.dumps({"error": error}).encode())
 
 

@@ -19,12 +19,13 @@ from replicator_sdk.datatype import JSON, UUID, Array, DataType, Record
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_bigquery.client import Clients
-from replicator_target_bigquery.config import BigQueryConfig
+from replicator_target_bigquery.config import BigQueryConfig, Mode
 from replicator_target_bigquery.failures import failed_request, is_transient
 from replicator_target_bigquery.fields import field_of
 from replicator_target_bigquery.merge_flush.record import must_have_key
 from replicator_target_bigquery.names import column_name, table_name
 from replicator_target_bigquery.place import Place
+from replicator_target_bigquery.primary_key import primary_key
 from replicator_target_bigquery.warehouse import clustering, target_fields
 
 _SECONDS: Final = 30.0
@@ -51,8 +52,10 @@ class BigQueryAssessor(TableAssessor):
     def assess_table(self, schema: TableSchema) -> TableAssessment:
         """How each column arrives, names that meet, and what one batch reads at most."""
         columns = tuple(_column(column) for column in schema.columns)
-        findings = [*self._names(schema), *self._keyless(schema), *_unclustered(schema)]
-        if not findings or all(f.severity is not Severity.ERROR for f in findings):
+        cdc = self._config.mode is Mode.CDC
+        keyless = _undeclared(schema) if cdc else self._keyless(schema)
+        findings = [*self._names(schema), *keyless, *_unclustered(schema)]
+        if not cdc and all(f.severity is not Severity.ERROR for f in findings):
             findings += [f for f in self._tried(lambda: self._estimate(schema)) if f.severity is not Severity.ERROR]
         return TableAssessment(schema.table, columns, tuple(findings))
 
@@ -207,6 +210,15 @@ def _renamed(schema: TableSchema, what: str) -> Finding:
 
 def _failed(err: ReplicatorError) -> Finding:
     return Finding("refused", Severity.ERROR, err.message, "replication stands still", err.hint, code=err.code)
+
+
+def _undeclared(schema: TableSchema) -> list[Finding]:
+    """Why BigQuery's change ingestion cannot go by the key."""
+    try:
+        primary_key(schema)
+    except ReplicatorError as err:
+        return [_failed(err)]
+    return []
 
 
 def _keyless(schema: TableSchema) -> list[Finding]:

@@ -51,7 +51,7 @@ def _options(endpoint: str) -> Any:
 
 
 def credentials_of(config: BigQueryConfig) -> Credentials | None:
-    """The key's; none for an emulator without TLS, which could only steal them; else what the machine has."""
+    """What Google is told who asks: the key's; none for an emulator without TLS, which could only steal them; else what the machine has."""
     import google.auth
     from google.auth.credentials import AnonymousCredentials
     from google.auth.exceptions import DefaultCredentialsError

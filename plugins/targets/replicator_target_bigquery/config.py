@@ -26,7 +26,7 @@ class Mode(enum.StrEnum):
     MERGE_FLUSH = "merge-flush"
     """Streaming into intermediate tables, merged at intervals (seed 000)."""
     CDC = "cdc"
-    """BigQuery's own ingestion of changes. Not there yet."""
+    """Net changes streamed to BigQuery's own change ingestion."""
 
 
 class SchemaChanges(enum.StrEnum):
@@ -65,7 +65,9 @@ class BigQueryConfig(MergeFlushSettings):
         require_manual_drops: A table that the source drops stands still until somebody drops it here, too.
         soft_deletes: Keep deleted rows, with `_is_deleted` true.
         encryption_key_name: Full name of the Cloud KMS key that encrypts tables; Google's own when empty.
-        mode: How changes reach the tables: `batch`, or `merge-flush`, which has settings of its own.
+        mode: How changes reach the tables: `batch`, `merge-flush`, which has settings of its own, or `cdc`.
+        max_staleness: With mode `cdc`, how old a query's answer may be, in seconds: 0 lets each query apply what was
+            streamed, more lets BigQuery do so in the background. Taken when a table is made.
         schema_changes: What becomes of a column that the source renames or gives another type.
         partition_by: Source table as `folder.table` → its DATE, TIMESTAMP or DATETIME column by which the target's
             table is partitioned when it is created.
@@ -76,7 +78,7 @@ class BigQueryConfig(MergeFlushSettings):
         retry_seconds: How long one request is repeated while BigQuery is busy or away, before the batch is.
         api_endpoint: BigQuery's address, for private endpoints and emulators.
         storage_endpoint: Cloud Storage's address, likewise.
-        storage_write_endpoint: The Storage Write API's address, likewise; for mode `merge-flush`.
+        storage_write_endpoint: The Storage Write API's address, likewise; for modes `merge-flush` and `cdc`.
     """
 
     project: Annotated[str, Field(min_length=1)]
@@ -92,6 +94,7 @@ class BigQueryConfig(MergeFlushSettings):
     soft_deletes: bool = False
     encryption_key_name: str = ""
     mode: Mode = Mode.BATCH
+    max_staleness: Annotated[int, Field(ge=0, le=86400)] = 0
     schema_changes: SchemaChanges = SchemaChanges.FAIL
     partition_by: dict[str, str] = Field(default_factory=dict)
     partition_type: PartitionType = PartitionType.DAY
@@ -103,18 +106,25 @@ class BigQueryConfig(MergeFlushSettings):
     storage_endpoint: str = ""
     storage_write_endpoint: str = ""
 
-    @field_validator("mode")
-    @classmethod
-    def _is_there(cls, value: Mode) -> Mode:
-        if value is Mode.CDC:
-            raise ValueError(f"mode {value.value} is not there yet; use batch or merge-flush")
-        return value
-
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
-        if self.mode is not Mode.MERGE_FLUSH:
+    def _fits_the_mode(self) -> Self:
+        if self.max_staleness and self.mode is not Mode.CDC:
+            raise ValueError("maxStaleness belongs to mode cdc")
+        if self.mode is Mode.MERGE_FLUSH:
+            self._fits_merge_flush()
+        else:
             self.refuse_in_other_modes()
-            return self
+        if self.mode is Mode.CDC:
+            self._fits_cdc()
+        return self
+
+    def _fits_cdc(self) -> None:
+        if self.soft_deletes:
+            raise ValueError("softDeletes cannot be had with mode cdc: BigQuery's change ingestion deletes rows")
+        if self.require_partition_filter:
+            raise ValueError("requirePartitionFilter cannot be had with mode cdc: BigQuery refuses it there")
+
+    def _fits_merge_flush(self) -> None:
         self.check()
         if self.soft_deletes:
             raise ValueError("softDeletes is not for mode merge-flush")
@@ -124,7 +134,6 @@ class BigQueryConfig(MergeFlushSettings):
             raise ValueError("in mode merge-flush, requirePartitionFilter needs timestampPartitionFieldName")
         if self.kafka_key_field_name.lower() in {SEQUENCE, IS_DELETED}:
             raise ValueError(f"kafkaKeyFieldName must not be {self.kafka_key_field_name}")
-        return self
 
     @field_validator("labels")
     @classmethod

@@ -15,9 +15,10 @@ from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
 from replicator_target_bigquery.alteration import Alteration
 from replicator_target_bigquery.apply import TableApply
+from replicator_target_bigquery.cdc import CdcDDL, CdcSnapshotLoad, ChangeStreaming, DefaultStreams, refuse_rename
 from replicator_target_bigquery.client import Clients
 from replicator_target_bigquery.commits import prune
-from replicator_target_bigquery.config import BigQueryConfig
+from replicator_target_bigquery.config import BigQueryConfig, Mode
 from replicator_target_bigquery.ddl import TableDDL, rename
 from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.pace import Pace
@@ -53,6 +54,10 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         self._jobs = Jobs(self._clients.bigquery, config, context.metrics)
         warehouse = Warehouse(self._clients.bigquery, self._jobs, config)
         self._session = Session(config, context, self._jobs, warehouse, self._clients.storage)
+        streaming = config.mode is Mode.CDC
+        self._streams = DefaultStreams(config, self._jobs) if streaming else None
+        self._snapshot = CdcSnapshotLoad if streaming else TableSnapshotLoad
+        self._ddl = CdcDDL if streaming else TableDDL
         self._pace = Pace(config.load_interval, self._jobs.pause)
         self._tables: dict[TableId, TargetTable] = {}
         self._lock = threading.Lock()
@@ -69,7 +74,10 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         """Apply a table's changes and its progress in one commit."""
         table = self._table(changes.table)
         with table.lock:
-            TableApply(table, self._turn(changes.table)).apply(changes)
+            if self._streams is not None:
+                ChangeStreaming(table, self._streams).apply(changes)
+            else:
+                TableApply(table, self._turn(changes.table)).apply(changes)
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure; its position is committed once all of it is there."""
@@ -78,17 +86,19 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         table = self._table(event.table)
         with table.lock:
             if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
+                if self._streams is not None:
+                    refuse_rename(event)
                 former = self._table(event.prev_table)
                 with former.lock:
                     rename(former, table, event)
             else:
-                TableDDL(table, self.alteration).apply(event)
+                self._ddl(table, self.alteration).apply(event)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready to take the chunks of a plan."""
         table = self._table(schema.table)
         with table.lock:
-            return TableSnapshotLoad(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
+            return self._snapshot(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
 
     def load_chunks(
         self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
@@ -96,17 +106,19 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         """Load chunks straight into the table by one job."""
         table = self._table(schema.table)
         with table.lock:
-            return TableSnapshotLoad(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
+            return self._snapshot(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         """The table is whole and takes changes from now on."""
         table = self._table(schema.table)
         with table.lock:
-            TableSnapshotLoad(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
+            self._snapshot(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
 
     def stop(self) -> None:
         """Nothing is held back between calls, so there is nothing to drop."""
         self._jobs.stop()
+        if self._streams is not None:
+            self._streams.close()
         with self._lock:
             self._tables.clear()
         self._clients.close()

@@ -46,12 +46,15 @@ class TableDDL:
         elif event.operation is DDLOperation.CREATE_TABLE or never:
             self._create(event)  # altered before it was ever written: its present shape is enough
         elif event.operation is DDLOperation.TRUNCATE_TABLE:
-            self._commit(event, [f"TRUNCATE TABLE {self._table.place.sql}"])
+            self._truncate(event)
         elif event.operation is DDLOperation.ALTER_TABLE:
             self._alter(event)
         else:
             raise BugError(f"{event.operation} is no change of one table", code="RPL-6551", table=str(event.table))
         failpoint("bigquery.ddl.done")
+
+    def _truncate(self, event: DDLEvent) -> None:
+        self._commit(event, [f"TRUNCATE TABLE {self._table.place.sql}"])
 
     def _create(self, event: DDLEvent) -> None:
         if event.schema is None:
@@ -90,6 +93,7 @@ class TableDDL:
         table = self._table
         before = self._columns_before(event)
         steps = self._alteration(table, event, before).steps()
+        self._allow(steps, event)
         done = _done(steps, before, self._present())
         if done is None:
             raise SchemaDriftError(
@@ -116,6 +120,9 @@ class TableDDL:
                 table.session.warehouse.cluster(table.place, wanted, event.table)
                 table.changed()
         self._commit(event)
+
+    def _allow(self, steps: Sequence[Step], event: DDLEvent) -> None:
+        """Refuse statements that the mode cannot run; this one runs all."""
 
     def _recluster(self, steps: Sequence[Step], event: DDLEvent) -> None:
         """BigQuery neither drops, renames nor retypes a column that a table is clustered by."""

@@ -95,19 +95,32 @@ def _rows(batch: ChangeBatch) -> dict[str, pa.Array]:
     columns = dict(zip(batch.schema.names, batch.row.flatten(), strict=True))
     if not deletes.any():
         return columns
-    gone = pa.array(deletes)
     before = dict(zip(batch.schema.names, batch.before.flatten(), strict=True)) if batch.before is not None else {}
     return {
-        name: pc.if_else(gone, before[name] if name in batch.schema.primary_key else pa.scalar(None, c.type), c)
-        if not pa.types.is_nested(c.type)
-        else _nulled(c, deletes)
+        name: _picked(deletes, before[name], c) if name in batch.schema.primary_key else nulled(c, deletes)
         for name, c in columns.items()
     }
 
 
-def _nulled(column: pa.Array, where: Bools) -> pa.Array:
-    """The column with NULL at some places, for types `if_else` does not take."""
-    return column.take(pa.array(np.arange(len(column)), mask=where))
+def nulled(column: pa.Array, where: Bools) -> pa.Array:
+    """The column with NULL at some places as well; its values are shared, not copied, unless they are nested."""
+    if pa.types.is_nested(column.type):
+        return column.take(pa.array(np.arange(len(column)), mask=where))
+    valid = ~where
+    if column.null_count:
+        valid &= column.is_valid().to_numpy(zero_copy_only=False)
+    # One offset holds for all buffers of an array, so the bits before it are there too.
+    bits = np.packbits(np.concatenate([np.zeros(column.offset, np.bool_), valid]), bitorder="little")
+    buffers = [pa.py_buffer(bits), *column.buffers()[1:]]
+    return pa.Array.from_buffers(column.type, len(column), buffers, offset=column.offset)
+
+
+def _picked(first: Bools, one: pa.Array, other: pa.Array) -> pa.Array:
+    """Of each place the value of `one` or of `other`."""
+    if pa.types.is_nested(one.type):
+        place = np.arange(len(first)) + np.where(first, 0, len(first))
+        return pa.concat_arrays([one, other]).take(pa.array(place))
+    return pc.if_else(pa.array(first), one, other)
 
 
 def _before(batch: ChangeBatch) -> dict[str, pa.Array]:
@@ -129,18 +142,16 @@ def _before(batch: ChangeBatch) -> dict[str, pa.Array]:
         if inserts.all() or (name not in key and not (before and batch.before_is_full)):
             made[name] = pa.nulls(size, kind)
         elif name in key:
-            made[name] = _chosen(before.get(name, after[name]), told, after[name], inserts)
+            made[name] = _key_before(before.get(name, after[name]), told, after[name], inserts)
         else:
-            made[name] = before[name] if np.array_equal(valid, told) else _nulled(before[name], ~told)
+            made[name] = before[name] if np.array_equal(valid, told) else nulled(before[name], ~told)
     return made
 
 
-def _chosen(before: pa.Array, told: Bools, after: pa.Array, inserts: Bools) -> pa.Array:
+def _key_before(before: pa.Array, told: Bools, after: pa.Array, inserts: Bools) -> pa.Array:
     """The key before: as told, else the row's own, and none before an INSERT."""
-    if told.all():
-        return before
-    place = np.where(told, np.arange(len(before)), np.arange(len(before)) + len(before))
-    return pa.concat_arrays([before, after]).take(pa.array(place, mask=inserts))
+    key = before if told.all() else _picked(told, before, after)
+    return nulled(key, inserts) if inserts.any() else key
 
 
 def _net_batches(changes: TableChanges, names: dict[str, str], stamp: BatchStamp) -> Iterator[pa.Table]:

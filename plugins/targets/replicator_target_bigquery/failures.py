@@ -32,6 +32,7 @@ _CONFLICTS: Final = (
     "transaction conflict",
 )
 _STREAMING_BUFFER: Final = "streaming buffer"
+_ELSEWHERE: Final = ("different locations", "different regions", "was not found in location")
 
 
 def is_transient(err: BaseException) -> bool:
@@ -88,14 +89,14 @@ def failed_request(err: Exception, what: str, table: str, *, place: str = "") ->
             table=table,
             hint="grant the roles that docs/target-bigquery.md lists",
         )
-    if isinstance(err, exceptions.NotFound):
+    if isinstance(err, exceptions.NotFound) and not any(word in str(err).lower() for word in _ELSEWHERE):
         return NeedsUserError(
             f"{what}: something it needs is not there{where}",
             code="RPL-6514",
             table=table,
             hint="check that `stagingBucket` exists, and that it, the datasets and `stagingBucketLocation` are in one location",
         )
-    if isinstance(err, exceptions.BadRequest):
+    if isinstance(err, exceptions.BadRequest | exceptions.NotFound):
         return failed_job({"reason": reason, "message": str(err)}, what, table)
     return RetryableError(
         f"{what} failed: {reason}{where}",
@@ -123,12 +124,26 @@ def failed_job(error: Mapping[str, Any], what: str, table: str) -> ReplicatorErr
         )
     if is_passing(error):
         return RetryableError(f"{what} failed: {reason}", code="RPL-6517", table=table, hint="retried by itself")
+    return _lasting(reason, message, what, table) or RetryableError(
+        f"{what} failed: {reason}", code="RPL-6515", table=table, hint="retried by itself; see the job in BigQuery"
+    )
+
+
+def _lasting(reason: str, message: str, what: str, table: str) -> ReplicatorError | None:
+    """An error that only people can mend; None when the reason tells nothing."""
     if reason in {"accessDenied", "billingNotEnabled"}:
         return NeedsUserError(
             f"{what}: the service account may not do that",
             code="RPL-6513",
             table=table,
             hint="grant the roles that docs/target-bigquery.md lists",
+        )
+    if any(word in message for word in _ELSEWHERE):
+        return NeedsUserError(
+            f"{what}: bucket and dataset are not in one location",
+            code="RPL-6521",
+            table=table,
+            hint="use a bucket in the datasets' location, and set `stagingBucketLocation` to it",
         )
     if reason == "notFound":
         return NeedsUserError(
@@ -144,9 +159,7 @@ def failed_job(error: Mapping[str, Any], what: str, table: str) -> ReplicatorErr
             table=table,
             hint="see the job in BigQuery: a row over 100 MB, a value out of its type's range, or columns altered by hand",
         )
-    return RetryableError(
-        f"{what} failed: {reason}", code="RPL-6515", table=table, hint="retried by itself; see the job in BigQuery"
-    )
+    return None
 
 
 def _reason(err: BaseException) -> str:

@@ -186,7 +186,7 @@ class Jobs:
 
     def _wait(self, job: Job, what: str, table: TableId) -> None:
         """Until the job has ended, however it did."""
-        wait = 0.1
+        wait = 0.03
         while job.state != "DONE":
             self.pause(wait)
             if self._stopped.is_set():

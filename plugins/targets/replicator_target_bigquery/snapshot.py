@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -47,6 +48,9 @@ class TableSnapshotLoad:
         begin: Called before each load; waits until the table may be loaded again.
     """
 
+    replaces: ClassVar[bool] = False
+    """Whether a table of ours is made anew instead of emptied."""
+
     def __init__(self, table: TargetTable, begin: Callable[[], None]) -> None:
         self._table = table
         self._begin = begin
@@ -60,8 +64,9 @@ class TableSnapshotLoad:
             last = self._table.standing().last
             return last.chunks if last else frozenset()
         context, table = self._table.session.context, self._table
-        empty = table.standing().last is None or not fits
-        if not fits and table.found() is not None:
+        replaced = not fits or (self.replaces and table.standing().last is not None)
+        empty = table.standing().last is None or replaced
+        if replaced and table.found() is not None:
             table.session.warehouse.drop(table.place.id, schema.table)
             table.changed()
         table.make(schema)

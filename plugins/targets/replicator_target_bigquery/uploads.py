@@ -66,11 +66,18 @@ class Upload:
 
 
 def parquet(parts: list[pa.Table]) -> bytes:
-    """Rows as one Parquet file."""
+    """Rows as one Parquet file.
+
+    Dictionaries are made of text only: looking for repeated numbers and times costs more than it saves.
+    """
     import pyarrow.parquet as pq
 
+    schema = parts[0].schema
+    repeated = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, parts[0].schema, compression="snappy", write_statistics=False) as writer:
+    with pq.ParquetWriter(
+        sink, schema, compression="snappy", write_statistics=False, use_dictionary=repeated
+    ) as writer:
         for part in parts:
             writer.write_table(part)
     return sink.getvalue()

@@ -17,6 +17,7 @@ from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.merge_flush.record import key_field
 from replicator_target_bigquery.names import STAGED_BEFORE, column_name, column_names
 from replicator_target_bigquery.place import Place
+from replicator_target_bigquery.primary_key import primary_key
 
 if TYPE_CHECKING:
     from google.cloud import bigquery
@@ -34,6 +35,7 @@ class Found:
         partition: The column it is partitioned by; empty when it is not, or by time of arrival.
         insists: Whether queries must name partitions.
         clustered: The columns it is clustered by.
+        key: The columns it declares as its primary key, in order.
     """
 
     fields: tuple[Field, ...]
@@ -41,6 +43,7 @@ class Found:
     partition: str
     insists: bool
     clustered: tuple[str, ...]
+    key: tuple[str, ...] = ()
 
     def column(self, name: str) -> Field | None:
         """The column of that name, in any case."""
@@ -53,7 +56,12 @@ def target_fields(schema: TableSchema, config: BigQueryConfig) -> tuple[Field, .
     own = [Field(SEQUENCE, "INT64"), *([Field(IS_DELETED, "BOOL")] if config.soft_deletes else [])]
     if config.kafka_key_field_name and schema.primary_key:
         own.append(key_field(schema, config.kafka_key_field_name))
-    columns = [field_of(names[c.name], c.type, mode="NULLABLE" if c.nullable else "REQUIRED") for c in schema.columns]
+    # Change ingestion writes a deleted row as its key alone.
+    strict = set(schema.primary_key if config.mode is Mode.CDC else schema.names)
+    columns = [
+        field_of(names[c.name], c.type, mode="NULLABLE" if c.nullable or c.name not in strict else "REQUIRED")
+        for c in schema.columns
+    ]
     return (*own, *columns)
 
 
@@ -143,6 +151,8 @@ class Warehouse:
         table = self.definition(place.id, target_fields(schema, self._config))
         table.clustering_fields = clustering(schema) or None
         self._partition(table, schema)
+        if self._config.mode is Mode.CDC:
+            self._declare_key(table, schema)
         self.create(table, schema.table)
 
     def make_staging(self, place: Place, schema: TableSchema) -> tuple[Field, ...]:
@@ -204,6 +214,15 @@ class Warehouse:
 
         return bigquery.EncryptionConfiguration(kms_key_name=self._config.encryption_key_name)
 
+    def _declare_key(self, table: bigquery.Table, schema: TableSchema) -> None:
+        from google.cloud.bigquery.table import PrimaryKey, TableConstraints
+
+        table.table_constraints = TableConstraints(PrimaryKey(list(primary_key(schema))), None)
+        if self._config.max_staleness:
+            minutes, seconds = divmod(self._config.max_staleness, 60)
+            hours, minutes = divmod(minutes, 60)
+            table.max_staleness = f"0-0 0 {hours}:{minutes}:{seconds}"
+
     def _partition(self, table: bigquery.Table, schema: TableSchema) -> None:
         from google.cloud import bigquery
 
@@ -228,6 +247,11 @@ class Warehouse:
         table.require_partition_filter = self._config.require_partition_filter
 
 
+def _declared_key(table: Any) -> tuple[str, ...]:
+    constraints = table.table_constraints
+    return tuple(constraints.primary_key.columns) if constraints and constraints.primary_key else ()
+
+
 def _same(found: Sequence[Field], wanted: Sequence[Field]) -> bool:
     return len(found) == len(wanted) and all(
         a.name == b.name and a.holds(b) for a, b in zip(found, wanted, strict=True)
@@ -242,4 +266,5 @@ def _found(table: Any) -> Found:
         str(getattr(partitioning, "field", None) or ""),
         bool(table.require_partition_filter),
         tuple(table.clustering_fields or ()),
+        _declared_key(table),
     )

@@ -38,9 +38,18 @@ def test_the_names_are_the_issues() -> None:
     assert made.load_interval == 30
 
 
-def test_a_mode_that_is_not_there_yet_is_refused() -> None:
-    with pytest.raises(ValidationError, match="not there yet"):
-        config(mode="cdc")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mode": "cdc", "softDeletes": True},
+        {"mode": "cdc", "requirePartitionFilter": True},
+        {"mode": "batch", "maxStaleness": 60},
+    ],
+    ids=str,
+)
+def test_what_a_mode_cannot_do_is_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="mode cdc"):
+        config(**settings)
 
 
 def test_a_label_that_google_refuses_is_refused_here() -> None:

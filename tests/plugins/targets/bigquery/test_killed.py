@@ -15,7 +15,9 @@ from tests.plugins.targets.bigquery.project import Project
 from tests.services.forks import fork
 
 LIFE = Path(__file__).with_name("life.py")
-PLACES = sorted(name for name in failpoint.registered() if name.startswith("bigquery."))
+PLACES = sorted(
+    name for name in failpoint.registered() if name.startswith("bigquery.") and not name.startswith("bigquery.cdc.")
+)
 AGAIN = ("bigquery.commit.before@3", "bigquery.commit.after@5", "bigquery.commit.before@7", "bigquery.ddl.step@2")
 
 

@@ -1,0 +1,32 @@
+"""A dataset in mode `cdc`, before the emulators and the server that stands for change ingestion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.plugins.targets.bigquery.judge import judge
+from tests.plugins.targets.bigquery.project import Project
+from tests.services.bigquery import Emulators
+
+_MUTATING = re.compile(r"(UPDATE|DELETE FROM|MERGE|TRUNCATE TABLE) `[^`]*\.(?!_)[^`.]+`")
+
+
+@pytest.fixture
+def project(bigquery_emulators: Emulators) -> Iterator[Project]:
+    """A dataset of the test's own; afterwards every statement is judged, and none may have been one that BigQuery refuses
+    beside change ingestion.
+    """
+    bigquery_emulators.gate.clear()
+    bigquery_emulators.streaming.clear()
+    yield streaming(bigquery_emulators)
+    for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
+        judge(sql)
+        assert not _MUTATING.search(sql), sql
+
+
+def streaming(emulators: Emulators, **settings: object) -> Project:
+    """A dataset in mode `cdc`."""
+    return Project(emulators, **{"mode": "cdc", "storage_write_endpoint": emulators.streaming.endpoint, **settings})

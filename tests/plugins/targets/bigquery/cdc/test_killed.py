@@ -1,0 +1,31 @@
+"""A run in mode `cdc` that is killed at any place of its own: the next one brings the table to the same end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.plugins.targets.bigquery.cdc.life import LAST, live
+from tests.plugins.targets.bigquery.project import Project
+from tests.services.forks import fork
+
+LIFE = Path(__file__).with_name("life.py")
+PLACES = (
+    "bigquery.commit.before@4",  # the table is made anew, and nobody has said so
+    "bigquery.cdc.begun",
+    "bigquery.cdc.appended",
+    "bigquery.cdc.appended@2",
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_next_run_goes_on(project: Project, tmp_path: Path, place: str) -> None:
+    point, _, count = place.partition("@")
+    command: list[str | Path] = [sys.executable, LIFE, project.config.model_dump_json(), "1"]
+    environment = {"REPLICATOR_FAILPOINTS": f"{point}=kill@{count or 1}"}
+    assert fork(command, log=tmp_path / "log", environment=environment).wait(90) == -signal.SIGKILL
+    live(project.config, 2)
+    assert project.select("SELECT id, name, extra FROM {d}.customers ORDER BY id") == LAST

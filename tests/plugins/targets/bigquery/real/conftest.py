@@ -1,0 +1,42 @@
+"""A dataset of each test's own in a project of somebody's; `make test-bigquery PROJECT=… BUCKET=…` runs what is here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from replicator_target_bigquery import BigQueryTarget
+from replicator_target_bigquery.config import BigQueryConfig
+from tests.plugins.targets.bigquery.project import Project
+from tests.services.bigquery_service import WANTED, Service
+
+# Without a project there is nothing to collect; a skipped test would say that something is missing.
+collect_ignore_glob = [] if WANTED else ["test_*.py"]
+
+
+class RealProject(Project):
+    """A target with a dataset of its own there."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.dataset = f"{service.prefix}{uuid.uuid4().hex[:12]}"
+        self.config = BigQueryConfig(**service.settings(self.dataset))
+        self.target = BigQueryTarget(self.config)
+
+    def select(self, sql: str) -> list[list[Any]]:
+        """The rows of a query; `{d}` stands for the dataset."""
+        return self.service.rows(sql.replace("{d}", f"`{self.service.project}`.`{self.dataset}`"))
+
+
+@pytest.fixture
+def project() -> Iterator[RealProject]:
+    """The dataset is removed with all that the test left in it and in the bucket."""
+    made = RealProject(Service.of_environment())
+    made.service.make(made.dataset)
+    try:
+        yield made
+    finally:
+        made.service.remove(made.dataset)
