@@ -55,7 +55,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         warehouse = Warehouse(self._clients.bigquery, self._jobs, config)
         self._session = Session(config, context, self._jobs, warehouse, self._clients.storage)
         streaming = config.mode is Mode.CDC
-        self._streams = DefaultStreams(config, self._jobs) if streaming else None
+        self._ingestion = DefaultStreams(config, self._jobs) if streaming else None
         self._snapshot = CdcSnapshotLoad if streaming else TableSnapshotLoad
         self._ddl = CdcDDL if streaming else TableDDL
         self._pace = Pace(config.load_interval, self._jobs.pause)
@@ -74,8 +74,8 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         """Apply a table's changes and its progress in one commit."""
         table = self._table(changes.table)
         with table.lock:
-            if self._streams is not None:
-                ChangeStreaming(table, self._streams).apply(changes)
+            if self._ingestion is not None:
+                ChangeStreaming(table, self._ingestion).apply(changes)
             else:
                 TableApply(table, self._turn(changes.table)).apply(changes)
 
@@ -86,7 +86,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         table = self._table(event.table)
         with table.lock:
             if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
-                if self._streams is not None:
+                if self._ingestion is not None:
                     refuse_rename(event)
                 former = self._table(event.prev_table)
                 with former.lock:
@@ -117,8 +117,8 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
     def stop(self) -> None:
         """Nothing is held back between calls, so there is nothing to drop."""
         self._jobs.stop()
-        if self._streams is not None:
-            self._streams.close()
+        if self._ingestion is not None:
+            self._ingestion.close()
         with self._lock:
             self._tables.clear()
         self._clients.close()
