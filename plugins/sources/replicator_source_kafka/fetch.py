@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,9 +15,20 @@ from replicator_source_kafka.diagnosis import diagnosed
 from replicator_source_kafka.fetch_request import Fetched
 from replicator_source_kafka.ranges import PartitionRange, Place
 from replicator_source_kafka.records import Records
-from replicator_source_kafka.wire import RecordBatch, between, committed, concatenated, read_batches, records_of
+from replicator_source_kafka.wire import (
+    RecordBatch,
+    between,
+    committed,
+    concatenated,
+    read_batches,
+    record_blocks,
+    records_of,
+)
 
 _PATIENCE_SECONDS: Final = 30.0
+_BLOCK_BYTES: Final = 16 << 20
+_LEAST_BYTES: Final = 256 << 10
+_MARGIN: Final = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +121,27 @@ def read_ranges(cluster: Cluster, wanted: Iterable[PartitionRange]) -> list[Piec
     return [Piece(r, concatenated(found[r.topic, r.partition], r.topic, r.partition)) for r in ranges]
 
 
-def stream_range(cluster: Cluster, wanted: PartitionRange) -> Iterator[Records]:
-    """Exactly the records of a range that was planned before, answer by answer; in memory is one answer at a time."""
+def stream_range(cluster: Cluster, wanted: PartitionRange, expected_bytes: int) -> Iterator[Records]:
+    """Exactly the records of a range that was planned before, in blocks: in memory are one of them and one answer as it came.
+
+    Args:
+        cluster: Where they are.
+        wanted: Which.
+        expected_bytes: About how many bytes they are at the broker: no answer holds much more than is wanted.
+    """
     place, begin, since = (wanted.topic, wanted.partition), wanted.begin, time.monotonic()
+    a_record = expected_bytes / max(1, wanted.end - wanted.begin)
     while begin < wanted.end:
-        (fetched,) = cluster.fetch({place: begin})
+        most = int((wanted.end - begin) * a_record * _MARGIN) + _LEAST_BYTES
+        (fetched,) = cluster.fetch({place: begin}, max_bytes=min(most, cluster.fetch_bytes))
         batches = _batches(fetched)
         end = min(_end(fetched, batches, is_alone=True), wanted.end)
         if end > begin:
-            yield _records(fetched, batches, PartitionRange(*place, begin, end))
+            kept = committed(batches, fetched.aborted)
+            needed = (b for b in kept if b.base_offset < end and b.next_offset > begin)
+            with _at(fetched):
+                for block in record_blocks(needed, *place, _BLOCK_BYTES):
+                    yield between(block, begin, end)
             begin, since = end, time.monotonic()
         elif time.monotonic() - since > _PATIENCE_SECONDS:
             raise _stuck({place: begin})
@@ -132,8 +156,15 @@ def bytes_a_record(cluster: Cluster, place: Place, begin: int, *, sample_bytes: 
 
 def _batches(fetched: Fetched) -> list[RecordBatch]:
     """The batches of an answer; what is wrong with one is an error at its place."""
-    try:
+    with _at(fetched):
         return list(read_batches(fetched.data))
+
+
+@contextmanager
+def _at(fetched: Fetched) -> Iterator[None]:
+    """Errors without a place are at this answer's."""
+    try:
+        yield
     except ReplicatorError as error:
         topic, partition = fetched.place
         error.position = error.position or f"{topic}-{partition}@{fetched.begin}"
@@ -149,8 +180,9 @@ def _end(fetched: Fetched, batches: list[RecordBatch], *, is_alone: bool = False
 
 def _records(fetched: Fetched, batches: list[RecordBatch], wanted: PartitionRange) -> Records:
     """The records of one answer; the first batch may begin before the range."""
-    kept = committed(batches, fetched.aborted)
-    return between(records_of(kept, *fetched.place), wanted.begin, wanted.end)
+    with _at(fetched):
+        needed = [b for b in committed(batches, fetched.aborted) if b.base_offset < wanted.end]
+        return between(records_of(needed, *fetched.place), wanted.begin, wanted.end)
 
 
 def _rotated(begin: Mapping[Place, int]) -> dict[Place, int]:

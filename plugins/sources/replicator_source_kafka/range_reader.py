@@ -52,14 +52,14 @@ class KafkaRangeReader:
         return f"KafkaRangeReader({self.config.bootstrap_servers!r})"
 
     def __call__(self, partition: LogPartition, tables: Mapping[TableId, TableSchema]) -> Iterator[LogItem]:
-        """See `LogPartitionReader`; in memory is one answer of the broker at a time."""
+        """See `LogPartitionReader`; in memory is one block of one answer of the broker at a time."""
         wanted: PartitionRange = partition.bounds
         decoder = make_format(self.config, self.out_of_range)
         work = _Decoding(self, decoder, tables)
         newest = -1
         with diagnosed(f"reading {wanted}"), Cluster(self.config) as cluster:
             cluster.pin(self.ids)
-            for records in stream_range(cluster, wanted):
+            for records in stream_range(cluster, wanted, partition.estimated_bytes):
                 if len(records):
                     yield from work.decode(records)
                     newest = max(newest, int(records.timestamp.max()))

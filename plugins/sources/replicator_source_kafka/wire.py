@@ -6,7 +6,7 @@ Layout: Kafka's protocol guide, "Record Batch", magic 2.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +32,7 @@ class OldFormatError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """One batch: what its header says, and its records, decompressed."""
+    """One batch: what its header says, and its records as they came, perhaps compressed."""
 
     base_offset: int
     next_offset: int
@@ -41,7 +41,7 @@ class RecordBatch:
     first_timestamp: int
     max_timestamp: int
     producer: int
-    body: bytes | memoryview
+    packed: memoryview
 
     @property
     def is_control(self) -> bool:
@@ -56,10 +56,15 @@ class RecordBatch:
     @property
     def ends_in_abort(self) -> bool:
         """Whether it is the end of a transaction that was rolled back."""
-        (start,) = record_starts(self.body, 1)
-        fields = RecordFields.read(np.frombuffer(self.body, np.uint8), np.array([start]))
+        body = self.unpacked()
+        (start,) = record_starts(body, 1)
+        fields = RecordFields.read(np.frombuffer(body, np.uint8), np.array([start]))
         at = int(fields.key_start[0])
-        return bytes(self.body[at + 2 : at + 4]) == _ABORT
+        return bytes(body[at + 2 : at + 4]) == _ABORT
+
+    def unpacked(self) -> bytes | memoryview:
+        """Its records, decompressed anew with each call."""
+        return decompress(self.attributes & _CODEC, self.packed)
 
 
 def read_batches(data: bytes) -> Iterator[RecordBatch]:
@@ -87,8 +92,8 @@ def _read_batch(view: memoryview) -> RecordBatch:
     base, _, _, _, crc, attributes, last, first_time, max_time, producer, _, _, count = _HEADER.unpack_from(view)
     if crc32c(view[_CRC_END:]) != crc:
         raise CorruptBatchError("a record batch with a wrong checksum")
-    body = decompress(attributes & _CODEC, view[_HEADER.size :])
-    return RecordBatch(base, base + last + 1, count, attributes, first_time, max_time, producer, body)
+    records = view[_HEADER.size :]
+    return RecordBatch(base, base + last + 1, count, attributes, first_time, max_time, producer, records)
 
 
 def committed(batches: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]]) -> list[RecordBatch]:
@@ -112,13 +117,34 @@ def committed(batches: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]]
     return kept
 
 
+def record_blocks(batches: Iterable[RecordBatch], topic: str, partition: int, most_bytes: int) -> Iterator[Records]:
+    """The records of some batches of one partition, in blocks of about `most_bytes` decompressed, one in memory at a time."""
+    block, bodies, size = [], [], 0
+    for batch in batches:
+        body = batch.unpacked()
+        block.append(batch)
+        bodies.append(body)
+        size += len(body)
+        if size >= most_bytes:
+            yield _columns(block, bodies, topic, partition)
+            block, bodies, size = [], [], 0
+    if block:
+        yield _columns(block, bodies, topic, partition)
+
+
 def records_of(batches: Sequence[RecordBatch], topic: str, partition: int) -> Records:
     """The records of some batches of one partition."""
-    data = b"".join(batch.body for batch in batches)
+    return _columns(batches, [batch.unpacked() for batch in batches], topic, partition)
+
+
+def _columns(
+    batches: Sequence[RecordBatch], bodies: Sequence[bytes | memoryview], topic: str, partition: int
+) -> Records:
+    data = b"".join(bodies)
     starts, base = [], 0
-    for batch in batches:
-        starts.append(np.array(record_starts(batch.body, batch.count), np.int64) + base)
-        base += len(batch.body)
+    for batch, body in zip(batches, bodies, strict=True):
+        starts.append(np.array(record_starts(body, batch.count), np.int64) + base)
+        base += len(body)
     counts = np.array([batch.count for batch in batches], np.int64)
     fields = RecordFields.read(np.frombuffer(data, np.uint8), np.concatenate([np.empty(0, np.int64), *starts]))
 

@@ -20,7 +20,7 @@ from replicator_sdk.testing.contexts import CountingMetrics
 from replicator_sdk.testing.memory import MemoryStore, MemoryTarget
 from replicator_sdk.testing.reference import RowChange
 from replicator_sdk.testing.values import difference
-from replicator_source_kafka import KafkaOffset, KafkaSource, group, quarantine
+from replicator_source_kafka import KafkaOffset, KafkaSource, group, quarantine, wire
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
 from tests.plugins.sources.kafka.group_offsets import group_offsets
 from tests.plugins.sources.kafka.harness import Planner, deletes, inserts, orders
@@ -208,6 +208,33 @@ def test_the_group_is_told_what_is_durable(
         assert time.monotonic() < deadline, "the broker cannot be told"
         time.sleep(0.1)
     assert group_offsets(kafka, f"group-{topic}") == {(topic, 0): 5}
+    made.log.close()
+
+
+def test_a_small_range_of_a_compressed_topic_is_read_without_the_rest(
+    kafka: KafkaBroker, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer may hold many times what is wanted, and a batch many times its own bytes: neither is unpacked."""
+    topic = kafka_topic(1, compression_type="gzip")
+    for begin in range(0, 4000, 100):
+        kafka.produce(topic, inserts(range(begin, begin + 100), note="the same in every row " * 50))
+    made = Planner(kafka, [orders()], topics=[topic])
+    start = made.log.initialize(None)
+    assert isinstance(start, KafkaOffset)
+    unpacked, true_unpacked = [], wire.RecordBatch.unpacked
+
+    def noted(self: wire.RecordBatch) -> bytes | memoryview:
+        unpacked.append(self.count)
+        return true_unpacked(self)
+
+    piece = made.log.plan(start, 100)
+    assert piece is not None
+    assert isinstance(piece.end, KafkaOffset)
+    monkeypatch.setattr(wire.RecordBatch, "unpacked", noted)
+    wanted = piece.end.next[topic, 0]
+    assert made.ids(start, piece.end) == list(range(wanted))
+    assert 0 < wanted < 200
+    assert sum(unpacked) < wanted + 1000
     made.log.close()
 
 

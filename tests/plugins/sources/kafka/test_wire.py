@@ -16,6 +16,7 @@ from replicator_source_kafka.wire import (
     committed,
     concatenated,
     read_batches,
+    record_blocks,
     records_of,
 )
 
@@ -108,6 +109,20 @@ def test_records_of_a_transaction_that_was_rolled_back_are_left_out_and_others_k
     data = transactional(5, 1, b"one") + transactional(6, 2, b"two") + plain_batch(2, 7) + transactional(9, 1, b"three")
     kept = committed(list(read_batches(data)), [(1, 9), (2, 6)])
     assert records_of(kept, "t", 0).offset.tolist() == [5, 7, 8]
+
+
+@given(st.lists(st.integers(1, 4), max_size=6), st.integers(1, 400))
+def test_blocks_hold_every_record_once_and_each_about_as_much_as_asked(sizes: list[int], most_bytes: int) -> None:
+    batches = list(read_batches(b"".join(plain_batch(size, 10 * i) for i, size in enumerate(sizes))))
+    blocks = list(record_blocks(batches, "t", 0, most_bytes))
+    joined = concatenated(blocks, "t", 0)
+    whole = records_of(batches, "t", 0)
+    assert joined.offset.tolist() == whole.offset.tolist()
+    assert joined.value.to_pylist() == whole.value.to_pylist()
+    a_batch = max((len(batch.unpacked()) for batch in batches), default=0)
+    counts = [len(block) for block in blocks]
+    assert len(blocks) >= sum(len(b.unpacked()) for b in batches) / (most_bytes + a_batch)
+    assert 0 not in counts
 
 
 def test_a_range_is_cut_out_by_offsets_not_by_places() -> None:
