@@ -204,7 +204,7 @@ class Gate:
         if altered := _ALTER.match(request.sql):
             dataset, table, relaxed = altered.groups()
             self._altered.setdefault((dataset, table), set()).update([relaxed] if relaxed else [])
-        if made := _MAKING.search(request.path):
+        if request.method == "POST" and (made := _MAKING.search(request.path)):
             self._defined[made[1], request.body["tableReference"]["tableId"]] = {
                 k: request.body[k] for k in ("tableConstraints", "maxStaleness") if k in request.body
             }
