@@ -6,6 +6,7 @@ to find them where access is controlled.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,7 +33,8 @@ _CONFLICTS: Final = (
     "transaction conflict",
 )
 _STREAMING_BUFFER: Final = "streaming buffer"
-_ELSEWHERE: Final = ("different locations", "different regions", "was not found in location")
+# Of a table BigQuery says the same when it is simply not there.
+_ELSEWHERE: Final = re.compile(r"different (locations|regions)|dataset \S+ was not found in location", re.IGNORECASE)
 
 
 def is_transient(err: BaseException) -> bool:
@@ -89,7 +91,7 @@ def failed_request(err: Exception, what: str, table: str, *, place: str = "") ->
             table=table,
             hint="grant the roles that docs/target-bigquery.md lists",
         )
-    if isinstance(err, exceptions.NotFound) and not any(word in str(err).lower() for word in _ELSEWHERE):
+    if isinstance(err, exceptions.NotFound) and not _ELSEWHERE.search(str(err)):
         return NeedsUserError(
             f"{what}: something it needs is not there{where}",
             code="RPL-6514",
@@ -138,7 +140,7 @@ def _lasting(reason: str, message: str, what: str, table: str) -> ReplicatorErro
             table=table,
             hint="grant the roles that docs/target-bigquery.md lists",
         )
-    if any(word in message for word in _ELSEWHERE):
+    if _ELSEWHERE.search(message):
         return NeedsUserError(
             f"{what}: bucket and dataset are not in one location",
             code="RPL-6521",

@@ -141,14 +141,14 @@ def test_a_zombie_that_had_looked_loses_against_the_newer_run(project: Project) 
     """It falls asleep between looking and sending; the newer run does the same changes and more meanwhile."""
     zombie, newer = project.consumer(epoch=1), project.consumer(epoch=2)
     zombie.apply_batch(batch(1, [insert(row(1, "a")), insert(row(2, "b"))]))
-    send = zombie._streams.append  # type: ignore[union-attr]
+    send = zombie._ingestion.append  # type: ignore[union-attr]
 
     def sleeps(*args: object) -> object:
         newer.apply_batch(batch(2, [update(row(1, "c"), before=row(1)), delete({"id": 2})], epoch=2))
         newer.apply_batch(batch(3, [update(row(1, "d"), before=row(1))], epoch=2))
         return send(*args)  # type: ignore[arg-type]
 
-    zombie._streams.append = sleeps  # type: ignore[union-attr, method-assign]
+    zombie._ingestion.append = sleeps  # type: ignore[union-attr, method-assign]
     with pytest.raises(FencedError):
         zombie.apply_batch(batch(2, [update(row(1, "c"), before=row(1)), delete({"id": 2})]))
     assert project.select(_ROWS) == [["1", "d", None]]
