@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.config import OutOfRange
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader, TableSnapshot
@@ -68,7 +68,14 @@ class MySqlSnapshotReader(SnapshotReader):
         return KeyedSnapshot(self._endpoint, planned, position, self._position, cut, resumable=fits)
 
     def _plan(self, connection: pymysql.Connection[Any], wanted: TableSchema) -> PlannedTable:
-        definition = find_table(Catalogue(connection), wanted.table)
+        definition = Catalogue(connection).find(wanted.table)
+        if definition is None:
+            raise RetryableError(
+                "the table was dropped or renamed just before it was to be copied",
+                code="RPL-3829",
+                table=str(wanted.table),
+                hint="nothing to do: the attempt is repeated with the tables that are there then",
+            )
         config = self._endpoint.config
         names = wanted.names if wanted.table in self._narrowed else None
         schema = table_schema(definition, zero_dates=config.zero_dates, names=names)

@@ -38,7 +38,11 @@ def discover(run: Run) -> list[TableRecord]:
             if table not in records and (first or run.config.new_tables == "include" or _is_named(run, table)):
                 records[table] = TableRecord(table)
             if table in records and not records[table].schemas:
-                records[table].learn(None, describe(run, registry, table))
+                schema = _described(run, registry, table)
+                if schema is None:
+                    del records[table]
+                else:
+                    records[table].learn(None, schema)
     selected = [records[t] for t in present if t in records and run.pipeline.selection.matches(t) is not None]
     for record in records.values():
         record.selected = record in selected
@@ -56,6 +60,16 @@ def unknown_tables(run: Run) -> list[TableId]:
     with run.pipeline.source.create_table_registry() as registry:
         present = [summary.table for summary in registry.list_tables()]
     return [t for t in present if t not in run.book.records and run.pipeline.selection.matches(t) is not None]
+
+
+def _described(run: Run, registry: TableRegistry, table: TableId) -> TableSchema | None:
+    """The schema of a table that was listed a moment ago; None when it has been dropped or renamed since."""
+    try:
+        return describe(run, registry, table)
+    except NeedsUserError:
+        if any(summary.table == table for summary in registry.list_tables()):
+            raise
+        return None
 
 
 def describe(run: Run, registry: TableRegistry, table: TableId) -> TableSchema:

@@ -25,6 +25,7 @@ from replicator_sdk.errors import (
     SchemaDriftError,
     SnapshotNeededError,
 )
+from replicator_source_sqlite.catalogue import SqliteRegistry
 from replicator_source_sqlite.changelog import last_change
 from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replicator_sdk import TableId
+    from replicator_sdk import TableId, TableSchema
 
 
 class Host:
@@ -372,6 +373,30 @@ def test_a_missing_table_is_named_with_the_nearest_one(shop: Shop) -> None:
     shop.document["tables"] = [{"database": "main", "table": "custmers"}]
     with pytest.raises(NeedsUserError, match=r"custmers.*did you mean main\.customers"):
         shop.run()
+
+
+def test_a_table_that_goes_between_being_listed_and_described_is_left_out(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ghosts of online schema changes do; one that stays and cannot be described is the user's business."""
+    fill(shop)
+    shop.sql("CREATE TABLE ghost (id INTEGER PRIMARY KEY)")
+    describe = SqliteRegistry.describe_table
+
+    def with_a_ghost(self: SqliteRegistry, table: TableId) -> TableSchema:
+        if table.table == "ghost":
+            if goes:
+                shop.sql("DROP TABLE IF EXISTS ghost")
+            raise NeedsUserError("it is not there", code="RPL-1", table=str(table), hint="look for it")
+        return describe(self, table)
+
+    goes = False
+    monkeypatch.setattr(SqliteRegistry, "describe_table", with_a_ghost)
+    with pytest.raises(NeedsUserError, match="it is not there"):
+        shop.run()
+    goes = True
+    shop.run()
+    shop.assert_equal()
 
 
 def test_another_database_under_the_same_state_is_refused(shop: Shop) -> None:

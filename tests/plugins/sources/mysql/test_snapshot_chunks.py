@@ -232,3 +232,12 @@ def test_the_definition_is_whole(mysql_and_mariadb: MysqlDatabase) -> None:
     assert [column.name for column in definition_of(db).columns] == ["id", "g", "h"]
     with reader_of(db).open(schema_of(db)) as snapshot:
         assert rows_of(snapshot) == [{"id": 1, "g": 2, "h": 5}]
+
+
+def test_a_table_that_goes_before_it_is_copied_has_the_attempt_repeated(mysql_database: MysqlDatabase) -> None:
+    """It was described a moment ago: an online schema change may have taken it away."""
+    mysql_database.execute("CREATE TABLE ghost (id int PRIMARY KEY)")
+    schema = schema_of(mysql_database, "ghost")
+    mysql_database.execute("DROP TABLE ghost")
+    with pytest.raises(RetryableError, match="RPL-3829"):
+        reader_of(mysql_database).open(schema)
