@@ -51,9 +51,16 @@ def test_it_runs_until_it_is_killed(tmp_path: Path) -> None:
 
 
 def test_what_waits_is_told_of_signals_as_python_does(tmp_path: Path) -> None:
-    program = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(9)); print('on', flush=True); time.sleep(60)"
+    program = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
+print("handles signals", flush=True)
+while True:  # a signal just before a sleep does not end it
+    time.sleep(0.05)
+"""
     forked = started(tmp_path, program)
-    while "on" not in (tmp_path / "log").read_text():
-        assert forked.poll() is None
+    log = tmp_path / "log"
+    while "handles signals" not in log.read_text():
+        assert forked.poll() is None, log.read_text()
     forked.send_signal(signal.SIGTERM)
-    assert forked.wait(20) == 9
+    assert forked.wait(20) == 9, log.read_text()
