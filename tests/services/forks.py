@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -29,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.services.processes import ServerError, scratch_folder, spawn, stop, wait_until
+from tests.services.processes import ServerError, die_with_parent, scratch_folder, spawn, stop, wait_until
 
 _IMPORTED = (
     "replicator_runtime.cli.app",
@@ -50,7 +49,6 @@ _IMPORTED = (
 )
 # A process with threads had better not fork: numpy's and Arrow's start with their import.
 _WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-_PR_SET_PDEATHSIG = 1
 
 
 class Forked:
@@ -215,7 +213,7 @@ def _become(request: Mapping[str, Any]) -> NoReturn:
     status = 1
     try:
         os.setpgid(0, 0)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        die_with_parent()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         output = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -74,6 +75,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def die_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> None:
+    """Have the system send this process the signal when the one that started it dies."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, int(death_signal))
+
+
 def spawn(
     command: Sequence[str | Path],
     *,
@@ -87,10 +93,6 @@ def spawn(
 
     The caller owns the process and stops it.
     """
-
-    def die_with_parent() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, int(death_signal))
-
     with log.open("ab") as output:
         return subprocess.Popen(
             [str(part) for part in command],
@@ -103,7 +105,7 @@ def spawn(
             group=account.group if account else None,
             extra_groups=[] if account else None,
             start_new_session=True,  # Ctrl-C in the terminal stops the tests, which then stop the server in order
-            preexec_fn=die_with_parent,  # noqa: PLW1509  # only a system call: takes no lock and allocates nothing
+            preexec_fn=partial(die_with_parent, death_signal),  # noqa: PLW1509  # only a system call: takes no lock and allocates nothing
         )
 
 

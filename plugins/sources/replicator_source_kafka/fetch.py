@@ -137,10 +137,8 @@ def stream_range(cluster: Cluster, wanted: PartitionRange, expected_bytes: int) 
         batches = _batches(fetched)
         end = min(_end(fetched, batches, is_alone=True), wanted.end)
         if end > begin:
-            kept = committed(batches, fetched.aborted)
-            needed = (b for b in kept if b.base_offset < end and b.next_offset > begin)
             with _at(fetched):
-                for block in record_blocks(needed, *place, _BLOCK_BYTES):
+                for block in record_blocks(_needed(fetched, batches, end), *place, _BLOCK_BYTES):
                     yield between(block, begin, end)
             begin, since = end, time.monotonic()
         elif time.monotonic() - since > _PATIENCE_SECONDS:
@@ -181,8 +179,13 @@ def _end(fetched: Fetched, batches: list[RecordBatch], *, is_alone: bool = False
 def _records(fetched: Fetched, batches: list[RecordBatch], wanted: PartitionRange) -> Records:
     """The records of one answer; the first batch may begin before the range."""
     with _at(fetched):
-        needed = [b for b in committed(batches, fetched.aborted) if b.base_offset < wanted.end]
+        needed = _needed(fetched, batches, wanted.end)
         return between(records_of(needed, *fetched.place), wanted.begin, wanted.end)
+
+
+def _needed(fetched: Fetched, batches: list[RecordBatch], end: int) -> list[RecordBatch]:
+    """The batches with records in front of `end` that count; all of an answer lie behind its beginning."""
+    return [batch for batch in committed(batches, fetched.aborted) if batch.base_offset < end]
 
 
 def _rotated(begin: Mapping[Place, int]) -> dict[Place, int]:

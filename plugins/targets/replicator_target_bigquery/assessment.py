@@ -22,7 +22,7 @@ from replicator_target_bigquery.client import Clients
 from replicator_target_bigquery.config import BigQueryConfig, Mode
 from replicator_target_bigquery.failures import failed_request, is_transient
 from replicator_target_bigquery.fields import field_of
-from replicator_target_bigquery.merge_flush.record import must_have_key
+from replicator_target_bigquery.merge_flush.refusal import must_have_key
 from replicator_target_bigquery.names import column_name, table_name
 from replicator_target_bigquery.place import Place
 from replicator_target_bigquery.primary_key import primary_key

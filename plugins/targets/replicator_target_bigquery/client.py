@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _SCOPES: Final = ("https://www.googleapis.com/auth/bigquery", "https://www.googleapis.com/auth/devstorage.read_write")
 
+_PLAIN: Final = "http://"
+
 
 class Clients:
     """BigQuery's and Cloud Storage's clients. Safe from any thread, as Google's are.
@@ -44,6 +46,26 @@ class Clients:
         self.storage.close()
 
 
+def write_client(config: BigQueryConfig) -> Any:
+    """The Storage Write API's client; without TLS and credentials for an emulator.
+
+    Raises:
+        NeedsUserError: When a library is missing, or there are no credentials.
+    """
+    try:
+        import grpc
+        from google.cloud.bigquery_storage_v1 import BigQueryWriteClient
+        from google.cloud.bigquery_storage_v1.services.big_query_write.transports import BigQueryWriteGrpcTransport
+    except ImportError as err:
+        raise missing_library("google-cloud-bigquery-storage") from err
+    made: Any = BigQueryWriteClient
+    endpoint = config.storage_write_endpoint
+    if endpoint.startswith(_PLAIN):
+        channel = grpc.insecure_channel(endpoint.removeprefix(_PLAIN))
+        return made(transport=BigQueryWriteGrpcTransport(channel=channel))
+    return made(credentials=credentials_of(config), client_options=_options(endpoint))
+
+
 def _options(endpoint: str) -> Any:
     from google.api_core.client_options import ClientOptions
 
@@ -58,7 +80,7 @@ def credentials_of(config: BigQueryConfig) -> Credentials | None:
 
     if config.service_account_key is not None:
         return _from_key(config.service_account_key.get_secret_value())
-    if config.api_endpoint.startswith("http://"):
+    if config.api_endpoint.startswith(_PLAIN):
         return AnonymousCredentials()  # type: ignore[no-untyped-call]
     try:
         found, _ = google.auth.default(scopes=_SCOPES)

@@ -49,6 +49,12 @@ class BatchStamp:
     moment: int
 
 
+def columns_of(rows: pa.StructArray) -> dict[str, pa.Array]:
+    """The fields by their names; NULL in a row that is NULL."""
+    # StructArray.field() would hand a NULL row's fields out as whatever lies there.
+    return dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
+
+
 def loadable(column: pa.Array) -> pa.Array:
     """A column as Parquet for BigQuery: lists inside structs, names of fields as BigQuery takes them."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -92,10 +98,10 @@ def _codes(batch: ChangeBatch) -> npt.NDArray[np.int8]:
 def _rows(batch: ChangeBatch) -> dict[str, pa.Array]:
     """The rows after the changes; of a DELETE the key alone."""
     deletes = _codes(batch) == DMLOperation.DELETE
-    columns = dict(zip(batch.schema.names, batch.row.flatten(), strict=True))
+    columns = columns_of(batch.row)
     if not deletes.any():
         return columns
-    before = dict(zip(batch.schema.names, batch.before.flatten(), strict=True)) if batch.before is not None else {}
+    before = columns_of(batch.before) if batch.before is not None else {}
     return {
         name: _picked(deletes, before[name], c) if name in batch.schema.primary_key else nulled(c, deletes)
         for name, c in columns.items()
@@ -134,8 +140,8 @@ def _before(batch: ChangeBatch) -> dict[str, pa.Array]:
     else:
         valid = pc.is_valid(batch.before).to_numpy(zero_copy_only=False)
         told = valid & ~inserts
-        before = dict(zip(batch.schema.names, batch.before.flatten(), strict=True))
-    after = dict(zip(batch.schema.names, batch.row.flatten(), strict=True))
+        before = columns_of(batch.before)
+    after = columns_of(batch.row)
     made: dict[str, pa.Array] = {}
     for column in batch.schema.columns:
         kind, name = column.type.arrow, column.name

@@ -66,6 +66,11 @@ class Place:
         return f"{self.project}.{self.dataset}.{self.table}"
 
     @property
+    def path(self) -> str:
+        """The table as the Storage Write API takes it."""
+        return f"projects/{self.project}/datasets/{self.dataset}/tables/{self.table}"
+
+    @property
     def staging_id(self) -> str:
         """The staging table, likewise."""
         return f"{self.project}.{self.dataset}.{self.staging}"

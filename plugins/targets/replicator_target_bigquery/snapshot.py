@@ -24,7 +24,7 @@ from replicator_target_bigquery.encoding import in_order, loadable
 from replicator_target_bigquery.fields import Field
 from replicator_target_bigquery.fitting import misfit
 from replicator_target_bigquery.jobs import job_name
-from replicator_target_bigquery.merge_flush.record import key_array
+from replicator_target_bigquery.key_column import key_array
 from replicator_target_bigquery.names import column_names
 from replicator_target_bigquery.staging import load_config
 from replicator_target_bigquery.table import TargetTable

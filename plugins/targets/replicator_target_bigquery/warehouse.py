@@ -14,7 +14,7 @@ from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, BigQueryConf
 from replicator_target_bigquery.encoding import BATCH_ID, BATCH_TIME, STAGED_SEQUENCE, STAGING_COLUMNS
 from replicator_target_bigquery.fields import Field, field_of
 from replicator_target_bigquery.jobs import Jobs
-from replicator_target_bigquery.merge_flush.record import key_field
+from replicator_target_bigquery.key_column import key_field
 from replicator_target_bigquery.names import STAGED_BEFORE, column_name, column_names
 from replicator_target_bigquery.place import Place
 from replicator_target_bigquery.primary_key import primary_key
@@ -52,17 +52,21 @@ class Found:
 
 def target_fields(schema: TableSchema, config: BigQueryConfig) -> tuple[Field, ...]:
     """The columns a new target table gets: the replicator's own, then the source's."""
-    names = column_names(schema, config.metadata_columns)
     own = [Field(SEQUENCE, "INT64"), *([Field(IS_DELETED, "BOOL")] if config.soft_deletes else [])]
     if config.kafka_key_field_name and schema.primary_key:
         own.append(key_field(schema, config.kafka_key_field_name))
+    return (*own, *source_fields(schema, config))
+
+
+def source_fields(schema: TableSchema, config: BigQueryConfig) -> tuple[Field, ...]:
+    """The columns of a target table that come from the source."""
+    names = column_names(schema, config.metadata_columns)
     # Change ingestion writes a deleted row as its key alone.
     strict = set(schema.primary_key if config.mode is Mode.CDC else schema.names)
-    columns = [
+    return tuple(
         field_of(names[c.name], c.type, mode="NULLABLE" if c.nullable or c.name not in strict else "REQUIRED")
         for c in schema.columns
-    ]
-    return (*own, *columns)
+    )
 
 
 def staging_fields(schema: TableSchema, config: BigQueryConfig) -> tuple[Field, ...]:

@@ -8,15 +8,13 @@ from typing import Any, Final
 
 from replicator_sdk.errors import DataError
 from replicator_sdk.schema import TableId
-from replicator_target_bigquery.client import credentials_of
+from replicator_target_bigquery.client import write_client
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.failures import missing_library
 from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.place import Place
 
 _METHOD: Final = "/google.cloud.bigquery.storage.v1.BigQueryWrite/AppendRows"
 _SECONDS: Final = 600.0
-_PLAIN: Final = "http://"
 _MISMATCH: Final = 11  # google.cloud.bigquery.storage.v1.StorageError.StorageErrorCode.SCHEMA_MISMATCH_EXTRA_FIELDS
 
 
@@ -40,7 +38,7 @@ class DefaultStreams:
         Raises:
             DataError: When BigQuery refuses rows.
         """
-        stream = f"projects/{place.project}/datasets/{place.dataset}/tables/{place.table}/streams/_default"
+        stream = f"{place.path}/streams/_default"
         what = f"streaming changes to {place.id}"
         sent: int = self._jobs.ask(what, table, lambda: self._send(stream, table, make), place=place.id)
         return sent
@@ -79,11 +77,11 @@ class DefaultStreams:
         return answered
 
     def _open(self) -> Any:
-        from google.cloud.bigquery_storage_v1.types import AppendRowsResponse
-
         with self._lock:
             if self._channel is None:
-                self._channel = _connect(self._config)
+                self._channel = write_client(self._config).transport.grpc_channel
+        from google.cloud.bigquery_storage_v1.types import AppendRowsResponse
+
         return self._channel.stream_stream(_METHOD, response_deserializer=AppendRowsResponse.deserialize)
 
 
@@ -114,26 +112,6 @@ class _Watched:
             raise
         self.count += 1
         return made
-
-
-def _connect(config: BigQueryConfig) -> Any:
-    """A channel; without TLS to an emulator."""
-    try:
-        import grpc
-        from google.cloud.bigquery_storage_v1 import BigQueryWriteClient
-    except ImportError as err:
-        raise missing_library("google-cloud-bigquery-storage") from err
-    endpoint = config.storage_write_endpoint
-    if endpoint.startswith(_PLAIN):
-        return grpc.insecure_channel(endpoint.removeprefix(_PLAIN))
-    from google.api_core.client_options import ClientOptions
-
-    write_client: Any = BigQueryWriteClient
-    client = write_client(
-        credentials=credentials_of(config),
-        client_options=ClientOptions(api_endpoint=endpoint) if endpoint else None,
-    )
-    return client.transport.grpc_channel
 
 
 def _refuse(answer: Any, table: TableId) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from replicator_target_bigquery.cdc.wire import absent, concatenated, doubles, joined, texts, varints
+from replicator_target_bigquery.encoding import columns_of
 from replicator_target_bigquery.fields import Field
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ def _column(number: int, field: Field, values: pa.Array) -> pa.Array:
 
 def _message(fields: Sequence[Field], values: pa.StructArray) -> pa.Array:
     """Each struct as a message; an empty one where it is NULL or all in it is."""
-    inside = dict(zip((f.name for f in values.type), values.flatten(), strict=True))
-    return MessageSchema(tuple(fields)).rows(inside)
+    return MessageSchema(tuple(fields)).rows(columns_of(values))
 
 
 def _repeated(number: int, field: Field, values: pa.ListArray) -> pa.Array:

@@ -19,8 +19,9 @@ from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.apply import must_fit
 from replicator_target_bigquery.commits import APPENDING, Commit
 from replicator_target_bigquery.config import SEQUENCE
-from replicator_target_bigquery.encoding import loadable
-from replicator_target_bigquery.merge_flush.record import key_array, lacks_columns
+from replicator_target_bigquery.encoding import columns_of, loadable
+from replicator_target_bigquery.key_column import key_array
+from replicator_target_bigquery.merge_flush.refusal import lacks_columns
 from replicator_target_bigquery.merge_flush.write_api import WriteApi
 from replicator_target_bigquery.names import column_names
 from replicator_target_bigquery.table import TargetTable
@@ -36,11 +37,6 @@ class TableAppend:
         self._table = table
         self._api = api
         self._config = table.session.config
-
-    @property
-    def _path(self) -> str:
-        place = self._table.place
-        return f"projects/{place.project}/datasets/{place.dataset}/tables/{place.table}"
 
     def settle(self) -> None:
         """Commit what was announced and perhaps not committed."""
@@ -58,7 +54,7 @@ class TableAppend:
         found = table.make(changes.schema)
         must_fit(changes, target_fields(changes.schema, self._config), found)
         progress = TableProgress.of(changes.identity)
-        stream = self._api.create(self._path, changes.table, pending=True)
+        stream = self._api.create(self._table.place.path, changes.table, pending=True)
         rows = self._api.append(stream, self._rows(changes), changes.table)
         self._api.close_stream(stream, changes.table)
         failpoint("merge_flush.append.streamed")
@@ -75,7 +71,7 @@ class TableAppend:
 
     def _commit(self, announced: Commit) -> None:
         assert announced.progress is not None
-        self._api.commit(self._path, announced.note, self._table.table)
+        self._api.commit(self._table.place.path, announced.note, self._table.table)
         failpoint("merge_flush.append.committed")
         appended = replace(announced.progress, epoch=self._table.session.context.epoch)
         self._table.commit(self._table.row(appended, f"append-{announced.batch}"))
@@ -83,14 +79,14 @@ class TableAppend:
     def _rows(self, changes: TableChanges) -> Iterator[pa.RecordBatch]:
         """The rows that inserts and updates wrote, with the destination's columns."""
         names = column_names(changes.schema, self._config.metadata_columns)
+        fields = {f.name: f for f in target_fields(changes.schema, self._config)}
         for batch in changes.batches():
             codes = batch.op.to_numpy(zero_copy_only=False)
             kept = pa.array(np.flatnonzero(codes != DMLOperation.DELETE))
-            source = dict(zip(batch.schema.names, batch.row.take(kept).flatten(), strict=True))
+            source = columns_of(batch.row.take(kept))
             columns = {SEQUENCE: pa.array(batch.sequence_numbers, pa.int64()).take(kept)}
             if self._config.kafka_key_field_name and changes.schema.primary_key:
                 columns[self._config.kafka_key_field_name] = key_array(changes.schema, source)
             columns |= {names[name]: loadable(column) for name, column in source.items()}
-            fields = {f.name: f for f in target_fields(changes.schema, self._config)}
             schema = [pa.field(n, c.type, nullable=fields[n].mode != "REQUIRED") for n, c in columns.items()]
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(schema))

@@ -20,7 +20,7 @@ from replicator_target_bigquery.merge_flush.flow import TableFlow
 from replicator_target_bigquery.merge_flush.insert_all import InsertAll
 from replicator_target_bigquery.merge_flush.intermediate import Intermediates
 from replicator_target_bigquery.merge_flush.key_changes import KeyAlteration
-from replicator_target_bigquery.merge_flush.record import must_have_key
+from replicator_target_bigquery.merge_flush.refusal import must_have_key
 from replicator_target_bigquery.merge_flush.streams import Streams
 from replicator_target_bigquery.merge_flush.write_api import WriteApi
 

@@ -18,7 +18,7 @@ from replicator_sdk.offset import Position
 from replicator_target_bigquery.apply import TableApply, must_fit
 from replicator_target_bigquery.merge_flush.intermediate import Intermediate, Intermediates
 from replicator_target_bigquery.merge_flush.merging import Batch, TableMerge
-from replicator_target_bigquery.merge_flush.record import lacks_columns, must_have_key
+from replicator_target_bigquery.merge_flush.refusal import lacks_columns, must_have_key
 from replicator_target_bigquery.merge_flush.rows import Shape, streamed
 from replicator_target_bigquery.merge_flush.streams import Streams, WriteStream
 from replicator_target_bigquery.names import column_names

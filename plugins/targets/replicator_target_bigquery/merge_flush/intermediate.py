@@ -11,19 +11,19 @@ import re
 import threading
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from replicator_sdk.context import Metrics
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.fields import Field, field_of
-from replicator_target_bigquery.merge_flush.record import key_field
+from replicator_target_bigquery.fields import Field
+from replicator_target_bigquery.key_column import key_field
 from replicator_target_bigquery.merge_flush.rows import BATCH_NUMBER, KEY, PARTITION_TIME, VALUE, I
-from replicator_target_bigquery.names import column_names, table_name
+from replicator_target_bigquery.names import table_name
 from replicator_target_bigquery.place import Place
 from replicator_target_bigquery.sql.text import name
 from replicator_target_bigquery.table import TargetTable
+from replicator_target_bigquery.warehouse import source_fields
 
 OWNER: Final = "replicator-owner"
 OF_TABLE: Final = "replicator-table"
@@ -59,7 +59,7 @@ class Intermediate:
     @property
     def path(self) -> str:
         """The table as the Storage Write API takes it."""
-        return f"projects/{self.place.project}/datasets/{self.place.dataset}/tables/{self.table}"
+        return replace(self.place, table=self.table).path
 
 
 def intermediate_fields(key: Field, value: tuple[Field, ...]) -> tuple[Field, ...]:
@@ -71,12 +71,6 @@ def intermediate_fields(key: Field, value: tuple[Field, ...]) -> tuple[Field, ..
         Field(I, "INT64", "REQUIRED"),
         Field(BATCH_NUMBER, "INT64", "REQUIRED"),
     )
-
-
-def value_fields(schema: TableSchema, config: BigQueryConfig) -> tuple[Field, ...]:
-    """The columns of a destination that come from the value: all of the source's."""
-    names = column_names(schema, config.metadata_columns)
-    return tuple(field_of(names[c.name], c.type, mode="NULLABLE" if c.nullable else "REQUIRED") for c in schema.columns)
 
 
 class Intermediates:
@@ -98,7 +92,7 @@ class Intermediates:
         self._remove_orphans(table)
         made = Intermediate(table.place, self._name(table), schema)
         key = key_field(schema, config.kafka_key_field_name)
-        definition = session.warehouse.definition(made.id, intermediate_fields(key, value_fields(schema, config)))
+        definition = session.warehouse.definition(made.id, intermediate_fields(key, source_fields(schema, config)))
         definition.time_partitioning = bigquery.TimePartitioning(type_="DAY")
         definition.labels = {**config.labels, **_labels(table), EPOCH: str(session.context.epoch)}
         session.warehouse.create(definition, table.table)

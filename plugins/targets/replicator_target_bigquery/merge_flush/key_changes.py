@@ -9,7 +9,7 @@ from __future__ import annotations
 from replicator_sdk.errors import SchemaDriftError
 from replicator_target_bigquery.alteration import Alteration, Step
 from replicator_target_bigquery.fields import Field
-from replicator_target_bigquery.merge_flush.record import key_field
+from replicator_target_bigquery.key_column import key_field
 from replicator_target_bigquery.sql.text import name
 
 

@@ -10,12 +10,13 @@ from replicator_sdk.batch import BatchIdentity
 from replicator_sdk.errors import ReplicatorError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
-from replicator_target_bigquery.merge_flush.intermediate import Intermediate, value_fields
-from replicator_target_bigquery.merge_flush.record import key_field
+from replicator_target_bigquery.key_column import key_field
+from replicator_target_bigquery.merge_flush.intermediate import Intermediate
 from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
 from replicator_target_bigquery.pruning import KeyRanges, Pruning
 from replicator_target_bigquery.sql.script import UNSTAGED
 from replicator_target_bigquery.table import TargetTable
+from replicator_target_bigquery.warehouse import source_fields
 
 register("merge_flush.merge.before", "merge_flush.merge.after", "merge_flush.cleaned")
 _READABLE_TRIES: Final = 6
@@ -103,7 +104,7 @@ class TableMerge:
             intermediate.sql,
             batch.number,
             key_field(schema, config.kafka_key_field_name),
-            value_fields(schema, config),
+            source_fields(schema, config),
             config.upsert_enabled,
             config.delete_enabled,
             config.partition_type if config.big_query_partition_decorator else None,

@@ -19,9 +19,9 @@ from replicator_sdk.batch import ChangeBatch, TableChanges
 from replicator_sdk.errors import DataError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import TableSchema
-from replicator_target_bigquery.encoding import loadable
+from replicator_target_bigquery.encoding import columns_of, loadable
 from replicator_target_bigquery.jobs import now_microseconds
-from replicator_target_bigquery.merge_flush.record import key_array
+from replicator_target_bigquery.key_column import key_array
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -66,7 +66,7 @@ def streamed(changes: TableChanges, shape: Shape, batch_number: int) -> Iterator
 
 def _written(batch: ChangeBatch, deletes: Bools, shape: Shape, batch_number: int) -> pa.RecordBatch:
     """A row a change: with a NULL value for a delete."""
-    after = _columns(batch.row)
+    after = columns_of(batch.row)
     keys = key_array(batch.schema, _keys(batch, after, deletes))
     values = value_array(batch.schema, after, shape.names, deletes)
     times = _times(batch, shape, None)
@@ -78,7 +78,7 @@ def _moved(batch: ChangeBatch, updates: Bools, shape: Shape, batch_number: int) 
     if batch.before is None or not updates.any():
         return
     told = updates & pc.is_valid(batch.before).to_numpy(zero_copy_only=False)
-    before, after = _columns(batch.before), _columns(batch.row)
+    before, after = columns_of(batch.before), columns_of(batch.row)
     differs = np.zeros(len(batch), np.bool_)
     for name in batch.schema.primary_key:
         differs |= _differ(before[name], after[name])
@@ -116,16 +116,11 @@ def _rows(keys: pa.Array, values: pa.Array, times: pa.Array, i: Int64s, batch_nu
     return pa.RecordBatch.from_arrays([keys, values, times, pa.array(i), numbers], schema=pa.schema(fields))
 
 
-def _columns(rows: pa.StructArray) -> dict[str, pa.Array]:
-    # flatten() hands a NULL row's fields out as NULLs; StructArray.field() would not.
-    return dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
-
-
 def _keys(batch: ChangeBatch, after: dict[str, pa.Array], deletes: Bools) -> dict[str, pa.Array]:
     """The key a change is about: of the row after it, for a delete of the row before."""
     if batch.before is None or not deletes.any():
         return after
-    before, size = _columns(batch.before), len(batch)
+    before, size = columns_of(batch.before), len(batch)
     places = pa.array(np.where(deletes, np.arange(size) + size, np.arange(size)))
     return {name: pa.concat_arrays([after[name], before[name]]).take(places) for name in batch.schema.primary_key}
 

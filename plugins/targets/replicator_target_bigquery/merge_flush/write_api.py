@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
 from replicator_sdk.schema import TableId
-from replicator_target_bigquery.client import credentials_of
+from replicator_target_bigquery.client import write_client
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.failures import busy, failed_request, is_transient, missing_library
+from replicator_target_bigquery.failures import busy, failed_request, is_transient
 from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.merge_flush.streams import Streams, WriteStream, too_large, wrong_rows
 
@@ -49,12 +49,10 @@ class WriteApi(Streams):
     """
 
     def __init__(self, config: BigQueryConfig, jobs: Jobs) -> None:
-        try:
-            from google.cloud import bigquery_storage_v1
-        except ImportError as err:
-            raise missing_library("google-cloud-bigquery-storage") from err
+        self._client = write_client(config)
+        from google.cloud import bigquery_storage_v1
+
         self._types = bigquery_storage_v1.types
-        self._client: Any = _client(config)
         self._config = config
         self._jobs = jobs
 
@@ -193,23 +191,6 @@ class WriteApi(Streams):
                 table=str(of),
                 hint="nothing to do: the next run streams them again",
             )
-
-
-def _client(config: BigQueryConfig) -> Any:
-    """Google's client; without TLS and credentials for an emulator."""
-    import grpc
-    from google.api_core.client_options import ClientOptions
-    from google.cloud.bigquery_storage_v1 import BigQueryWriteClient
-    from google.cloud.bigquery_storage_v1.services.big_query_write.transports import BigQueryWriteGrpcTransport
-
-    endpoint = config.storage_write_endpoint
-    if endpoint.startswith("http://"):
-        channel = grpc.insecure_channel(endpoint.removeprefix("http://"))
-        return BigQueryWriteClient(transport=BigQueryWriteGrpcTransport(channel=channel))  # type: ignore[no-untyped-call]
-    options = ClientOptions(api_endpoint=endpoint) if endpoint else None
-    return BigQueryWriteClient(  # type: ignore[no-untyped-call]
-        credentials=credentials_of(config), client_options=options
-    )
 
 
 def _pieces(batch: pa.RecordBatch, of: TableId) -> Iterator[_Piece]:

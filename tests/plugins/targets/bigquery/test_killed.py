@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 import replicator_target_bigquery.consumer  # noqa: F401 - registers the places
 from replicator_sdk import failpoint
+from tests.plugins.targets.bigquery.killed import run
 from tests.plugins.targets.bigquery.life import LAST, live
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.forks import fork
 
 LIFE = Path(__file__).with_name("life.py")
 PLACES = sorted(
@@ -21,17 +20,9 @@ PLACES = sorted(
 AGAIN = ("bigquery.commit.before@3", "bigquery.commit.after@5", "bigquery.commit.before@7", "bigquery.ddl.step@2")
 
 
-def run(project: Project, folder: Path, epoch: int, place: str) -> int:
-    """A child's exit code."""
-    point, _, count = place.partition("@")
-    command: list[str | Path] = [sys.executable, LIFE, project.config.model_dump_json(), str(epoch)]
-    environment = {"REPLICATOR_FAILPOINTS": f"{point}=kill@{count or 1}"}
-    return fork(command, log=folder / "log", environment=environment).wait(90)
-
-
 @pytest.mark.parametrize("place", [p for p in (*PLACES, *AGAIN) if p != "bigquery.claimed"])
 def test_the_next_run_goes_on(project: Project, tmp_path: Path, place: str) -> None:
-    assert run(project, tmp_path, 1, place) == -signal.SIGKILL
+    assert run(LIFE, project, tmp_path, place) == -signal.SIGKILL
     live(project.config, 2)
     assert sorted(project.select("SELECT name, number, extra FROM {d}.log")) == LAST
 
@@ -39,7 +30,7 @@ def test_the_next_run_goes_on(project: Project, tmp_path: Path, place: str) -> N
 def test_a_run_that_is_killed_while_it_takes_over_leaves_the_table_to_the_next(
     project: Project, tmp_path: Path
 ) -> None:
-    assert run(project, tmp_path, 1, "bigquery.staging.loaded") == -signal.SIGKILL
-    assert run(project, tmp_path, 2, "bigquery.claimed") == -signal.SIGKILL
+    assert run(LIFE, project, tmp_path, "bigquery.staging.loaded") == -signal.SIGKILL
+    assert run(LIFE, project, tmp_path, "bigquery.claimed", epoch=2) == -signal.SIGKILL
     live(project.config, 3)
     assert sorted(project.select("SELECT name, number, extra FROM {d}.log")) == LAST

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.plugins.targets.bigquery.cdc.life import LAST, live
+from tests.plugins.targets.bigquery.killed import run
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.forks import fork
 
 LIFE = Path(__file__).with_name("life.py")
 PLACES = (
@@ -23,9 +22,6 @@ PLACES = (
 
 @pytest.mark.parametrize("place", PLACES)
 def test_the_next_run_goes_on(project: Project, tmp_path: Path, place: str) -> None:
-    point, _, count = place.partition("@")
-    command: list[str | Path] = [sys.executable, LIFE, project.config.model_dump_json(), "1"]
-    environment = {"REPLICATOR_FAILPOINTS": f"{point}=kill@{count or 1}"}
-    assert fork(command, log=tmp_path / "log", environment=environment).wait(90) == -signal.SIGKILL
+    assert run(LIFE, project, tmp_path, place) == -signal.SIGKILL
     live(project.config, 2)
     assert project.select("SELECT id, name, extra FROM {d}.customers ORDER BY id") == LAST
