@@ -126,8 +126,8 @@ class BigQueryConfig(MergeFlushSettings):
 
     def _fits_merge_flush(self) -> None:
         self.check()
-        if self.soft_deletes:
-            raise ValueError("softDeletes is not for mode merge-flush")
+        if self.soft_deletes and not self.delete_enabled:
+            raise ValueError("in mode merge-flush, softDeletes needs deleteEnabled: else deletes are left out")
         if self.partition_by:
             raise ValueError("in mode merge-flush, timestampPartitionFieldName takes the place of partitionBy")
         if self.require_partition_filter and not self.timestamp_partition_field_name:

@@ -109,6 +109,7 @@ class TableMerge:
             config.delete_enabled,
             config.partition_type if config.big_query_partition_decorator else None,
             pruning=Pruning(tuple(batch.ranges.values()), insists),
+            soft_deletes=config.soft_deletes,
         )
 
 

@@ -35,19 +35,31 @@ KEYS = [
     (Field("id", "INT64", "REQUIRED"), Field("select", "STRING")),
     (DEEP, Field("day", "DATE", "REQUIRED")),
 ]
+FORMS = [(True, True, False), (True, False, False), (False, True, False), (True, True, True), (False, True, True)]
+"""Upsert, delete, and whether deleted rows stay."""
 
 
 @pytest.mark.parametrize(
     ("key", "form", "partition"),
-    list(itertools.product(KEYS, [(True, True), (True, False), (False, True)], [None, *PartitionType])),
+    list(itertools.product(KEYS, FORMS, [None, *PartitionType])),
 )
 def test_every_form_is_bigquery_sql(
-    key: tuple[Field, ...], form: tuple[bool, bool], partition: PartitionType | None
+    key: tuple[Field, ...], form: tuple[bool, bool, bool], partition: PartitionType | None
 ) -> None:
+    upsert, delete, soft = form
     columns = (*key, Field("v", "STRING"))
     insists = Pruning((), Field("day", "DATE"))
     merge = FlushMerge(
-        "`p.d.t`", "`p.d.i`", 7, Field("k", "STRUCT", fields=key), columns, *form, partition, pruning=insists
+        "`p.d.t`",
+        "`p.d.i`",
+        7,
+        Field("k", "STRUCT", fields=key),
+        columns,
+        upsert,
+        delete,
+        partition,
+        pruning=insists,
+        soft_deletes=soft,
     )
     (parsed,) = judge(merge.statement())
     assert isinstance(parsed, exp.Merge)
@@ -55,12 +67,13 @@ def test_every_form_is_bigquery_sql(
     judge(clean("`p.d.i`", 7))
     text = merge.statement()
     assert ("_PARTITIONTIME" in text) is (partition is not None)
-    assert ("THEN DELETE" in text) is form[1]
-    assert ("THEN UPDATE" in text) is form[0]
+    assert ("THEN DELETE" in text) is (delete and not soft)
+    assert ("THEN UPDATE" in text) is (upsert or soft)
     assert "T.`day` >= DATE '0001-01-01'" in text
     (inserted,) = parsed.find_all(exp.Insert)
     told = [c.name for c in inserted.this.expressions if c.name != "_PARTITIONTIME"]
-    assert told == ["k", "_sequence_num", *(c.name for c in columns)]
+    own = ["_sequence_num", "_is_deleted"] if soft else ["_sequence_num"]
+    assert told == ["k", *own, *(c.name for c in columns)]
 
 
 def drive(project: Project) -> list[list[Any]]:

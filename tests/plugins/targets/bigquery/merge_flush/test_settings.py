@@ -36,7 +36,8 @@ def test_defaults_are_the_seeds() -> None:
         ({"mode": "merge-flush", "bigQueryPartitionDecorator": True}, "needs upsertEnabled or deleteEnabled"),
         ({**MERGES, "kafkaKeyFieldName": "a b"}, "letters, digits"),
         ({**MERGES, "kafkaKeyFieldName": "_sequence_num"}, "must not be"),
-        ({**MERGES, "softDeletes": True}, "softDeletes"),
+        ({**MERGES, "softDeletes": True}, "softDeletes needs deleteEnabled"),
+        ({"mode": "merge-flush", "softDeletes": True}, "softDeletes needs deleteEnabled"),
         ({**MERGES, "partitionBy": {"a.b": "c"}}, "partitionBy"),
         ({**MERGES, "requirePartitionFilter": True}, "requirePartitionFilter"),
         ({**MERGES, "intermediateTableSuffix": "a-b"}, "pattern"),
@@ -56,3 +57,5 @@ def test_what_goes_together_is_taken() -> None:
     assert made.merges
     assert config(**MERGES, timestampPartitionFieldName="t", requirePartitionFilter=True).merges
     assert not config(mode="merge-flush").merges
+    assert config(**MERGES, deleteEnabled=True, softDeletes=True).merges
+    assert config(**{**MERGES, "upsertEnabled": False}, deleteEnabled=True, softDeletes=True).merges
