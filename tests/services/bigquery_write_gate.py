@@ -5,6 +5,7 @@ It also says STREAM_ALREADY_COMMITTED, as BigQuery does, where the emulator says
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 from collections import deque
@@ -27,6 +28,10 @@ class Loss(enum.Enum):
     """It is carried out, and the connection breaks before the answer."""
     CALL = "call"
     """It never arrives."""
+    LATE = "late"
+    """The connection breaks; it arrives when `arrive` is called."""
+    UNKNOWN = "unknown"
+    """It is answered that there is no such table."""
 
 
 class WriteGate(grpc.GenericRpcHandler):
@@ -41,6 +46,7 @@ class WriteGate(grpc.GenericRpcHandler):
         self.calls: list[str] = []
         self._planned: dict[str, deque[Loss]] = {}
         self._done: set[str] = set()
+        self._late: list[bytes] = []
         self._turn = turn
         self._lock = threading.Lock()
         self._upstream = grpc.insecure_channel(f"{LOOPBACK}:{server_port}")
@@ -69,6 +75,15 @@ class WriteGate(grpc.GenericRpcHandler):
         with self._lock:
             self.calls.clear()
             self._planned.clear()
+            self._late.clear()
+
+    def arrive(self) -> int:
+        """Let the requests that are late arrive, if their table is still there; returns how many there were."""
+        late, self._late = self._late, []
+        for request in late:
+            with contextlib.suppress(grpc.RpcError):
+                self._ask(request)
+        return len(late)
 
     def service(self, call: Any) -> Any:
         """The handler of a method."""
@@ -84,6 +99,8 @@ class WriteGate(grpc.GenericRpcHandler):
         loss = self._next(method.rsplit("/", 1)[1])
         if loss is Loss.CALL:
             context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+        if loss is Loss.UNKNOWN:
+            context.abort(grpc.StatusCode.NOT_FOUND, "not known yet")
         answer = b""
         try:
             with self._turn:
@@ -111,18 +128,25 @@ class WriteGate(grpc.GenericRpcHandler):
         schema = b""
         for request in requests:  # one by one, so that the first loss is the last thing that arrives
             loss = self._next("AppendRows")
-            if loss is Loss.CALL:
-                context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+            if loss is Loss.UNKNOWN:
+                context.abort(grpc.StatusCode.NOT_FOUND, "not known yet")
             request, schema = _whole(request, schema)  # noqa: PLW2901 - the same request, as its own connection needs it
+            if loss is Loss.LATE:
+                self._late.append(request)
+            if loss in {Loss.CALL, Loss.LATE}:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
             answers: list[bytes] = []
             try:
-                with self._turn:
-                    answers = list(self._upstream.stream_stream(_APPEND)(iter([request]), timeout=60))
+                answers = self._ask(request)
             except grpc.RpcError as err:
                 context.abort(err.code(), err.details())
             if loss is Loss.ANSWER:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
             yield from answers
+
+    def _ask(self, request: bytes) -> list[bytes]:
+        with self._turn:
+            return list(self._upstream.stream_stream(_APPEND)(iter([request]), timeout=60))
 
     def _next(self, method: str) -> Loss:
         with self._lock:

@@ -16,6 +16,7 @@ from replicator_target_bigquery.alteration import Alteration
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.merge_flush.appending import TableAppend
+from replicator_target_bigquery.merge_flush.default_stream import DefaultStream
 from replicator_target_bigquery.merge_flush.flow import TableFlow
 from replicator_target_bigquery.merge_flush.insert_all import InsertAll
 from replicator_target_bigquery.merge_flush.intermediate import Intermediates
@@ -39,11 +40,7 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         super().__init__(config, context)
-        self._streams: Streams = (
-            WriteApi(config, self._jobs)
-            if config.use_storage_write_api
-            else InsertAll(self._clients.bigquery, self._jobs)
-        )
+        self._streams = self._choose_streams(config)
         self._intermediates = Intermediates(self._clients.bigquery, context.metrics)
         self._pool = ThreadPoolExecutor(_MERGES_AT_ONCE, thread_name_prefix="merge")
         self._flows: dict[TableId, TableFlow] = {}
@@ -96,6 +93,11 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
         self._flows.clear()
         self._streams.close()
         super().stop()
+
+    def _choose_streams(self, config: BigQueryConfig) -> Streams:
+        if not config.use_storage_write_api:
+            return InsertAll(self._clients.bigquery, self._jobs)
+        return DefaultStream(config, self._jobs) if config.use_default_stream else WriteApi(config, self._jobs)
 
     def _flow(self, table: TableId) -> TableFlow:
         target = self._table(table)

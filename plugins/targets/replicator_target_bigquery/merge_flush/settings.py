@@ -25,6 +25,8 @@ class MergeFlushSettings(PluginConfig):
         merge_interval_ms: The longest time between two merges of a table, in milliseconds; -1 for no limit.
         merge_records_threshold: How many streamed rows of a table make it merge at once; -1 for no limit.
         use_storage_write_api: Stream by the Storage Write API; else by `insertAll`, which is slower and costs more.
+        use_default_stream: There, stream into each table's default stream, which needs no streams of our own but may
+            write a row twice; merges take it once.
         timestamp_partition_field_name: The DATE, TIMESTAMP or DATETIME column, at the source, by which new tables are
             partitioned; by time of arrival when empty.
         big_query_partition_decorator: Put each inserted row in the partition of the time it was read, not of the merge.
@@ -38,6 +40,7 @@ class MergeFlushSettings(PluginConfig):
     merge_interval_ms: Annotated[int, Field(ge=_OFF)] = 60000
     merge_records_threshold: Annotated[int, Field(ge=_OFF)] = _OFF
     use_storage_write_api: bool = True
+    use_default_stream: bool = False
     timestamp_partition_field_name: str = ""
     big_query_partition_decorator: bool = False
     use_message_time_date_partitioning: bool = False
@@ -77,6 +80,12 @@ class MergeFlushSettings(PluginConfig):
             raise ValueError("useMessageTimeDatePartitioning needs bigQueryPartitionDecorator")
         if self.big_query_partition_decorator and not self.merges:
             raise ValueError("bigQueryPartitionDecorator needs upsertEnabled or deleteEnabled")
+        if self.use_default_stream and not self.use_storage_write_api:
+            raise ValueError("useDefaultStream is for the Storage Write API: it needs useStorageWriteApi")
+        if self.use_default_stream and not self.merges:
+            raise ValueError(
+                "without upsertEnabled and deleteEnabled the default stream would double rows: leave useDefaultStream out"
+            )
         if not self.use_storage_write_api and not self.merges:
             raise ValueError(
                 "without upsertEnabled and deleteEnabled insertAll would double rows: use the Storage Write API"

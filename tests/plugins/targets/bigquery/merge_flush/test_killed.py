@@ -14,6 +14,7 @@ from tests.plugins.targets.bigquery.merge_flush.life import APPENDED, MERGED, li
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, streaming
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
+from tests.services.bigquery_write_gate import Loss
 
 LIFE = Path(__file__).with_name("life.py")
 PLACES = sorted(name for name in failpoint.registered() if name.startswith("merge_flush."))
@@ -28,6 +29,19 @@ def test_the_next_run_merges_on(project: Project, tmp_path: Path, place: str) ->
     assert project.select("SELECT id, name, extra FROM {d}.customers ORDER BY id") == MERGED
     assert project.select("SELECT customKeyField.id FROM {d}.customers ORDER BY 1") == [["3"], ["4"]]
     assert intermediates(project) == []
+
+
+def test_the_next_run_merges_on_by_default_streams(project: Project, tmp_path: Path) -> None:
+    """Answers are lost before the kill and behind it, and rows of the dead run arrive when the next has ended."""
+    gate, lossy = project.emulators.write_gate, streaming(project.emulators, use_default_stream=True)
+    gate.plan("AppendRows", Loss.ANSWER, Loss.NOTHING, Loss.LATE)
+    assert run(LIFE, lossy, tmp_path, "merge_flush.streamed@2") == -signal.SIGKILL
+    gate.plan("AppendRows", Loss.ANSWER, Loss.NOTHING, Loss.ANSWER)
+    live(lossy.config, 2)
+    assert (gate.pending, gate.arrive()) == (0, 1)
+    assert lossy.select("SELECT id, name, extra FROM {d}.customers ORDER BY id") == MERGED
+    assert "CreateWriteStream" not in gate.calls
+    assert intermediates(lossy) == []
 
 
 @pytest.mark.parametrize("place", APPENDING)

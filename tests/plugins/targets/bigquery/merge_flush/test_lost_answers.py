@@ -7,7 +7,7 @@ import pytest
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.event import DDLOperation
 from replicator_target_bigquery.merge_flush import merging as steps
-from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, insert, row
+from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, insert, row, update
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, merging
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery_gate import Fault, Request
@@ -36,6 +36,17 @@ def test_a_row_is_streamed_once(project: Project, method: str, losses: tuple[Los
     consumer.settle([KEYED.table])
     assert consumer.settled(KEYED.table) == at(2)
     assert project.count("customers") == 6
+    consumer.stop()
+
+
+@pytest.mark.parametrize("loss", [Loss.CALL, Loss.ANSWER])
+def test_several_requests_are_sent_again_from_the_first_without_an_answer(project: Project, loss: Loss) -> None:
+    consumer, gate = merging(project), project.emulators.write_gate
+    consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+    gate.plan("AppendRows", loss)
+    consumer.apply_batch(batch(1, [update(row(2), before={"id": 1})]))  # a request for the row, one for the key it left
+    (table,) = intermediates(project)
+    assert project.select(f"SELECT COUNT(*), COUNT(DISTINCT i) FROM {{d}}.`{table}`") == [["2", "2"]]
     consumer.stop()
 
 
