@@ -122,16 +122,14 @@ class Intermediates:
     def _remove_orphans(self, table: TargetTable) -> None:
         """Remove what runs before this one left for `table`: they are dead to it, since this one has claimed it.
 
-        A run that lost the table to a higher epoch cannot merge any more, even if it still streams.
+        Labels say whose a table is, so that one left under another suffix is found too; a copy that somebody made of one has
+        no such name. A run that lost the table to a higher epoch cannot merge any more, even if it still streams.
         """
         session, place = table.session, table.place
         epoch = session.context.epoch
         if table.standing().epoch != epoch:
             return  # not claimed yet: nobody has written it
-        named = re.compile(
-            re.escape(f"_{place.table[: _LONGEST[0]]}_{session.config.intermediate_table_suffix}_")
-            + r"[A-Za-z0-9_]+_[0-9a-f]{32}_[0-9]+"
-        )
+        named = re.compile(re.escape(f"_{place.table[: _LONGEST[0]]}_") + r"[A-Za-z0-9_]+_[0-9a-f]{32}_[0-9]+")
         dataset = f"{place.project}.{place.dataset}"
         for left in filter(named.fullmatch, self._tables_in(dataset, table)):
             labels = self._labels_of(f"{dataset}.{left}", table)

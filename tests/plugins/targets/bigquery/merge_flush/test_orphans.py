@@ -11,7 +11,7 @@ from replicator_sdk.event import DDLOperation
 from replicator_target_bigquery.merge_flush.consumer import MergeFlushConsumer
 from replicator_target_bigquery.merge_flush.intermediate import EPOCH, OF_TABLE, OWNER
 from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, insert, row
-from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, merging
+from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, merging, streaming
 from tests.plugins.targets.bigquery.project import Project
 
 
@@ -26,6 +26,12 @@ def run(project: Project, epoch: int, position: int) -> tuple[MergeFlushConsumer
     return consumer, made
 
 
+def tables(project: Project, prefix: str) -> list[str]:
+    """The tables whose names begin so."""
+    found = project.select("SELECT table_name FROM {d}.INFORMATION_SCHEMA.TABLES ORDER BY table_name")
+    return [name for (name,) in found if name.startswith(prefix)]
+
+
 def test_the_next_run_removes_what_a_dead_one_left(project: Project) -> None:
     _dead, left = run(project, 1, 1)
     project.select(f"CREATE TABLE {{d}}.`{left[:-1]}0` AS SELECT 1 AS unlabelled")
@@ -35,6 +41,26 @@ def test_the_next_run_removes_what_a_dead_one_left(project: Project) -> None:
     assert project.count("customers") == 1
     alive.stop()
     assert intermediates(project) == [f"{left[:-1]}0"]
+
+
+def test_what_was_left_under_another_suffix_is_removed_too(project: Project) -> None:
+    """Only by its labels: the tables of another replicator, or for another table, stay, whatever their names."""
+    before = streaming(project.emulators, dataset_name=project.dataset, intermediate_table_suffix="before")
+    dead = merging(before)
+    dead.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+    dead.apply_batch(batch(1, [insert(row(1))]))
+    (left,) = tables(project, "_customers_before_")
+    client: Any = dead._clients.bigquery
+    there = client.get_table(f"{project.config.project}.{project.dataset}.{left}")
+    kept = []
+    for digit, labels in (("a", {OWNER: "somebody-else"}), ("b", {OF_TABLE: "another-table"}), ("c", {EPOCH: "2"})):
+        kept.append(left.replace(left.rsplit("_", 2)[1], digit * 32))
+        other = type(there)(f"{project.config.project}.{project.dataset}.{kept[-1]}", schema=there.schema)
+        other.labels = {**there.labels, **labels}
+        client.create_table(other)
+    alive, made = run(project, 2, 1)
+    assert tables(project, "_customers_") == sorted([*kept, made])
+    alive.stop()
 
 
 def test_a_zombie_cannot_merge_what_it_streamed(project: Project) -> None:
