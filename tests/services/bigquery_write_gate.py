@@ -32,6 +32,8 @@ class Loss(enum.Enum):
     """The connection breaks; it arrives when `arrive` is called."""
     UNKNOWN = "unknown"
     """It is answered that there is no such table."""
+    DENIED = "denied"
+    """It is answered that whoever asks may not do that."""
 
 
 class WriteGate(grpc.GenericRpcHandler):
@@ -101,6 +103,8 @@ class WriteGate(grpc.GenericRpcHandler):
             context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
         if loss is Loss.UNKNOWN:
             context.abort(grpc.StatusCode.NOT_FOUND, "not known yet")
+        if loss is Loss.DENIED:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "not allowed")
         answer = b""
         try:
             with self._turn:

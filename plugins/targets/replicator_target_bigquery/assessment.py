@@ -26,6 +26,7 @@ from replicator_target_bigquery.merge_flush.refusal import must_have_key
 from replicator_target_bigquery.names import column_name, table_name
 from replicator_target_bigquery.place import Place
 from replicator_target_bigquery.primary_key import primary_key
+from replicator_target_bigquery.streaming_probe import StreamingProbe
 from replicator_target_bigquery.warehouse import clustering, target_fields
 
 _SECONDS: Final = 30.0
@@ -41,12 +42,17 @@ class BigQueryAssessor(TableAssessor):
     def __init__(self, config: BigQueryConfig) -> None:
         self._config = config
         self._clients: Clients | None = None
+        self._streaming = StreamingProbe(config) if config.streams else None
 
     def assess(self) -> Assessment:
-        """Credentials, the right to run jobs, the bucket and where it is, and the dataset's location."""
-        found = self._tried(self._may_run_jobs) or self._tried(self._bucket_fits)
+        """Credentials, the right to run jobs, the bucket and where it is, the dataset's location, and the way to stream."""
+        if found := self._tried(self._may_run_jobs):
+            return Assessment(tuple(found))
+        found = self._tried(self._bucket_fits)
         if not found and self._config.dataset_name:
             found = self._tried(self._dataset_fits)
+        if self._streaming is not None:
+            found += self._tried(self._streaming.reach)
         return Assessment(tuple(found))
 
     def assess_table(self, schema: TableSchema) -> TableAssessment:
@@ -55,6 +61,8 @@ class BigQueryAssessor(TableAssessor):
         cdc = self._config.mode is Mode.CDC
         keyless = _undeclared(schema) if cdc else self._keyless(schema)
         findings = [*self._names(schema), *keyless, *_unclustered(schema)]
+        if self._streaming is not None and all(f.severity is not Severity.ERROR for f in findings):
+            findings += self._tried(lambda: self._may_stream(schema))
         if not cdc and all(f.severity is not Severity.ERROR for f in findings):
             findings += [f for f in self._tried(lambda: self._estimate(schema)) if f.severity is not Severity.ERROR]
         return TableAssessment(schema.table, columns, tuple(findings))
@@ -64,6 +72,8 @@ class BigQueryAssessor(TableAssessor):
         if self._clients is not None:
             self._clients.close()
             self._clients = None
+        if self._streaming is not None:
+            self._streaming.close()
 
     def _connected(self) -> Clients:
         if self._clients is None:
@@ -144,6 +154,11 @@ class BigQueryAssessor(TableAssessor):
                 code="RPL-6521",
             )
         ]
+
+    def _may_stream(self, schema: TableSchema) -> list[Finding]:
+        assert self._streaming is not None
+        place = Place.of(schema.table, self._config)
+        return self._streaming.writes(place, schema.table, self._connected().bigquery)
 
     def _estimate(self, schema: TableSchema) -> list[Finding]:
         """What a MERGE reads when every block is touched, by a dry run; nothing for a table that is not there yet."""

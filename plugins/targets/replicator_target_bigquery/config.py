@@ -151,6 +151,11 @@ class BigQueryConfig(MergeFlushSettings):
         return self.dataset_project or self.project
 
     @property
+    def streams(self) -> bool:
+        """Whether rows go by the Storage Write API."""
+        return self.mode is Mode.CDC or (self.mode is Mode.MERGE_FLUSH and self.use_storage_write_api)
+
+    @property
     def metadata_columns(self) -> tuple[str, ...]:
         """The replicator's own columns in each table."""
         own = (SEQUENCE, IS_DELETED) if self.soft_deletes else (SEQUENCE,)
