@@ -63,6 +63,17 @@ def busy(what: str, table: str, seconds: float) -> RetryableError:
     )
 
 
+def too_large(table: str, position: str = "") -> DataError:
+    """A row cannot be streamed at all."""
+    return DataError(
+        "a row is larger than the 10 MB that the Storage Write API and insertAll take",
+        code="RPL-6604",
+        table=table,
+        position=position,
+        hint="leave its largest column out by `columns`, or use mode batch, which takes rows of up to 100 MB",
+    )
+
+
 def failed_request(err: Exception, what: str, table: str, *, place: str = "") -> ReplicatorError:
     """A request that was refused.
 

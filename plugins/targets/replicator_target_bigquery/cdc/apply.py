@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replicator_sdk.batch import TableChanges
-from replicator_sdk.errors import DataError, NeedsUserError
+from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.apply import must_fit
@@ -13,6 +13,7 @@ from replicator_target_bigquery.cdc.appending import DefaultStreams
 from replicator_target_bigquery.cdc.changes import PSEUDO_COLUMNS, NetRows
 from replicator_target_bigquery.cdc.messages import MessageSchema
 from replicator_target_bigquery.cdc.requests import pieces, requests
+from replicator_target_bigquery.failures import too_large
 from replicator_target_bigquery.names import column_names
 from replicator_target_bigquery.primary_key import primary_key
 from replicator_target_bigquery.table import TargetTable
@@ -62,7 +63,8 @@ class ChangeStreaming:
         net = NetRows(changes, names, session.context.epoch)
 
         def make(stream: str) -> Iterator[bytes]:
-            found = (p for rows in net for p in pieces(schema.rows(rows), lambda: _too_large(changes)))
+            where = str(changes.table), str(changes.identity.position)
+            found = (p for rows in net for p in pieces(schema.rows(rows), lambda: too_large(*where)))
             return requests(stream, schema, found)
 
         sent = self._streams.append(place, changes.table, make)
@@ -98,13 +100,3 @@ def _must_declare(changes: TableChanges, key: tuple[str, ...], found: Found) -> 
             position=str(changes.identity.position),
             hint=f"ALTER TABLE … ADD PRIMARY KEY ({', '.join(key)}) NOT ENFORCED, or take a new snapshot of the table",
         )
-
-
-def _too_large(changes: TableChanges) -> DataError:
-    return DataError(
-        "a row is larger than the 10 MB that BigQuery's Storage Write API takes",
-        code="RPL-6705",
-        table=str(changes.table),
-        position=str(changes.identity.position),
-        hint="leave the large column out by `columns`, or replicate this table with mode batch",
-    )

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.schema import TableId
+from replicator_target_bigquery.failures import too_large
 from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.merge_flush.rows import I
-from replicator_target_bigquery.merge_flush.streams import Streams, WriteStream, too_large, wrong_rows
+from replicator_target_bigquery.merge_flush.streams import Streams, WriteStream, wrong_rows
 
 _ROWS: Final = 500
 _REQUEST_BYTES: Final = 8 << 20
@@ -111,7 +112,7 @@ def _parts(rows: list[dict[str, Any]], of: TableId) -> Iterator[list[dict[str, A
         yield rows
         return
     if len(rows) == 1:
-        raise too_large(of)
+        raise too_large(str(of))
     half = len(rows) // 2
     yield from _parts(rows[:half], of)
     yield from _parts(rows[half:], of)

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from replicator_sdk.schema import TableId
-from replicator_target_bigquery.merge_flush.streams import too_large
+from replicator_target_bigquery.failures import too_large
 
 _REQUEST_BYTES: Final = 8 << 20  # BigQuery takes 10 MB with all that stands around the rows
 _LARGEST_ROW: Final = 9 << 20
@@ -33,7 +33,7 @@ def pieces(batch: pa.RecordBatch, of: TableId) -> Iterator[Piece]:
             yield Piece(batch.num_rows, content)
             return
         if batch.num_rows == 1:
-            raise too_large(of)
+            raise too_large(str(of))
     half = batch.num_rows // 2
     yield from pieces(batch.slice(0, half), of)
     yield from pieces(batch.slice(half), of)

@@ -54,13 +54,3 @@ def wrong_rows(of: TableId) -> DataError:
         table=str(of),
         hint="a value is out of its type's range, or somebody altered the intermediate table by hand",
     )
-
-
-def too_large(of: TableId) -> DataError:
-    """A row cannot be streamed at all."""
-    return DataError(
-        "a row is larger than the 10 MB that can be streamed",
-        code="RPL-6604",
-        table=str(of),
-        hint="leave its largest column out by `columns`, or use mode batch, which takes rows of up to 100 MB",
-    )

@@ -231,7 +231,7 @@ def test_a_row_that_no_request_holds_is_refused_without_its_values(
     consumer = project.consumer()
     with pytest.raises(DataError) as err:
         consumer.apply_batch(batch(1, [insert(row(1, "a")), insert(row(2, "secret" * 200))]))
-    assert (err.value.code, err.value.table) == ("RPL-6705", "shop.customers")
+    assert (err.value.code, err.value.table) == ("RPL-6604", "shop.customers")
     assert "secret" not in str(err.value)
     consumer.apply_batch(batch(1, [insert(row(1, "a"))]))
     assert project.count("customers") == 1
