@@ -116,21 +116,27 @@ class StreamWriter(Streams):
                 retry=None,  # the client's own would go on behind the requests it has taken already
                 timeout=_CALL_SECONDS,
             )
-            for answer in answers:
-                code = int(answer.error.code)
-                if code not in {_OK, _ALREADY_EXISTS}:
-                    if code in _BUSY or (code == _NOT_FOUND and self._is_new(stream)):
-                        return False
-                    raise _refused(code, of)
-                stream.rows += waiting.popleft().rows
-                if not waiting:
-                    break
+            try:
+                return self._answered(answers, stream, waiting, of)
+            finally:
+                answers.cancel()  # what is still on its way would come twice
         except Exception as err:
             if isinstance(err, ReplicatorError):
                 raise
             if _is_lost(err) or (_code(err) == _NOT_FOUND and self._is_new(stream)):
                 return False
             raise _stream_failed(err, of) from err
+
+    def _answered(self, answers: Iterable[Any], stream: WriteStream, waiting: deque[Piece], of: TableId) -> bool:
+        for answer in answers:
+            code = int(answer.error.code)
+            if code not in {_OK, _ALREADY_EXISTS}:
+                if code in _BUSY or (code == _NOT_FOUND and self._is_new(stream)):
+                    return False
+                raise _refused(code, of)
+            stream.rows += waiting.popleft().rows
+            if not waiting:
+                break
         return not waiting
 
     def _requests(self, stream: WriteStream, schema: bytes, waiting: list[Piece]) -> Iterator[Any]:
