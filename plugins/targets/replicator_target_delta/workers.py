@@ -1,26 +1,15 @@
-"""Runs work on files where there are hands for it: threads of the driver, or Spark's executors."""
+"""Runs work on files in threads of the driver."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-from replicator_sdk.errors import ReplicatorError, RetryableError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from typing import Final, TypeVar
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 _THREADS: Final = max(2, min(8, os.cpu_count() or 2))
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Whether the executors are this machine: then a thread does the same work without starting a process."""
-    return str(spark.sparkContext.master).startswith("local")
 
 
 def run_threads(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
@@ -35,46 +24,3 @@ def run_threads(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Ite
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
-
-
-def run_executors(spark: SparkSession, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
-    """Results of `work` on each task, in order, one Spark task each; `work` and tasks are pickled.
-
-    Raises:
-        ReplicatorError: As `work` raised it on an executor.
-        RetryableError: When a task failed otherwise, after Spark's own attempts.
-    """
-    if not tasks:
-        return []
-    context = spark.sparkContext
-    try:
-        outcomes: list[Any] = context.parallelize(list(tasks), len(tasks)).map(_Guarded(work)).collect()
-    except Exception as err:
-        raise RetryableError(
-            f"work on Spark's executors failed: {_cause(err)}",
-            code="RPL-4405",
-            hint="retried by itself; see Spark's log",
-        ) from err
-    for outcome in outcomes:
-        if isinstance(outcome, ReplicatorError):
-            raise outcome
-    return outcomes
-
-
-class _Guarded:
-    """Lets our own errors come back as values: Spark keeps only the text of what a task raises."""
-
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        self._work = work
-
-    def __call__(self, task: Any) -> Any:
-        try:
-            return self._work(task)
-        except ReplicatorError as err:
-            return err
-
-
-def _cause(err: Exception) -> str:
-    """The kind of error, without its text, which may hold values of rows."""
-    names = re.findall(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception))\b", str(err), re.MULTILINE)
-    return names[-1] if names else type(err).__name__

@@ -1,0 +1,67 @@
+"""Work on Spark's executors for targets that write files there: the driver gets results and errors, never rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from replicator_sdk.errors import ReplicatorError, RetryableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether the executors are this machine: then a thread can do the same work without starting a process."""
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def run_on_executors(spark: SparkSession, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
+    """Results of `work` on each task, in order, one Spark task each. Safe from several threads.
+
+    `work`, tasks and results are pickled; results come to the driver all at once, so they should be small. A
+    `ReplicatorError` ends its task for good. After any other error Spark repeats the task, and it may run one task twice at
+    the same time: whatever a run of `work` leaves behind must not count unless its result says so.
+
+    Raises:
+        ReplicatorError: As `work` raised it on an executor.
+        RetryableError: When a task failed otherwise, after Spark's own attempts; its text holds no value of a row.
+    """
+    if not tasks:
+        return []
+    context = spark.sparkContext
+    try:
+        outcomes: list[Any] = context.parallelize(list(tasks), len(tasks)).map(_Guarded(work)).collect()
+    except Exception as err:
+        raise RetryableError(
+            f"work on Spark's executors failed: {_cause(err)}",
+            code="RPL-4405",
+            hint="retried by itself; see Spark's log",
+        ) from err
+    for outcome in outcomes:
+        if isinstance(outcome, ReplicatorError):
+            raise outcome
+    return outcomes
+
+
+class _Guarded:
+    """Lets our own errors come back as values: Spark keeps only the text of what a task raises."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._work = work
+
+    def __call__(self, task: Any) -> Any:
+        try:
+            return self._work(task)
+        except ReplicatorError as err:
+            return err
+
+
+def _cause(err: Exception) -> str:
+    """The kind of error, without its text, which may hold values of rows."""
+    names = re.findall(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception))\b", str(err), re.MULTILINE)
+    return names[-1] if names else type(err).__name__
