@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.contexts import TestTargetContext
 from replicator_sdk.testing.offset import MemoryOffset
@@ -47,6 +48,24 @@ class Numbers:
                 raise ConnectionError("cut off")
             rows = [{"name": f"n{i}", "number": i} for i in range(start, start + 10)]
             yield pa.RecordBatch.from_pylist(rows, schema=KEYLESS.arrow)
+
+
+class Refusing:
+    """A reader that may not read to the end."""
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        """The rows of `chunk`, and no success."""
+        yield from Numbers()(chunk)
+        raise NeedsUserError(f"no right to read chunk {chunk.index}", code="RPL-3999", hint="grant it")
+
+
+class Crashing:
+    """A reader with a fault that names a value."""
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        """The rows of `chunk`, and no success."""
+        yield from Numbers()(chunk)
+        raise ValueError("cannot read 'secret of a row'")
 
 
 def load(consumer: BigQueryConsumer, read: Numbers) -> None:
