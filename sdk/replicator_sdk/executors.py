@@ -1,10 +1,12 @@
-"""Work on Spark's executors for targets that write files there: the driver gets results and errors, never rows."""
+"""Work where there are hands for it, for targets that write files: threads of the driver, or Spark's executors."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from replicator_sdk.errors import ReplicatorError, RetryableError
 
@@ -13,11 +15,30 @@ if TYPE_CHECKING:
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
+_THREADS: Final = max(2, min(8, os.cpu_count() or 2))
 
 
 def is_local(spark: SparkSession) -> bool:
     """Whether the executors are this machine: then a thread can do the same work without starting a process."""
     return str(spark.sparkContext.master).startswith("local")
+
+
+def run_on_threads(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
+    """Results of `work` on each task in any order; only as many tasks are drawn as there are threads, eight at most.
+
+    Raises:
+        Exception: As `work` raised it first, once what was begun has ended; no further task is drawn.
+    """
+    waiting: set[Future[_Result]] = set()
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="work") as pool:
+        for task in tasks:
+            if len(waiting) >= _THREADS:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+            waiting.add(pool.submit(work, task))
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
 
 
 def run_on_executors(spark: SparkSession, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:

@@ -82,7 +82,7 @@ def _live(config: BigQueryConfig, epoch: int) -> None:
 
     # Two threads, two attempts: a session of tests allows a task one.
     spark = SparkSession.builder.config(map={**SMALL, "spark.master": "local[2,2]"}).getOrCreate()
-    snapshot.FILE_BYTES = 1  # each batch is a file
+    vars(snapshot)["FILE_BYTES"] = 1  # each batch is a file
     context = TestTargetContext(MemoryOffset.from_fields, epoch=epoch, spark=lambda: spark)
     load(BigQueryConsumer(config, context), Numbers(stumbles=True))
 
