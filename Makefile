@@ -11,26 +11,33 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 # The real BigQuery is waited for, not computed with.
 BIGQUERY_WORKERS ?= 8
-STAMP := $(VENV)/.setup-done
+SETUP := $(VENV)/.setup-done
+SERVERS := $(VENV)/.servers-done
 ROOMS := sdk state runtime plugins
 TYPED := $(ROOMS) tests $(wildcard bench scripts/*.py)
 CODE := $(TYPED) hatch_build.py  # hatchling, which the hook extends, lives in the build environment only
 
-.PHONY: help setup demo test test-bigquery bigquery-named lint format check bench docs lock clean
+.PHONY: help setup servers demo test test-bigquery bigquery-named lint format check bench docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## Install Java, the Python environment and the downloads that demo and tests need
+setup: $(SETUP) ## Install Java, the Python environment and Delta's jars
 
-$(STAMP): pyproject.toml sdk/pyproject.toml constraints.txt scripts/setup.sh tests/services/artifacts.py tests/services/mysql_programs.py tests/services/bigquery_setup.py
+$(SETUP): pyproject.toml sdk/pyproject.toml constraints.txt scripts/setup.sh scripts/install_packages.sh
 	@scripts/setup.sh $(VENV)
+	@touch $@
+
+servers: $(SERVERS) ## Fetch the servers that the tests start
+
+$(SERVERS): $(SETUP) scripts/servers.sh tests/services/artifacts.py tests/services/mysql_programs.py tests/services/bigquery_setup.py
+	@scripts/servers.sh $(VENV)
 	@touch $@
 
 demo: setup ## Replicate a small shop into Delta tables while it changes
 	@$(BIN)/replicator demo
 
-test: setup ## Run every test; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
+test: servers ## Run every test; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-bigquery: bigquery-named setup ## Try the BigQuery target on the real service: PROJECT=… BUCKET=… [LOCATION=US] [KEY=key.json]; costs money
@@ -53,7 +60,7 @@ format: setup ## Rewrite the code in the house style
 
 check: lint test ## Everything a change must pass
 
-bench: setup ## Measure against the peers and write bench/RESULTS.md
+bench: servers ## Measure against the peers and write bench/RESULTS.md
 	@$(BIN)/python -m bench
 
 docs: setup ## Rewrite the parts of docs/ that come from the code

@@ -1,24 +1,10 @@
 #!/usr/bin/env bash
-# Makes a fresh machine ready: Java for Spark, a Python environment, and the downloads of demo and tests.
+# Makes a fresh machine ready for the commands: Java for Spark, a Python environment, and Delta's jars.
 # Usage: scripts/setup.sh [ENVIRONMENT FOLDER]. Running it again costs seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
-
-say() { printf '%s\n' "$*" >&2; }
-
-# Installs Debian packages, as root or through sudo.
-install_packages() {
-  local as=()
-  command -v apt-get >/dev/null || { say "Missing: $*. Install them with this machine's package manager, then run make setup again."; exit 1; }
-  if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || { say "Missing: $*. Run as root: apt-get install $*"; exit 1; }
-    as=(sudo)
-  fi
-  say "Installing $*"
-  "${as[@]}" apt-get update -qq
-  "${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
-}
+. scripts/install_packages.sh
 
 # The major version of a Java program; 0 when there is none.
 java_major() {
@@ -53,18 +39,6 @@ find_python || { install_packages python3 python3-venv && find_python; } || { sa
 say "Installing the Python packages into $venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 --constraint constraints.txt --editable '.[all,test]' --editable ./sdk
 
-say "Fetching Spark's Delta jars, and the PostgreSQL servers Kafka and BigQuery emulators of the tests"
-"$venv/bin/python" -m tests.services.artifacts >&2
-"$venv/bin/python" -m tests.services.kafka_setup >&2
-"$venv/bin/python" -m tests.services.bigquery_setup >&2
-"$venv/bin/python" -m tests.services.spark_classes >&2
-
-# They come from Debian's packages, unpacked into the cache; the keyring has the signatures they are checked against.
-if command -v apt-get >/dev/null; then
-  [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || install_packages debian-archive-keyring
-  say "Fetching the MySQL and MariaDB servers of the tests"
-  "$venv/bin/python" -m tests.services.mysql_programs >&2
-else
-  say "There is no apt-get here: the tests with MySQL and MariaDB cannot run on this machine."
-fi
+say "Fetching Spark's Delta jars"
+"$venv/bin/python" -m tests.services.artifacts delta >&2
 say "Ready: $venv/bin/replicator"

@@ -48,16 +48,23 @@ def test_without_the_tables_own_progress_random_kills_are_noticed(make_pair: Mak
 def test_three_kills_of_postgres_into_delta_under_concurrent_writers(
     postgres_database: PostgresDatabase, tmp_path: Path
 ) -> None:
-    """One in the first run, wherever it is; two while it streams."""
+    """One in the first run, wherever it is; one while it streams; one while it meets six schema changes."""
     replicator = Replicator(tmp_path, postgres_source(postgres_database))
     chance = random.Random(7)
     with postgres_database.connect() as connection:
         shop.create(connection)
-        with shop.Writers(postgres_database, seed=7):
-            for ready in ("snapshot", "streaming", "streaming"):
+        with shop.Writers(postgres_database, seed=7) as writers:
+            for ready in ("snapshot", "streaming"):
                 running = replicator.start()
                 running.said(ready)
                 time.sleep(chance.uniform(0, 4))
                 kill(running)
+            running = replicator.start()
+            running.said("streaming")
+            for change in shop.STRUCTURE_CHANGES:
+                shop.change_structure(connection, change)
+                time.sleep(chance.uniform(0, 1))
+            kill(running)
+        assert writers.transactions > 100
         replicator.until_current()
-        assert_equal_copies(connection, replicator.lake, shop.TABLES)
+        assert assert_equal_copies(connection, replicator.lake, shop.TABLES) > 1000

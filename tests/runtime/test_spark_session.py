@@ -188,7 +188,9 @@ print(json.dumps(told))
 
 def test_the_life_of_a_session_in_a_process(tmp_path: Path) -> None:
     """Starts with jars of the cache, runs Python on executors, is found again from other threads, leaves nothing."""
-    arguments = json.dumps([PACKAGES, dict(DELTA_SETTINGS), str(tmp_path / "table")])
+    arguments = json.dumps(
+        [PACKAGES, {**DELTA_SETTINGS, "spark.databricks.delta.snapshotPartitions": "1"}, str(tmp_path / "table")]
+    )
     environment = {**os.environ, **JAVA_OPTIONS, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", LIFE, arguments],

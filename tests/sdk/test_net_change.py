@@ -290,15 +290,23 @@ def test_nothing_nets_to_nothing_with_the_tables_columns() -> None:
     assert (bag.rows.schema, len(bag)) == (schema.arrow, 0)
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3), min_size=1, max_size=50))
-def test_keys_of_many_rows_are_told_apart_by_sorting_as_by_hashing(values: list[int]) -> None:
-    column = pa.array(values, pa.int64())
+def _whole_numbers(bits: int) -> st.SearchStrategy[pa.Array]:
+    """Keys of that width: anywhere, or close together at any place."""
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    close = st.integers(low, high - 20).flatmap(lambda first: st.lists(st.integers(first, first + 20), min_size=1))
+    anywhere = st.lists(st.integers(low, high) | st.integers(0, 3), min_size=1, max_size=50)
+    return (close | anywhere).map(lambda values: pa.array(values, getattr(pa, f"int{bits}")()))
+
+
+@given(st.sampled_from([8, 16, 32, 64]).flatmap(_whole_numbers), st.booleans())
+def test_keys_are_told_apart_by_sorting_or_by_place_as_by_hashing(column: pa.Array, sort: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "_HASHED_ROWS", 0)
-        sorted_codes, count = keys.encode_keys([column])
-    hashed_codes, hashed_count = keys.encode_rows([column])
-    assert count == hashed_count == len(set(values))
-    assert len(set(zip(sorted_codes.tolist(), hashed_codes.tolist(), strict=True))) == count
+        patch.setattr(keys, "_CLOSE", 0 if sort else 4)
+        found, count = keys.encode_keys([column])
+    hashed, hashed_count = keys.encode_rows([column])
+    assert count == hashed_count == len(column.unique())
+    assert len(set(zip(found.tolist(), hashed.tolist(), strict=True))) == count
 
 
 def test_a_plan_holds_none_of_the_rows() -> None:

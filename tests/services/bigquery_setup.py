@@ -36,11 +36,11 @@ def program(name: str) -> Path:
     """One of the emulators' programs.
 
     Raises:
-        FileNotFoundError: When `make setup` has not run.
+        FileNotFoundError: When `make servers` has not run.
     """
     found = environment() / "bin" / name
     if not found.exists():
-        raise FileNotFoundError(f"{found} is missing: run `make setup`")
+        raise FileNotFoundError(f"{found} is missing: run `make servers`")
     return found
 
 

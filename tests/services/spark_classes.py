@@ -1,7 +1,7 @@
 """An archive of the classes that Spark and Delta load, with which each of the tests' virtual machines starts seconds sooner.
 
 The archive is one of Java's own (class data sharing). It is made once on a machine, by `python -m
-tests.services.spark_classes`, which `make setup` runs; where it is missing or does not fit, Java goes on without.
+tests.services.spark_classes`, which `make servers` runs; where it is missing or does not fit, Java goes on without.
 """
 
 from __future__ import annotations

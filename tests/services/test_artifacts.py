@@ -1,4 +1,4 @@
-"""What `make setup` fetches is what was pinned, and is what demo and tests need."""
+"""What `make setup` and `make servers` fetch is what was pinned, and what demo and tests need."""
 
 from __future__ import annotations
 

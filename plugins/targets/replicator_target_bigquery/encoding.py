@@ -55,9 +55,14 @@ def columns_of(rows: pa.StructArray) -> dict[str, pa.Array]:
     return dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
 
 
+def combined(column: pa.ChunkedArray) -> pa.Array:
+    """One array of a column's chunks; the only one as it is, which `combine_chunks` would copy."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def loadable(column: pa.Array) -> pa.Array:
     """A column as Parquet for BigQuery: lists inside structs, names of fields as BigQuery takes them."""
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    column = combined(column) if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_list(column.type):
         return _wrapped_list(column)
     if not pa.types.is_struct(column.type):
@@ -166,11 +171,11 @@ def _net_batches(changes: TableChanges, names: dict[str, str], stamp: BatchStamp
     plan = NetPlan(changes.batches, schema, overlap=changes.overlap)
     for part in plan.parts():
         codes = np.where(part.fresh, DMLOperation.INSERT, DMLOperation.UPDATE).astype(np.int8)
-        rows = {name: part.rows.column(name).combine_chunks() for name in schema.names}
+        rows = {name: combined(part.rows.column(name)) for name in schema.names}
         yield _table(stamp, part.sequence, codes, _flags(part, schema), _origins(part, schema), rows, names)
     if len(plan.deletes):
         size = len(plan.deletes)
-        keys = {name: plan.deletes.column(name).combine_chunks() for name in schema.primary_key}
+        keys = {name: combined(plan.deletes.column(name)) for name in schema.primary_key}
         empty = {c.name: pa.nulls(size, c.type.arrow) for c in schema.columns}
         codes = np.full(size, DMLOperation.DELETE, np.int8)
         yield _table(stamp, plan.delete_sequence, codes, pa.repeat("", size), empty | keys, empty | keys, names)
@@ -192,8 +197,8 @@ def _origins(part: Upserts, schema: TableSchema) -> dict[str, pa.Array]:
     place = np.arange(size)
     place[part.origin_rows] = size + np.arange(len(part.origin_rows))
     for name in schema.primary_key:
-        own, origin = part.rows.column(name).combine_chunks(), part.origin.column(name).combine_chunks()
-        made[name] = pa.concat_arrays([own, *([origin] if len(origin) else [])]).take(pa.array(place))
+        own, origin = combined(part.rows.column(name)), combined(part.origin.column(name))
+        made[name] = pa.concat_arrays([own, origin]).take(pa.array(place)) if len(origin) else own
     return made
 
 

@@ -48,7 +48,7 @@ class Folder:
     def write(self, client: Any, asking: Asking, rows: Iterable[pa.Table], file_bytes: int = FILE_BYTES) -> Files:
         """Write rows, a file for each `file_bytes` of them; no file when there are none.
 
-        Holds one batch and the Parquet of one file. Names begin with an identifier of this very attempt: whoever repeats
+        Holds the rows of one file. Names begin with an identifier of this very attempt: whoever repeats
         the work, even at the same time, writes other files.
         """
         bucket: Any = client.bucket(self.bucket)
@@ -56,7 +56,7 @@ class Folder:
         file: ParquetFile | None = None
         for part in rows:
             if part.num_rows:
-                file = file or ParquetFile(part.schema)
+                file = file or ParquetFile()
                 file.add(part)
                 written += part.num_rows
             if file and file.nbytes >= file_bytes:
@@ -125,30 +125,30 @@ class Upload:
 
 
 class ParquetFile:
-    """Rows as one Parquet file in memory.
-
-    Dictionaries are made of text only: looking for repeated numbers and times costs more than it saves.
+    """Rows as one Parquet file in memory, in one row group: each costs as much as some thousand rows.
 
     Attributes:
         nbytes: How many bytes of Arrow went in.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
-        import pyarrow.parquet as pq
-
-        repeated = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
+    def __init__(self) -> None:
         self.nbytes = 0
-        self._sink = io.BytesIO()
-        self._writer = pq.ParquetWriter(
-            self._sink, schema, compression="snappy", write_statistics=False, use_dictionary=repeated
-        )
+        self._parts: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Append rows of the file's columns."""
-        self._writer.write_table(rows)
+        """Append rows; all have the same columns."""
+        self._parts.append(rows)
         self.nbytes += rows.nbytes
 
     def finish(self) -> bytes:
-        """The whole file; nothing can be added any more."""
-        self._writer.close()
-        return self._sink.getvalue()
+        """The whole file.
+
+        Dictionaries are made of text only: looking for repeated numbers and times costs more than it saves.
+        """
+        import pyarrow.parquet as pq
+
+        rows = pa.concat_tables(self._parts)
+        repeated = [f.name for f in rows.schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
+        sink = io.BytesIO()
+        pq.write_table(rows, sink, compression="snappy", write_statistics=False, use_dictionary=repeated)
+        return sink.getvalue()

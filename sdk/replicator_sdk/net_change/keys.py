@@ -20,7 +20,8 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 Codes = npt.NDArray[np.int32]
 _PRODUCT_LIMIT = 2**62
-_HASHED_ROWS = 1 << 20
+_HASHED_ROWS = 1 << 16
+_CLOSE = 4
 
 
 def join(pieces: Sequence[npt.NDArray[_Scalar]], kind: type[_Scalar]) -> npt.NDArray[_Scalar]:
@@ -46,20 +47,39 @@ def encode_rows(columns: Sequence[pa.Array]) -> tuple[Int64s, int]:
 
 
 def encode_keys(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
-    """As `encode_rows`, in less memory for many rows with one whole-number key; the codes' order means nothing."""
+    """As `encode_rows`, faster and in less memory for one whole-number key; the codes' order means nothing.
+
+    A hash table of many keys costs a cache miss and a hundred bytes a key. Ascending keys need no table at all, keys that
+    lie close together a table by value, of twenty bytes a key, and sorting takes as much.
+    """
     only = columns[0]
-    if len(columns) > 1 or len(only) <= _HASHED_ROWS or only.null_count or not pa.types.is_integer(only.type):
+    if len(columns) > 1 or only.null_count or not len(only) or not pa.types.is_integer(only.type):
         codes, count = encode_rows(columns)
         return codes.astype(np.int32), count
-    # A hash table of millions of keys takes a hundred bytes a key, sorting takes twenty, ascending keys take none.
     values = only.to_numpy()
     if bool((values[1:] > values[:-1]).all()):
         return np.arange(len(values), dtype=np.int32), len(values)
+    low, high = int(values.min()), int(values.max())
+    if high - low < _CLOSE * len(values):
+        return _encode_by_place(values.astype(np.int64, copy=False) - low, high - low + 1)
+    if len(values) <= _HASHED_ROWS:
+        codes, count = _encode_flat(only)
+        return codes.astype(np.int32), count
     order = np.argsort(values)
     steps = _steps(values[order])
     encoded = np.empty(len(values), np.int32)
     encoded[order] = steps
     return encoded, int(steps[-1]) + 1
+
+
+def _encode_by_place(place: Int64s, size: int) -> tuple[Codes, int]:
+    """Codes of numbers from 0 to `size` - 1."""
+    there = np.zeros(size, np.bool_)
+    there[place] = True
+    found = np.flatnonzero(there)
+    codes = np.empty(size, np.int32)
+    codes[found] = np.arange(len(found), dtype=np.int32)
+    return codes[place], len(found)
 
 
 def _steps(ordered: npt.NDArray[np.integer[Any]]) -> Codes:

@@ -42,7 +42,7 @@ def test_what_a_delete_happens_to_carry_is_not_in_the_file() -> None:
     rows = pa.array([row(1, "kept"), row(2, "leftover")], given_batch.row.type)
     object.__setattr__(given_batch, "row", rows)
     (staged,) = staged_batches(changes, {n: n for n in KEYED.names}, BatchStamp("x", 0))
-    file = ParquetFile(staged.schema)
+    file = ParquetFile()
     file.add(staged)
     content = file.finish()
     assert b"leftover" not in content
