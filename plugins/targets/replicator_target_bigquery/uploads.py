@@ -48,8 +48,8 @@ class Folder:
     def write(self, client: Any, asking: Asking, rows: Iterable[pa.Table], file_bytes: int = FILE_BYTES) -> Files:
         """Write rows, a file for each `file_bytes` of them; no file when there are none.
 
-        Holds the rows of one file. Names begin with an identifier of this very attempt: whoever repeats
-        the work, even at the same time, writes other files.
+        Holds the rows of one file. Names begin with an identifier of this very attempt: whoever repeats the work, even at
+        the same time, writes other files.
         """
         bucket: Any = client.bucket(self.bucket)
         attempt, paths, written = uuid.uuid4().hex, list[str](), 0
@@ -141,13 +141,14 @@ class ParquetFile:
         self.nbytes += rows.nbytes
 
     def finish(self) -> bytes:
-        """The whole file.
+        """The whole file; the rows are let go.
 
         Dictionaries are made of text only: looking for repeated numbers and times costs more than it saves.
         """
         import pyarrow.parquet as pq
 
         rows = pa.concat_tables(self._parts)
+        self._parts.clear()
         repeated = [f.name for f in rows.schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
         sink = io.BytesIO()
         pq.write_table(rows, sink, compression="snappy", write_statistics=False, use_dictionary=repeated)
