@@ -20,8 +20,9 @@ from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from tests.plugins.targets.bigquery.changes import KEYLESS, at
 
-CHUNKS = [SnapshotChunk(i, {"start": i * 20, "stop": i * 20 + 20}) for i in range(3)]
-ROWS = sorted([f"n{i}", str(i)] for i in range(60))
+CHUNKS = [SnapshotChunk(i, {"start": i * 20, "stop": i * 20 + 20}) for i in range(5)]
+WAVES = CHUNKS[:3], CHUNKS[3:]
+ROWS = sorted([f"n{i}", str(i)] for i in range(100))
 """What the table holds in the end: name, number."""
 
 
@@ -71,7 +72,8 @@ class Crashing:
 def load(consumer: BigQueryConsumer, read: Numbers) -> None:
     """Bring the table to its end from wherever it is, as the engine would."""
     held = consumer.begin_snapshot(KEYLESS, "plan", at(1))
-    consumer.load_chunks(KEYLESS, "plan", [c for c in CHUNKS if c.index not in held], read)
+    for wave in WAVES:
+        consumer.load_chunks(KEYLESS, "plan", [c for c in wave if c.index not in held], read)
     consumer.finish_snapshot(KEYLESS, "plan", at(1))
 
 
