@@ -23,7 +23,7 @@ from replicator_target_delta.ddl import TableDDL
 from replicator_target_delta.relocation import delete_folder, move_folder
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.table import TargetTable
-from replicator_target_delta.warmup import warm_up
+from replicator_target_delta.warmup import WarmUp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,11 +38,12 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
         self._spark: SparkSession = context.spark()
         self._tables: dict[TableId, TargetTable] = {}
         self._lock = threading.Lock()
+        self._warm_up = WarmUp(self._spark)
         self._pool = ThreadPoolExecutor(context.parallel_tables, thread_name_prefix="slice")  # starts threads when used
 
     def start(self) -> None:
-        """Load what a first commit needs beside the source's own start."""
-        warm_up(self._spark)
+        """Load what a first commit needs, unless there is work first."""
+        self._warm_up.start()
 
     def progress(self, table: TableId) -> TableProgress | None:
         """What the table's last commit says; from then on no older run can write it."""
@@ -122,6 +123,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
 
     def stop(self) -> None:
         """Nothing is held back between calls, so there is nothing to drop."""
+        self._warm_up.cancel()
         self._pool.shutdown(wait=True)
         with self._lock:
             self._tables.clear()
@@ -130,6 +132,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
         return TableSnapshotLoad(table, self._config, self._context, self._spark)
 
     def _table(self, table: TableId) -> TargetTable:
+        self._warm_up.cancel()
         with self._lock:
             if table not in self._tables:
                 self._tables[table] = TargetTable(table, self._config, self._context, self._spark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -17,14 +17,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = structlog.get_logger(__name__)
-_warmed = threading.Event()
+_QUIET_SECONDS: Final = 5.0
 
 
-def warm_up(spark: SparkSession) -> None:
-    """Commit to a throw-away table in another thread, once a process; returns at once."""
-    if not _warmed.is_set():
-        _warmed.set()
-        threading.Thread(target=_commit_once, args=(spark,), name="delta-warm-up", daemon=True).start()
+class WarmUp:
+    """Commits to a throw-away table once the target has had nothing to do for some seconds.
+
+    A run that has work at once warms up by its work, and would only share its cores with this.
+
+    Args:
+        spark: The session whose virtual machine is meant.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._timer = threading.Timer(_QUIET_SECONDS, _commit_once, (spark,))
+        self._timer.name, self._timer.daemon = "delta-warm-up", True
+
+    def start(self) -> None:
+        """Begin to wait; returns at once."""
+        self._timer.start()
+
+    def cancel(self) -> None:
+        """There is work, or the run ends. Returns at once; what has begun goes on. May be called again and again."""
+        self._timer.cancel()
 
 
 def _commit_once(spark: SparkSession) -> None:
