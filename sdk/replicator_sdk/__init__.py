@@ -35,6 +35,7 @@ from replicator_sdk.distributed_log import (
     SchemaStep,
 )
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLEvent, DMLOperation
+from replicator_sdk.executors import run_on_executors
 from replicator_sdk.hookspec import hookimpl
 from replicator_sdk.offset import NumberOffset, Offset, Position
 from replicator_sdk.registry import FixedTables, TableRegistry, TableSummary
@@ -119,5 +120,6 @@ __all__ = [
     "TableTally",
     "chunk_dataframe",
     "hookimpl",
+    "run_on_executors",
     "single_commit",
 ]

@@ -26,9 +26,9 @@ class Clients:
 
     def __init__(self, config: BigQueryConfig) -> None:
         try:
-            from google.cloud import bigquery, storage  # type: ignore[attr-defined]
+            from google.cloud import bigquery
         except ImportError as err:
-            raise missing_library("google-cloud-bigquery or google-cloud-storage") from err
+            raise missing_library("google-cloud-bigquery") from err
         credentials = credentials_of(config)
         self.bigquery: Any = bigquery.Client(
             project=config.project,
@@ -36,14 +36,29 @@ class Clients:
             location=config.staging_bucket_location,
             client_options=_options(config.api_endpoint),
         )
-        self.storage: Any = storage.Client(
-            project=config.project, credentials=credentials, client_options=_options(config.storage_endpoint)
-        )
+        self.storage = storage_client(config, credentials)
 
     def close(self) -> None:
         """Close their connections."""
         self.bigquery.close()
         self.storage.close()
+
+
+def storage_client(config: BigQueryConfig, credentials: Credentials | None = None) -> Any:
+    """Cloud Storage's client alone, as executors need it; with credentials of its own unless some are given.
+
+    Raises:
+        NeedsUserError: When the library is missing, or there are no credentials.
+    """
+    try:
+        from google.cloud import storage  # type: ignore[attr-defined]
+    except ImportError as err:
+        raise missing_library("google-cloud-storage") from err
+    return storage.Client(
+        project=config.project,
+        credentials=credentials or credentials_of(config),
+        client_options=_options(config.storage_endpoint),
+    )
 
 
 def write_client(config: BigQueryConfig) -> Any:

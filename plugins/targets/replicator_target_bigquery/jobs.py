@@ -20,7 +20,8 @@ from replicator_sdk.context import Metrics
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.failures import busy, failed_job, failed_request, is_passing, is_transient
+from replicator_target_bigquery.failures import failed_job, is_passing
+from replicator_target_bigquery.patience import Patience
 
 if TYPE_CHECKING:
     from google.cloud import bigquery
@@ -44,6 +45,7 @@ class Jobs:
         self._client = client
         self._config = config
         self._metrics = metrics
+        self._patience = Patience(config.retry_seconds)
         self._stopped = threading.Event()
         self._uncertain: set[str] = set()  # jobs asked for without hearing back
 
@@ -66,17 +68,7 @@ class Jobs:
         Raises:
             ReplicatorError: As `failures` words it.
         """
-        from google.api_core.exceptions import GoogleAPICallError, RetryError
-        from google.auth.exceptions import GoogleAuthError
-
-        try:
-            return self._patiently(request)
-        except RetryError as err:
-            raise busy(what, _text(table), self._config.retry_seconds) from err
-        except (GoogleAPICallError, GoogleAuthError) as err:
-            if is_transient(err):
-                raise busy(what, _text(table), self._config.retry_seconds) from err
-            raise failed_request(err, what, _text(table), place=place) from err
+        return self._patience.ask(what, table, request, place=place)
 
     def query(self, name: str, sql: str, what: str, table: TableId) -> list[Any]:
         """The rows of a statement that must not run twice; run to its end."""
@@ -199,18 +191,6 @@ class Jobs:
             wait = min(wait * 1.5, 3.0)
             self.ask(what, table, lambda: job.reload(retry=None, timeout=_REQUEST_SECONDS))
 
-    def _patiently(self, request: Callable[[], Any]) -> Any:
-        from google.api_core.retry import Retry
-
-        patient = Retry(
-            predicate=is_transient,
-            initial=0.5,
-            maximum=30.0,
-            multiplier=2.0,
-            timeout=self._config.retry_seconds,
-        )
-        return patient(request)()
-
     def _labels(self) -> Mapping[str, str]:
         return self._config.labels
 
@@ -219,10 +199,6 @@ class Jobs:
         self._metrics.count("bigquery.jobs", table=table)
         self._metrics.count("bigquery.bytes_billed", int(getattr(job, "total_bytes_billed", None) or 0), table=table)
         self._metrics.count("bigquery.slot_ms", int(getattr(job, "slot_millis", None) or 0), table=table)
-
-
-def _text(table: TableId | None) -> str:
-    return str(table) if table else ""
 
 
 def now_microseconds() -> int:

@@ -6,29 +6,25 @@ resumes the snapshot first settles what was announced: a load that ran counts, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-import pyarrow as pa
-
 from replicator_sdk.errors import BugError
+from replicator_sdk.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import TableProgress
+from replicator_target_bigquery.chunks import ChunkRows, ChunkUpload, tasks_of
 from replicator_target_bigquery.commits import LOADING
-from replicator_target_bigquery.config import IS_DELETED, SEQUENCE
-from replicator_target_bigquery.encoding import in_order, loadable
 from replicator_target_bigquery.fields import Field
 from replicator_target_bigquery.fitting import misfit
 from replicator_target_bigquery.jobs import job_name
-from replicator_target_bigquery.key_column import key_array
-from replicator_target_bigquery.names import column_names
 from replicator_target_bigquery.staging import load_config
 from replicator_target_bigquery.table import TargetTable
-from replicator_target_bigquery.uploads import Upload
+from replicator_target_bigquery.uploads import FILE_BYTES, Upload
 from replicator_target_bigquery.warehouse import target_fields
 
 register(
@@ -86,8 +82,11 @@ class TableSnapshotLoad:
         table = self._table
         loaded = replace(progress, epoch=table.session.context.epoch, snapshot_chunks=held | {c.index for c in wanted})
         fields = table.make(schema).fields
-        upload = self._upload(schema, wanted, read, fields)
+        session, place = table.session, table.place
+        folder = f"{session.owner}/{place.dataset}/{place.table}"
+        upload = Upload(session.storage, session.jobs, self._config.staging_bucket, folder, schema.table)
         try:
+            self._upload(wanted, ChunkRows(self._config, schema, fields, read), upload)
             if upload.rows:
                 self._load(schema, loaded, upload, fields)
         finally:
@@ -104,34 +103,16 @@ class TableSnapshotLoad:
         self._table.commit(self._table.row(done, f"finish-{snapshot_id}"))
         failpoint("bigquery.snapshot.finished")
 
-    def _upload(
-        self, schema: TableSchema, chunks: Sequence[SnapshotChunk], read: ChunkReader, fields: Sequence[Field]
-    ) -> Upload:
-        session, place = self._table.session, self._table.place
-        folder = f"{session.owner}/{place.dataset}/{place.table}"
-        upload = Upload(session.storage, session.jobs, self._config.staging_bucket, folder, schema.table)
-        upload.write(self._rows(schema, chunks, read, fields))
+    def _upload(self, chunks: Sequence[SnapshotChunk], rows: ChunkRows, upload: Upload) -> None:
+        """Write one chunk from here, and several by executors: a small table starts no Spark."""
+        if len(chunks) == 1:
+            upload.write(rows(chunks))
+        else:
+            spark = self._table.session.context.spark()
+            work = ChunkUpload(rows, upload.folder, FILE_BYTES)
+            for files in run_on_executors(spark, work, tasks_of(chunks)):
+                upload.add(files)
         failpoint("bigquery.snapshot.uploaded")
-        return upload
-
-    def _rows(
-        self,
-        schema: TableSchema,
-        chunks: Sequence[SnapshotChunk],
-        read: ChunkReader,
-        fields: Sequence[Field],
-    ) -> Iterator[pa.Table]:
-        names = column_names(schema, self._config.metadata_columns)
-        for chunk in chunks:
-            for batch in read(chunk):
-                columns = {names[name]: loadable(batch.column(name)) for name in batch.schema.names}
-                if self._config.kafka_key_field_name and schema.primary_key:
-                    whole = dict(zip(batch.schema.names, batch.columns, strict=True))
-                    columns[self._config.kafka_key_field_name] = key_array(schema, whole)
-                columns[SEQUENCE] = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
-                if self._config.soft_deletes:
-                    columns[IS_DELETED] = pa.repeat(pa.scalar(value=False), batch.num_rows)
-                yield in_order(pa.table(columns), fields)
 
     def _load(self, schema: TableSchema, loaded: TableProgress, upload: Upload, fields: Sequence[Field]) -> None:
         """Announce the load, then run it."""

@@ -16,6 +16,7 @@ from replicator_target_bigquery.encoding import BATCH_ID, BATCH_TIME, BatchStamp
 from replicator_target_bigquery.fields import Field
 from replicator_target_bigquery.jobs import job_name, now_microseconds
 from replicator_target_bigquery.pruning import utc_literal
+from replicator_target_bigquery.spreading import upload_rows
 from replicator_target_bigquery.sql.text import text
 from replicator_target_bigquery.table import TargetTable
 from replicator_target_bigquery.uploads import Upload
@@ -63,7 +64,7 @@ def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], roun
         changes.table,
     )
     try:
-        upload.write(_ordered(changes, names, stamp, fields))
+        upload_rows(upload, _ordered(changes, names, stamp, fields), changes.nbytes, session)
         failpoint("bigquery.staging.uploaded")
         name = job_name(place.dataset, place.table, "stage", batch, of=f"{session.owner} {place.staging_id} {batch}")
         config = load_config(fields, labels={_MOMENT: str(stamp.moment)}, encryption=session.config.encryption_key_name)

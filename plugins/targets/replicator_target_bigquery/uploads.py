@@ -5,78 +5,151 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from replicator_sdk.schema import TableId
-from replicator_target_bigquery.jobs import Jobs
+from replicator_target_bigquery.patience import Asking
 
-_FILE_BYTES: Final = 128 << 20  # of Arrow, before compression
+FILE_BYTES: Final = 128 << 20
+"""How many bytes of Arrow, before compression, end a file."""
 _ROOT: Final = "replicator"
 
 
-class Upload:
-    """The files of one load, in a folder nobody else uses. Used by one thread."""
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What was written.
 
-    def __init__(self, client: Any, jobs: Jobs, bucket: str, folder: str, table: TableId) -> None:
-        self._bucket: Any = client.bucket(bucket)
-        self._jobs = jobs
-        self._table = table
-        self._prefix = f"{_ROOT}/{folder}/{uuid.uuid4().hex}"
+    Attributes:
+        paths: The files, within the bucket.
+        rows: The rows in all of them.
+    """
+
+    paths: tuple[str, ...] = ()
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of the bucket to which several threads and executors may write at once. Picklable.
+
+    Attributes:
+        bucket: The bucket.
+        path: The folder, which nobody else uses.
+        table: The table concerned.
+    """
+
+    bucket: str
+    path: str
+    table: TableId
+
+    def write(self, client: Any, asking: Asking, rows: Iterable[pa.Table], file_bytes: int = FILE_BYTES) -> Files:
+        """Write rows, a file for each `file_bytes` of them; no file when there are none.
+
+        Holds the rows of one file. Names begin with an identifier of this very attempt: whoever repeats the work, even at
+        the same time, writes other files.
+        """
+        bucket: Any = client.bucket(self.bucket)
+        attempt, paths, written = uuid.uuid4().hex, list[str](), 0
+        file: ParquetFile | None = None
+        for part in rows:
+            if part.num_rows:
+                file = file or ParquetFile()
+                file.add(part)
+                written += part.num_rows
+            if file and file.nbytes >= file_bytes:
+                paths.append(self._put(bucket, asking, f"{attempt}-{len(paths):05d}", file))
+                file = None
+        if file:
+            paths.append(self._put(bucket, asking, f"{attempt}-{len(paths):05d}", file))
+        return Files(tuple(paths), written)
+
+    def _put(self, bucket: Any, asking: Asking, name: str, file: ParquetFile) -> str:
+        content, path = file.finish(), f"{self.path}/{name}.parquet"
+
+        def put() -> None:
+            bucket.blob(path).upload_from_string(content, content_type="application/octet-stream", retry=None)
+
+        asking.ask("writing to the staging bucket", self.table, put, place=f"gs://{self.bucket}")
+        return path
+
+
+class Upload:
+    """The files of one load, in a folder nobody else uses. Used by one thread.
+
+    Attributes:
+        folder: Where they are.
+        rows: How many rows are in them.
+    """
+
+    def __init__(self, client: Any, asking: Asking, bucket: str, folder: str, table: TableId) -> None:
+        self._client = client
+        self._asking = asking
         self._files: list[str] = []
+        self.folder = Folder(bucket, f"{_ROOT}/{folder}/{uuid.uuid4().hex}", table)
         self.rows = 0
 
     @property
     def uris(self) -> list[str]:
         """The files, as load jobs take them."""
-        return [f"gs://{self._bucket.name}/{path}" for path in self._files]
+        return [f"gs://{self.folder.bucket}/{path}" for path in self._files]
 
     def write(self, batches: Iterable[pa.Table]) -> None:
-        """Write rows, a file for each 128 MB; none when there are none."""
-        held: list[pa.Table] = []
-        for batch in batches:
-            held.append(batch)
-            if sum(part.nbytes for part in held) >= _FILE_BYTES:
-                self._put(held)
-                held = []
-        if any(part.num_rows for part in held):
-            self._put(held)
+        """Write rows from here, a file for each 128 MB of them; none when there are none."""
+        self.add(self.folder.write(self._client, self._asking, batches))
 
-    def _put(self, parts: list[pa.Table]) -> None:
-        content = parquet(parts)
-        path = f"{self._prefix}/part-{len(self._files):05d}.parquet"
-
-        def put() -> None:
-            self._bucket.blob(path).upload_from_string(content, content_type="application/octet-stream", retry=None)
-
-        self._jobs.ask("writing to the staging bucket", self._table, put, place=f"gs://{self._bucket.name}")
-        self._files.append(path)
-        self.rows += sum(part.num_rows for part in parts)
+    def add(self, files: Files) -> None:
+        """Take in what others have written into `folder`; nothing else of theirs is loaded."""
+        self._files += files.paths
+        self.rows += files.rows
 
     def remove(self) -> None:
-        """Delete the files; what cannot be deleted is left to the bucket's lifecycle rule."""
-        from google.api_core.exceptions import GoogleAPICallError
+        """Delete the folder, also what attempts left in it that failed or came twice.
 
-        for path in self._files:
-            try:
-                self._bucket.blob(path).delete(retry=None)
-            except (GoogleAPICallError, OSError):
-                return
+        What cannot be deleted, or is written later by an attempt that nobody waits for, is left to the bucket's lifecycle
+        rule.
+        """
+        from google.api_core.exceptions import GoogleAPICallError, NotFound
+        from google.auth.exceptions import GoogleAuthError
+
+        try:
+            for blob in self._client.list_blobs(self.folder.bucket, prefix=f"{self.folder.path}/", retry=None):
+                try:
+                    blob.delete(retry=None)
+                except NotFound:
+                    continue
+        except (GoogleAPICallError, GoogleAuthError, OSError):
+            return
 
 
-def parquet(parts: list[pa.Table]) -> bytes:
-    """Rows as one Parquet file.
+class ParquetFile:
+    """Rows as one Parquet file in memory, in one row group: each costs as much as some thousand rows.
 
-    Dictionaries are made of text only: looking for repeated numbers and times costs more than it saves.
+    Attributes:
+        nbytes: How many bytes of Arrow went in.
     """
-    import pyarrow.parquet as pq
 
-    schema = parts[0].schema
-    repeated = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
-    sink = io.BytesIO()
-    with pq.ParquetWriter(
-        sink, schema, compression="snappy", write_statistics=False, use_dictionary=repeated
-    ) as writer:
-        writer.write_table(pa.concat_tables(parts))  # one row group: each costs as much as some thousand rows
-    return sink.getvalue()
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self._parts: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows; all have the same columns."""
+        self._parts.append(rows)
+        self.nbytes += rows.nbytes
+
+    def finish(self) -> bytes:
+        """The whole file; the rows are let go.
+
+        Dictionaries are made of text only: looking for repeated numbers and times costs more than it saves.
+        """
+        import pyarrow.parquet as pq
+
+        rows = pa.concat_tables(self._parts)
+        self._parts.clear()
+        repeated = [f.name for f in rows.schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
+        sink = io.BytesIO()
+        pq.write_table(rows, sink, compression="snappy", write_statistics=False, use_dictionary=repeated)
+        return sink.getvalue()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from replicator_sdk.executors import is_local, run_on_executors, run_on_threads
 from replicator_target_delta.apply.matching import live_rows
 from replicator_target_delta.datafile import write_data_file
 from replicator_target_delta.encoding import combined
 from replicator_target_delta.files import DataFile
 from replicator_target_delta.log import State
 from replicator_target_delta.storage import Storage
-from replicator_target_delta.workers import is_local, run_executors, run_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ def rewrite_table(
     """
     tasks = [_Rewrite(storage.root, f.location, f.add.get("deletionVector")) for f in state.files.values()]
     work = partial(_rewrite, target=target, values=tuple(values))
-    results = run_threads(work, tasks) if is_local(spark) else run_executors(spark, work, tasks)
+    results = run_on_threads(work, tasks) if is_local(spark) else run_on_executors(spark, work, tasks)
     return [DataFile.of(add) for adds in results for add in adds]
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from replicator_sdk.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_delta.apply.matching import live_rows
 from replicator_target_delta.datafile import write_data_file
 from replicator_target_delta.files import DataFile
 from replicator_target_delta.storage import Storage
 from replicator_target_delta.table import TargetTable
-from replicator_target_delta.workers import run_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def compact(table: TargetTable, spark: SparkSession) -> int:
             return 0
         root, schema = table.log.storage.root, attempt.state.layout.physical
         tasks = [_Pack(root, tuple((f.location, f.add.get("deletionVector")) for f in pack), schema) for pack in packs]
-        made = run_executors(spark, _write_pack, tasks)
+        made = run_on_executors(spark, _write_pack, tasks)
         failpoint("delta.compaction.written")
         files = [DataFile.of(add) for adds in made for add in adds]
         gone = [file for pack in packs for file in pack]

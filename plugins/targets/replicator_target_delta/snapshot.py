@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
@@ -24,7 +25,6 @@ from replicator_target_delta.schema import Layout
 from replicator_target_delta.stamps import Stamper
 from replicator_target_delta.storage import Storage
 from replicator_target_delta.table import Attempt, TargetTable
-from replicator_target_delta.workers import run_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +114,7 @@ class TableSnapshotLoad:
             read,
             _FILES_LARGER * self._config.target_file_bytes,
         )
-        made = run_executors(self._spark, work, wanted)
+        made = run_on_executors(self._spark, work, wanted)
         files = [DataFile.of(add) for adds in made for add in adds]
         failpoint("delta.snapshot.files_written")
         loaded = replace(

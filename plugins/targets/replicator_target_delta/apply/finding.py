@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from replicator_sdk.executors import is_local, run_on_executors, run_on_threads
 from replicator_target_delta.apply.matching import FileGroup, FileMatch, Sought, match_group
 from replicator_target_delta.apply.pruning import candidate_files
 from replicator_target_delta.files import DataFile
 from replicator_target_delta.log import State
 from replicator_target_delta.storage import Storage
-from replicator_target_delta.workers import is_local, run_executors, run_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ def find(place: Place, sought: Sought) -> Iterator[tuple[DataFile, FileMatch]]:
     numbered = list(enumerate(requests))
     results: Iterable[tuple[int, list[FileMatch]]]
     if place.spark is None or is_local(place.spark) or known < _DRIVER_ROWS:
-        results = run_threads(partial(_match_numbered, sought=sought), numbered)
+        results = run_on_threads(partial(_match_numbered, sought=sought), numbered)
     else:
         results = _match_on_executors(place.spark, sought, numbered)
     for number, matches in results:
@@ -69,7 +69,7 @@ def _match_on_executors(
     """What is sought is sent to each executor once, however many groups it gets."""
     shared = spark.sparkContext.broadcast(sought)
     try:
-        return run_executors(spark, lambda task: _match_numbered(task, sought=shared.value), numbered)
+        return run_on_executors(spark, lambda task: _match_numbered(task, sought=shared.value), numbered)
     finally:
         shared.destroy()
 

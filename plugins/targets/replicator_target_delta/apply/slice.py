@@ -14,6 +14,7 @@ from replicator_sdk.batch import BatchIdentity
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.distributed_log import LogPartition
 from replicator_sdk.errors import DataError, FencedError
+from replicator_sdk.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.slices import SliceChanges, SliceOutcome, TableTally, valid_through
@@ -25,7 +26,6 @@ from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.files import DataFile
 from replicator_target_delta.log import State
 from replicator_target_delta.table import Attempt, TargetTable
-from replicator_target_delta.workers import run_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +131,7 @@ class SliceApply:
         shared = context.broadcast(work)
         try:
             # `shared.value` is looked up on the executor: here it would be sent with every task.
-            return run_executors(self._spark, lambda task: shared.value(task), tasks)  # noqa: PLW0108
+            return run_on_executors(self._spark, lambda task: shared.value(task), tasks)  # noqa: PLW0108
         finally:
             shared.destroy()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,6 +11,9 @@ from replicator_sdk.failpoint import arm
 from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +24,21 @@ def _disarmed() -> Iterator[None]:
 
 
 @pytest.fixture
-def project(bigquery_emulators: Emulators) -> Iterator[Project]:
+def spark_on_demand(request: pytest.FixtureRequest) -> Callable[[], SparkSession]:
+    """The shared session, started by the first who asks for it."""
+
+    def session() -> Any:
+        return request.getfixturevalue("spark")
+
+    return session
+
+
+@pytest.fixture
+def project(bigquery_emulators: Emulators, spark_on_demand: Callable[[], SparkSession]) -> Iterator[Project]:
     """A dataset of the test's own, with the settings of the tests; every statement that was run is judged afterwards."""
     bigquery_emulators.gate.clear()
-    yield Project(bigquery_emulators)
+    made = Project(bigquery_emulators)
+    made.spark = spark_on_demand
+    yield made
     for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
         judge(sql)

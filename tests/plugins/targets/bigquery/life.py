@@ -33,7 +33,8 @@ def live(config: BigQueryConfig, epoch: int) -> None:
     if progress is None or progress.snapshot_chunks is not None:
         held = consumer.begin_snapshot(KEYLESS, "plan", at(1))
         chunks = [c for c in (SnapshotChunk(i, {"rest": i, "of": 2}) for i in range(2)) if c.index not in held]
-        consumer.load_chunks(KEYLESS, "plan", chunks, MemoryChunkReader(KEYLESS, _ROWS))
+        for chunk in chunks:  # one after another, by the driver
+            consumer.load_chunks(KEYLESS, "plan", [chunk], MemoryChunkReader(KEYLESS, _ROWS))
         consumer.finish_snapshot(KEYLESS, "plan", at(1))
     first = [delete(_A, KEYLESS), insert({"name": "c", "number": 3}, KEYLESS)]
     consumer.apply_batch(batch(2, first, epoch=epoch))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
+import urllib.request
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal as Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.datatype import Array, DataType, Decimal, Record
 from replicator_sdk.schema import TableSchema
@@ -21,11 +23,12 @@ from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.names import column_name, table_name
 from tests.services.bigquery import BUCKET, LOCATION, PROJECT, Emulators, rows
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 class Project(TargetSystem):
     """A target with a dataset of its own on the emulators."""
-
-    spark = None
 
     def __init__(self, emulators: Emulators, **settings: Any) -> None:
         self.emulators = emulators
@@ -44,6 +47,7 @@ class Project(TargetSystem):
         }
         self.config = BigQueryConfig(**{**chosen, **settings})
         self.target = BigQueryTarget(self.config)
+        self.spark: Callable[[], SparkSession] | None = None
 
     def consumer(self, *, epoch: int = 1, name: str = "conformance") -> BigQueryConsumer:
         """A consumer of the run `epoch`."""
@@ -53,7 +57,7 @@ class Project(TargetSystem):
 
     def context(self, *, epoch: int = 1, name: str = "conformance") -> TestTargetContext:
         """What a consumer runs in."""
-        return TestTargetContext(MemoryOffset.from_fields, epoch=epoch, name=name)
+        return TestTargetContext(MemoryOffset.from_fields, epoch=epoch, spark=self.spark, name=name)
 
     def select(self, sql: str) -> list[list[Any]]:
         """The rows of a query; `{d}` stands for the dataset."""
@@ -62,6 +66,13 @@ class Project(TargetSystem):
     def count(self, table: str) -> int:
         """How many rows a table has."""
         return int(self.select(f"SELECT COUNT(*) FROM {{d}}.`{table}`")[0][0])
+
+    def files(self) -> list[str]:
+        """The files in the bucket that loads of the dataset have left."""
+        where = f"{self.emulators.storage_endpoint}/storage/v1/b/{BUCKET}/o?prefix=replicator/&maxResults=1000"
+        with urllib.request.urlopen(where, timeout=30) as answer:
+            found = json.load(answer).get("items", ())
+        return [item["name"] for item in found if f"/{self.dataset}/" in item["name"]]
 
     def read_table(self, schema: TableSchema) -> list[Row]:
         """The source's columns of the rows that are not marked as deleted."""

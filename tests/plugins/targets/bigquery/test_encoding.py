@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replicator_target_bigquery.encoding import BatchStamp, nulled, staged_batches
-from replicator_target_bigquery.uploads import parquet
+from replicator_target_bigquery.uploads import ParquetFile
 from tests.plugins.targets.bigquery.changes import KEYED, batch, delete, insert, row
 
 _VALUES = {
@@ -42,6 +42,8 @@ def test_what_a_delete_happens_to_carry_is_not_in_the_file() -> None:
     rows = pa.array([row(1, "kept"), row(2, "leftover")], given_batch.row.type)
     object.__setattr__(given_batch, "row", rows)
     (staged,) = staged_batches(changes, {n: n for n in KEYED.names}, BatchStamp("x", 0))
-    content = parquet([staged])
+    file = ParquetFile()
+    file.add(staged)
+    content = file.finish()
     assert b"leftover" not in content
     assert pq.read_table(io.BytesIO(content)).column("name").to_pylist() == ["kept", None]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,17 +12,22 @@ from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _MUTATING = re.compile(r"(UPDATE|DELETE FROM|MERGE|TRUNCATE TABLE) `[^`]*\.(?!_)[^`.]+`")
 
 
 @pytest.fixture
-def project(bigquery_emulators: Emulators) -> Iterator[Project]:
+def project(bigquery_emulators: Emulators, spark_on_demand: Callable[[], SparkSession]) -> Iterator[Project]:
     """A dataset of the test's own; afterwards every statement is judged, and none may have been one that BigQuery refuses
     beside change ingestion.
     """
     bigquery_emulators.gate.clear()
     bigquery_emulators.streaming.clear()
-    yield streaming(bigquery_emulators)
+    made = streaming(bigquery_emulators)
+    made.spark = spark_on_demand
+    yield made
     for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
         judge(sql)
         assert not _MUTATING.search(sql), sql

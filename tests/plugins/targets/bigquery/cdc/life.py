@@ -31,7 +31,8 @@ def live(config: BigQueryConfig, epoch: int) -> None:
     if progress is None or progress.snapshot_chunks is not None:
         held = consumer.begin_snapshot(KEYED, "plan", at(1))
         chunks = [c for c in (SnapshotChunk(i, {"rest": i, "of": 2}) for i in range(2)) if c.index not in held]
-        consumer.load_chunks(KEYED, "plan", chunks, MemoryChunkReader(KEYED, [row(8, "old"), row(9, "old")]))
+        for chunk in chunks:  # one after another, by the driver
+            consumer.load_chunks(KEYED, "plan", [chunk], MemoryChunkReader(KEYED, [row(8, "old"), row(9, "old")]))
         consumer.finish_snapshot(KEYED, "plan", at(1))
     consumer.apply_ddl(ddl(2, DDLOperation.TRUNCATE_TABLE))
     first = [insert(row(1, "a")), insert(row(2, "b")), insert(row(4)), delete({"id": 4})]

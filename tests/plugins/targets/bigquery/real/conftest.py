@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ from replicator_target_bigquery import BigQueryTarget
 from replicator_target_bigquery.config import BigQueryConfig
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery_service import WANTED, Service
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Without a project there is nothing to collect; a skipped test would say that something is missing.
 collect_ignore_glob = [] if WANTED else ["test_*.py"]
@@ -32,9 +35,10 @@ class RealProject(Project):
 
 
 @pytest.fixture
-def project() -> Iterator[RealProject]:
+def project(spark_on_demand: Callable[[], SparkSession]) -> Iterator[RealProject]:
     """The dataset is removed with all that the test left in it and in the bucket."""
     made = RealProject(Service.of_environment())
+    made.spark = spark_on_demand
     made.service.make(made.dataset)
     try:
         yield made

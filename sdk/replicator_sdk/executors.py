@@ -1,4 +1,4 @@
-"""Runs work on files where there are hands for it: threads of the driver, or Spark's executors."""
+"""Work where there are hands for it, for targets that write files: threads of the driver, or Spark's executors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ _THREADS: Final = max(2, min(8, os.cpu_count() or 2))
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether the executors are this machine: then a thread does the same work without starting a process."""
+    """Whether the executors are this machine: then a thread can do the same work without starting a process."""
     return str(spark.sparkContext.master).startswith("local")
 
 
-def run_threads(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
-    """Results of `work` on each task in any order; only as many tasks are drawn as there are threads."""
+def run_on_threads(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
+    """Results of `work` on each task in any order; only as many tasks are drawn as there are threads, eight at most.
+
+    Raises:
+        Exception: As `work` raised it first, once what was begun has ended; no further task is drawn.
+    """
     waiting: set[Future[_Result]] = set()
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="delta") as pool:
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="work") as pool:
         for task in tasks:
             if len(waiting) >= _THREADS:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -37,12 +41,16 @@ def run_threads(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Ite
             yield from (future.result() for future in done)
 
 
-def run_executors(spark: SparkSession, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
-    """Results of `work` on each task, in order, one Spark task each; `work` and tasks are pickled.
+def run_on_executors(spark: SparkSession, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
+    """Results of `work` on each task, in order, one Spark task each. Safe from several threads.
+
+    `work`, tasks and results are pickled; results come to the driver all at once, so they should be small. A
+    `ReplicatorError` ends its task for good. After any other error Spark repeats the task, and it may run one task twice at
+    the same time: whatever a run of `work` leaves behind must not count unless its result says so.
 
     Raises:
         ReplicatorError: As `work` raised it on an executor.
-        RetryableError: When a task failed otherwise, after Spark's own attempts.
+        RetryableError: When a task failed otherwise, after Spark's own attempts; its text holds no value of a row.
     """
     if not tasks:
         return []

@@ -1,0 +1,54 @@
+"""Work on executors: results in order, errors of ours as they were raised, others without what they say."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from replicator_sdk import run_on_executors
+from replicator_sdk.errors import NeedsUserError, RetryableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_results_are_in_the_order_of_the_tasks_each_from_a_task_of_its_own(spark: SparkSession) -> None:
+    def work(task: int) -> tuple[int, int]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "the work is done by an executor"
+        time.sleep(0.05 * (3 - task))
+        return task, context.partitionId()
+
+    assert run_on_executors(spark, work, range(4)) == [(i, i) for i in range(4)]
+
+
+def test_an_error_of_ours_arrives_whole_and_ends_its_task_for_good(spark: SparkSession, tmp_path: Path) -> None:
+    def work(task: int) -> int:
+        (tmp_path / f"{task}-{time.monotonic_ns()}").touch()
+        if task == 1:
+            raise NeedsUserError("no right to read", code="RPL-3999", hint="grant it", table="shop.orders")
+        return task
+
+    with pytest.raises(NeedsUserError) as err:
+        run_on_executors(spark, work, [0, 1])
+    assert (err.value.code, err.value.hint, err.value.table) == ("RPL-3999", "grant it", "shop.orders")
+    assert len(list(tmp_path.glob("1-*"))) == 1
+
+
+def test_any_other_error_is_told_by_its_kind_alone(spark: SparkSession) -> None:
+    def work(task: int) -> int:
+        raise ValueError(f"cannot read 'secret of row {task}'")
+
+    with pytest.raises(RetryableError, match="ValueError") as err:
+        run_on_executors(spark, work, [0])
+    assert err.value.code == "RPL-4405"
+    assert "secret" not in str(err.value)
+
+
+def test_without_tasks_spark_is_not_asked() -> None:
+    assert run_on_executors(cast("Any", None), str, []) == []
