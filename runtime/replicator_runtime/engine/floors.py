@@ -60,10 +60,11 @@ def told_floor(run: Run, consumer: BatchConsumer, record: TableRecord) -> TableF
     plan = record.snapshot
     if plan is None:
         return None
-    if progress is not None and progress.snapshot_chunks is None and progress.snapshot_id == plan.snapshot_id:
-        plan.done = True
     if not plan.done:
-        return None
+        if progress is None or progress.snapshot_chunks is not None or progress.snapshot_id != plan.snapshot_id:
+            return None
+        plan.done, record.state = True, TableState.REPLICATING
+        run.book.save()  # from its first batch on, the target's table tells of no snapshot any more
     if progress is None or progress.snapshot_chunks is not None:
         raise NeedsUserError(
             "the target's table is gone or not as this replicator left it",

@@ -18,6 +18,7 @@ from replicator_runtime.engine import Progress, RunResult, TableState, run
 from replicator_sdk import failpoint
 from replicator_sdk.errors import (
     DataError,
+    FencedError,
     HistoryLostError,
     NeedsUserError,
     ReplicatorError,
@@ -157,6 +158,29 @@ def test_a_failure_at_any_step_is_replayed_and_changes_nothing_twice(shop: Shop,
     shop.run()
     assert failures, "the fault was reached"
     shop.assert_equal()
+
+
+def test_a_snapshot_whose_end_only_the_target_knows_is_not_taken_again(shop: Shop) -> None:
+    """The run dies behind the target's last commit, before it has kept that; then a batch takes the place of that commit."""
+    shop.document["tables"] = [{"database": "main", "table": "customers"}]
+    fill(shop)
+
+    def dies(at: str, where: TableId) -> None:
+        if at == "finished":
+            raise FencedError("the process dies", code="RPL-8001", table=str(where))
+
+    kept_target.HOUSE.fault = dies
+    with pytest.raises(FencedError):
+        shop.run()
+    steps: list[str] = []
+    kept_target.HOUSE.fault = lambda at, where: steps.append(at)
+    for _ in range(2):
+        change(shop)
+        shop.run()
+        shop.assert_equal("customers")
+        shop.sql("DELETE FROM customers WHERE id = 1007")
+    assert "after" in steps
+    assert "load" not in steps
 
 
 def _fail_once(step: str, table: str) -> list[str]:
