@@ -9,6 +9,7 @@ A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`. Tests compa
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections import defaultdict
@@ -161,6 +162,7 @@ class Meaning:
     rooms: set[str] = field(default_factory=set)
 
 
+@functools.cache
 def error_codes() -> dict[str, Meaning]:
     """Every code in the rooms, with what is said of it there."""
     found: dict[str, Meaning] = defaultdict(Meaning)

@@ -17,14 +17,16 @@ from tests.services.spark import StandaloneCluster
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("postgres_database", [OLDEST], indirect=True)
-def test_a_random_history_under_concurrent_writers_ends_equal(
-    postgres_database: PostgresDatabase, tmp_path: Path
+def test_a_random_history_under_concurrent_writers_ends_equal_on_a_cluster_of_two_workers(
+    postgres_database: PostgresDatabase, spark_cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
     """Writers never pause while the first run takes the snapshot, follows the log and meets six schema changes.
 
-    Of the oldest server; the newest one's replicator is killed meanwhile, in `crash/test_random_times.py`.
+    Only `spark.master` and sizes differ from a pipeline on one machine, which is what `crash/test_random_times.py` kills
+    while it replicates the newest server.
     """
-    replicator = Replicator(tmp_path, postgres_source(postgres_database))
+    settings = {"spark": cluster_settings(spark_cluster)}
+    replicator = Replicator(tmp_path, postgres_source(postgres_database), settings=settings)
     with postgres_database.connect() as connection:
         shop.create(connection)
         with shop.Writers(postgres_database, seed=13) as writers:
@@ -39,18 +41,3 @@ def test_a_random_history_under_concurrent_writers_ends_equal(
         assert writers.transactions > 100
         replicator.until_current()
         assert assert_equal_copies(connection, replicator.lake, shop.TABLES) > 1000
-
-
-@pytest.mark.timeout(600)
-def test_the_same_pipeline_runs_on_a_cluster_of_two_workers(
-    postgres_database: PostgresDatabase, spark_cluster: StandaloneCluster, tmp_path: Path
-) -> None:
-    """Only `spark.master` and sizes differ; both workers' executors read snapshot chunks and write files."""
-    settings = {"spark": cluster_settings(spark_cluster)}
-    replicator = Replicator(tmp_path, postgres_source(postgres_database), settings=settings)
-    with postgres_database.connect() as connection:
-        shop.create(connection)
-        with shop.Writers(postgres_database, seed=2):
-            replicator.until_current()
-        replicator.until_current()
-        assert_equal_copies(connection, replicator.lake, shop.TABLES)

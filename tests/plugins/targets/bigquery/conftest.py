@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from replicator_sdk.failpoint import arm
+from replicator_target_bigquery import snapshot
 from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
@@ -31,6 +32,17 @@ def spark_on_demand(request: pytest.FixtureRequest) -> Callable[[], SparkSession
         return request.getfixturevalue("spark")
 
     return session
+
+
+@pytest.fixture
+def tasks_run_here(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """In the place of Spark: what executors would do is done here, one task after the other. They are mode batch's business."""
+
+    def run(spark: None, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        return [work(task) for task in tasks]
+
+    monkeypatch.setattr(snapshot, "run_on_executors", run)
+    return lambda: None
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
@@ -12,21 +12,18 @@ from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _MUTATING = re.compile(r"(UPDATE|DELETE FROM|MERGE|TRUNCATE TABLE) `[^`]*\.(?!_)[^`.]+`")
 
 
 @pytest.fixture
-def project(bigquery_emulators: Emulators, spark_on_demand: Callable[[], SparkSession]) -> Iterator[Project]:
+def project(bigquery_emulators: Emulators, tasks_run_here: Callable[[], Any]) -> Iterator[Project]:
     """A dataset of the test's own; afterwards every statement is judged, and none may have been one that BigQuery refuses
     beside change ingestion.
     """
     bigquery_emulators.gate.clear()
     bigquery_emulators.streaming.clear()
     made = streaming(bigquery_emulators)
-    made.spark = spark_on_demand
+    made.spark = tasks_run_here
     yield made
     for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
         judge(sql)

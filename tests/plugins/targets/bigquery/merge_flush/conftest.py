@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
@@ -12,17 +12,14 @@ from tests.plugins.targets.bigquery.merge_flush.streaming import streaming
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 @pytest.fixture
-def project(bigquery_emulators: Emulators, spark_on_demand: Callable[[], SparkSession]) -> Iterator[Project]:
+def project(bigquery_emulators: Emulators, tasks_run_here: Callable[[], Any]) -> Iterator[Project]:
     """A dataset of the test's own, written in mode merge-flush; every statement that was run is judged afterwards."""
     bigquery_emulators.gate.clear()
     bigquery_emulators.write_gate.clear()
     made = streaming(bigquery_emulators)
-    made.spark = spark_on_demand
+    made.spark = tasks_run_here
     yield made
     for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
         judge(sql)
