@@ -23,7 +23,7 @@ from tests.services.mysql_programs import MARIADB_10_11, MARIADB_11_8, MYSQL_9
 PLAIN: Sequence[str] = ()
 COMPRESSED = ("SET SESSION binlog_transaction_compression = ON",)
 # Every table costs time there; the others' kinds of keys are the business of the tests without Spark.
-_IN_DELTA = ("customer", shop.LINE, "word", "ticket", "day_shift", "night_shift", "kinds", "journal")
+_IN_DELTA = ("customer", shop.LINE, "ticket", "journal")
 MINIMAL = ("SET SESSION binlog_row_image = MINIMAL",)
 
 
@@ -67,7 +67,7 @@ def test_a_random_history_under_concurrent_writers_ends_equal_in_delta(
         assert writers.transactions > 100
         replicator.until_current()
         copy = in_lake(replicator.lake, database)
-        assert assert_equal_copies(database, copy, tables) > 3000
+        assert assert_equal_copies(database, copy, tables) > 1000
         seed.assert_rows(copy)
 
 
