@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,5 +17,7 @@ class TestBigQuery(TargetConformance):
     largest_decimal: ClassVar[int] = 28  # the emulator has no BIGNUMERIC
 
     @pytest.fixture
-    def system(self, project: Project) -> Project:
+    def system(self, project: Project, tasks_run_here: Callable[[], Any]) -> Project:
+        """Executors have tests of their own."""
+        project.spark = tasks_run_here
         return project
