@@ -220,3 +220,10 @@ class TableChanges:
     def batches(self) -> Iterator[ChangeBatch]:
         """The batches in order; every call starts anew."""
         return self._batches() if callable(self._batches) else iter(self._batches)
+
+
+def combined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One array of a column's chunks; a single one as it is, which `combine_chunks` would copy."""
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

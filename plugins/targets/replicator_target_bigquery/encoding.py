@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replicator_sdk.batch import ChangeBatch, TableChanges
+from replicator_sdk.batch import ChangeBatch, TableChanges, combined
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.net_change import NetPlan, Upserts
 from replicator_sdk.schema import TableSchema
@@ -55,14 +55,9 @@ def columns_of(rows: pa.StructArray) -> dict[str, pa.Array]:
     return dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
 
 
-def combined(column: pa.ChunkedArray) -> pa.Array:
-    """One array of a column's chunks; the only one as it is, which `combine_chunks` would copy."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 def loadable(column: pa.Array) -> pa.Array:
     """A column as Parquet for BigQuery: lists inside structs, names of fields as BigQuery takes them."""
-    column = combined(column) if isinstance(column, pa.ChunkedArray) else column
+    column = combined(column)
     if pa.types.is_list(column.type):
         return _wrapped_list(column)
     if not pa.types.is_struct(column.type):

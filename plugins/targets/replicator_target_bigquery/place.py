@@ -79,3 +79,8 @@ class Place:
     def commits_id(self) -> str:
         """The commit log, likewise."""
         return f"{self.project}.{self.dataset}.{COMMITS}"
+
+
+def default_stream(path: str) -> str:
+    """The stream that every table has, by the table's path."""
+    return f"{path}/streams/_default"

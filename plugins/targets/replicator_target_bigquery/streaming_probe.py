@@ -13,7 +13,7 @@ from replicator_target_bigquery.client import write_client
 from replicator_target_bigquery.config import COMMITS, BigQueryConfig
 from replicator_target_bigquery.failures import is_transient
 from replicator_target_bigquery.names import table_name
-from replicator_target_bigquery.place import Place
+from replicator_target_bigquery.place import Place, default_stream
 
 _SECONDS: Final = 30.0
 _WRITES: Final = "bigquery.tables.updateData"
@@ -87,7 +87,7 @@ class StreamingProbe:
         """Look at the table's default stream."""
         if self._client is None:
             self._client = write_client(self._config)
-        self._client.get_write_stream(name=f"{table}/streams/_default", retry=None, timeout=_SECONDS)
+        self._client.get_write_stream(name=default_stream(table), retry=None, timeout=_SECONDS)
 
     def _unreachable(self) -> Finding:
         where = self._config.storage_write_endpoint or "bigquerystorage.googleapis.com"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.batch import combined
 from replicator_sdk.schema import TableSchema
 from replicator_target_delta.schema import Layout
 
@@ -31,13 +32,6 @@ def conform(values: pa.Array, kind: pa.DataType) -> pa.Array:
             return pa.StructArray.from_arrays([], fields=[], mask=mask)
         return pa.StructArray.from_arrays(inners, fields=inner_fields, mask=mask)
     return values.cast(kind)
-
-
-def combined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """One array of a column's chunks, without copying a single one."""
-    if isinstance(column, pa.Array):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def encode_rows(rows: pa.Table | pa.RecordBatch, layout: Layout, extra: dict[str, pa.Array]) -> pa.Table:

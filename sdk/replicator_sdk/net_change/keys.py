@@ -53,18 +53,23 @@ def encode_keys(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
     lie close together a table by value, of twenty bytes a key, and sorting takes as much.
     """
     only = columns[0]
-    if len(columns) > 1 or only.null_count or not len(only) or not pa.types.is_integer(only.type):
-        codes, count = encode_rows(columns)
-        return codes.astype(np.int32), count
-    values = only.to_numpy()
+    if len(columns) == 1 and len(only) and not only.null_count and pa.types.is_integer(only.type):
+        encoded = _encode_numbers(only.to_numpy())
+        if encoded is not None:
+            return encoded
+    codes, count = encode_rows(columns)
+    return codes.astype(np.int32), count
+
+
+def _encode_numbers(values: npt.NDArray[np.integer[Any]]) -> tuple[Codes, int] | None:
+    """Codes of whole numbers without hashing; None for a few scattered ones, which are hashed as quickly."""
     if bool((values[1:] > values[:-1]).all()):
         return np.arange(len(values), dtype=np.int32), len(values)
     low, high = int(values.min()), int(values.max())
     if high - low < _CLOSE * len(values):
         return _encode_by_place(values.astype(np.int64, copy=False) - low, high - low + 1)
     if len(values) <= _HASHED_ROWS:
-        codes, count = _encode_flat(only)
-        return codes.astype(np.int32), count
+        return None
     order = np.argsort(values)
     steps = _steps(values[order])
     encoded = np.empty(len(values), np.int32)

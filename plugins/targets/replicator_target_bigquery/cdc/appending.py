@@ -11,7 +11,7 @@ from replicator_sdk.schema import TableId
 from replicator_target_bigquery.client import write_client
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.jobs import Jobs
-from replicator_target_bigquery.place import Place
+from replicator_target_bigquery.place import Place, default_stream
 
 _METHOD: Final = "/google.cloud.bigquery.storage.v1.BigQueryWrite/AppendRows"
 _SECONDS: Final = 600.0
@@ -38,7 +38,7 @@ class DefaultStreams:
         Raises:
             DataError: When BigQuery refuses rows.
         """
-        stream = f"{place.path}/streams/_default"
+        stream = default_stream(place.path)
         what = f"streaming changes to {place.id}"
         sent: int = self._jobs.ask(what, table, lambda: self._send(stream, table, make), place=place.id)
         return sent

@@ -14,6 +14,7 @@ from typing import Any
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.merge_flush.stream_writer import StreamWriter
 from replicator_target_bigquery.merge_flush.streams import WriteStream
+from replicator_target_bigquery.place import default_stream
 
 
 class DefaultStream(StreamWriter):
@@ -25,7 +26,7 @@ class DefaultStream(StreamWriter):
 
     def create(self, table: str, of: TableId) -> WriteStream:
         """The default stream of the table `projects/…/datasets/…/tables/…`, once it is known."""
-        stream = f"{table}/streams/_default"
+        stream = default_stream(table)
 
         def ask() -> Any:
             return self._client.get_write_stream(name=stream, retry=None, timeout=60.0)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from replicator_target_delta.encoding import combined
+from replicator_sdk.batch import combined
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from replicator_sdk.batch import TableChanges
+from replicator_sdk.batch import TableChanges, combined
 from replicator_sdk.errors import DataError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import NetPlan, Upserts
@@ -18,7 +18,7 @@ from replicator_target_delta.apply.finding import Place, find
 from replicator_target_delta.apply.incomplete import IncompleteRows, SealedRows
 from replicator_target_delta.apply.matching import Sought, searches_sorted
 from replicator_target_delta.apply.rewriting import FileChanges, Found, Written
-from replicator_target_delta.encoding import combined, encode_keys, encode_rows
+from replicator_target_delta.encoding import encode_keys, encode_rows
 from replicator_target_delta.stamps import Stamper
 from replicator_target_delta.writing import FileWriter
 

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from replicator_sdk.batch import combined
 from replicator_sdk.net_change.keys import encode_rows
 from replicator_target_delta.deletion_vector import read_deletion_vector
-from replicator_target_delta.encoding import combined, conform
+from replicator_target_delta.encoding import conform
 from replicator_target_delta.storage import Storage
 
 Int64s = npt.NDArray[np.int64]
