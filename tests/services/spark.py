@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyspark
 
+from replicator_target_delta.plugin import session_settings
 from tests.services import spark_classes
 from tests.services.artifacts import delta_jars
 from tests.services.processes import (
@@ -42,10 +43,7 @@ SMALL: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.databricks.delta.snapshotPartitions": "2",
 }
-DELTA: Mapping[str, str] = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
+DELTA: Mapping[str, str] = session_settings(2, "/")
 # A driver tells its executors which interpreter to use by this variable only; `spark.pyspark.python` is for spark-submit.
 INTERPRETER: Mapping[str, str] = {"PYSPARK_PYTHON": sys.executable}
 

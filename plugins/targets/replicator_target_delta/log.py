@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_target_delta.files import DataFile
+from replicator_target_delta.location import is_local
 from replicator_target_delta.replay import Content, replay
 from replicator_target_delta.schema import Layout
 from replicator_target_delta.storage import Storage
@@ -80,6 +81,10 @@ class TableLog:
         jvm: Any = self._jvm
         with translated(path):
             self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001
+            if is_local(path):
+                # Hadoop keeps checksums of local files in files beside them; no reader of Delta needs them in a log.
+                files = jvm.org.apache.hadoop.fs.Path(path).getFileSystem(self._log.newDeltaHadoopConf())
+                files.setWriteChecksum(False)
 
     def begin(self) -> Transaction:
         """A transaction on the newest version there is in storage."""
@@ -221,7 +226,8 @@ class Transaction:
                 parsed = self._log.to_scala([{"metaData": metadata}]).head()
                 self._handle.updateMetadata(parsed, False)
             operation = self._log.operation(writer, sequence, note)
-            version = int(self._handle.commit(self._log.to_scala(actions), operation))
+            with self._log.storage.committing():
+                version = int(self._handle.commit(self._log.to_scala(actions), operation))
         self._log.storage.sync_log(version)
         self._remember(version, added, removed, stored, changed=metadata is not None)
 

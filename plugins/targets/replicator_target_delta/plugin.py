@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from replicator_sdk.assessment import TableAssessor
@@ -13,6 +13,7 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_delta.assessment import DeltaAssessor
 from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.location import absolute, is_local
 
 if TYPE_CHECKING:
     from replicator_target_delta.maintenance import Maintenance
@@ -22,9 +23,20 @@ DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-
 _DELTA: Final = "spark.databricks.delta"
 
 
-def session_settings(cores: int) -> dict[str, str]:
-    """Spark settings the target needs, and sizes for `cores`; the pipeline's own settings win over them."""
+_STREAMING: Final = "spark.sql.streaming"
+_ON_DISK: Final[Mapping[str, str]] = {
+    # The defaults for local files go through Hadoop's FileContext, which starts sixteen processes a commit to look for links.
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    f"{_STREAMING}.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def session_settings(cores: int, path: str) -> dict[str, str]:
+    """Spark settings the target needs for tables below `path`, and sizes for `cores`; the pipeline's own win over them."""
     return {
+        **(_ON_DISK if is_local(absolute(path)) else {}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Defaults are for clusters: 50 partitions to read a log of a few kilobytes.
@@ -32,6 +44,8 @@ def session_settings(cores: int) -> dict[str, str]:
         # A commit's checksum is derived from the one before; recomputing it to compare costs a second each time.
         f"{_DELTA}.incremental.commit.verify": "false",
         f"{_DELTA}.versionChecksum.forcedValidationInterval": "-1",
+        # Nor does it list a small table's files: the first commit of a session would run Spark's planner for that list.
+        f"{_DELTA}.allFilesInCrc.enabled": "false",
     }
 
 
@@ -49,7 +63,7 @@ class DeltaLakeTarget(DeltaTarget):
 
     def configure(self, configurer: Configurer) -> None:
         """Ask for Spark with Delta's jars and settings."""
-        configurer.require_spark(packages=DELTA_PACKAGES, conf=session_settings(os.cpu_count() or 2))
+        configurer.require_spark(packages=DELTA_PACKAGES, conf=session_settings(os.cpu_count() or 2, self.config.path))
 
     def create_table_assessor(self) -> TableAssessor:
         """A judge of settings and schemas; needs no Spark."""

@@ -1,4 +1,4 @@
-"""Loads snapshot chunks: executors read the source and write data files; the driver commits what they made."""
+"""Loads snapshot chunks: executors read the source and write data files; the driver commits what was made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.executors import run_on_executors
+from replicator_sdk.executors import is_local, run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
@@ -36,7 +36,7 @@ _FILES_LARGER: Final = 4  # than those of a batch: they stay, and an executor ho
 
 @dataclass(frozen=True, slots=True)
 class ChunkLoad:
-    """Reads chunks and writes them to data files; picklable, run by an executor."""
+    """Reads chunks and writes them to data files; picklable, run by an executor or by a thread of the driver."""
 
     root: str
     layout: Layout
@@ -114,7 +114,12 @@ class TableSnapshotLoad:
             read,
             _FILES_LARGER * self._config.target_file_bytes,
         )
-        made = run_on_executors(self._spark, work, wanted)
+        if len(wanted) == 1 and is_local(self._spark):
+            made = [
+                work(wanted[0])
+            ]  # small tables are not worth a Python process of Spark's, which takes seconds to start
+        else:
+            made = run_on_executors(self._spark, work, wanted)
         files = [DataFile.of(add) for adds in made for add in adds]
         failpoint("delta.snapshot.files_written")
         loaded = replace(

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import fs
 
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_target_delta.location import is_local
 
+_LOG: Final = "_delta_log"
+_WAIT_SECONDS: Final = 30.0
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfss"}
 
 
@@ -57,16 +64,54 @@ class Storage:
 
     def sync(self, path: str) -> None:
         """Make a written local file survive a power cut; object stores do so on close."""
-        if "://" not in self.root:
+        if is_local(self.root):
             _fsync(Path(self.root) / path)
 
     def sync_log(self, version: int) -> None:
         """The same for a commit and the folder that names it."""
-        if "://" not in self.root:
-            log = Path(self.root) / "_delta_log"
+        if is_local(self.root):
+            log = Path(self.root) / _LOG
             with contextlib.suppress(FileNotFoundError):  # another commit's clean-up may have moved it already
                 _fsync(log / f"{version:020}.json")
             _fsync(log)
+
+    @contextlib.contextmanager
+    def committing(self) -> Iterator[None]:
+        """One process at a time commits to a table on a local disk, as far as each asks here.
+
+        Delta looks whether a version is there, then renames its own to that name, and a local rename takes the place of what
+        somebody else has put there meanwhile. Stores that can refuse that do; where a folder cannot be locked, nothing is.
+
+        Raises:
+            RetryableError: When another process commits for half a minute, or is held up in it.
+        """
+        if not is_local(self.root):
+            yield
+            return
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):  # no right to write: the commit will say so
+                log = Path(self.root) / _LOG
+                log.mkdir(parents=True, exist_ok=True)
+                handle = os.open(log, os.O_RDONLY)
+                held.callback(os.close, handle)  # which gives the lock back
+                self._lock(handle)
+            yield
+
+    def _lock(self, handle: int) -> None:
+        until = time.monotonic() + _WAIT_SECONDS
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as err:
+                if time.monotonic() < until:
+                    time.sleep(0.01)
+                    continue
+                raise RetryableError(
+                    f"another process does not end its commit to {self.root}",
+                    code="RPL-4406",
+                    hint="retried by itself; end the other replicator that writes there",
+                ) from err
+            return
 
 
 def _fsync(path: Path) -> None:
@@ -79,7 +124,7 @@ def _fsync(path: Path) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
-    if "://" not in root:
+    if is_local(root):
         return fs.LocalFileSystem(), root
     scheme, rest = root.split("://", 1)
     try:

@@ -19,5 +19,5 @@ class TestDelta(TargetConformance):
     random_histories: ClassVar[int] = 12
 
     @pytest.fixture
-    def system(self, tmp_path: Path, delta_spark: SparkSession) -> Lake:
-        return Lake(tmp_path / "lake", delta_spark)
+    def system(self, tmp_path: Path, spark: SparkSession) -> Lake:
+        return Lake(tmp_path / "lake", spark)

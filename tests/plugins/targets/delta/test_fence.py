@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -9,6 +11,7 @@ import pytest
 
 from replicator_sdk import failpoint
 from replicator_sdk.errors import FencedError, ReplicatorError, RetryableError
+from replicator_target_delta import storage
 from replicator_target_delta.apply.keyed import KeyedApply
 from tests.plugins.targets.changes import TABLE, at, batch, insert, row
 from tests.plugins.targets.delta.lake import Lake
@@ -76,6 +79,38 @@ def test_two_runs_of_one_epoch_do_not_both_apply_a_batch(lake: Lake) -> None:
         thread.join()
     assert sorted(r["id"] for r in lake.rows(TABLE)) == [1, 2]
     assert all(isinstance(err, RetryableError) for err in outcomes)
+
+
+@pytest.fixture
+def elsewhere(lake: Lake) -> Iterator[subprocess.Popen[str]]:
+    """Another process within its commit to the table, until it is told to end."""
+    lake.consumer().apply_batch(batch(1, [insert(row(1))]))
+    program = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print(); input()"
+    command = [sys.executable, "-c", program, str(lake.path(TABLE) / "_delta_log")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_a_commit_waits_while_another_process_is_within_its_own(lake: Lake, elsewhere: subprocess.Popen[str]) -> None:
+    """A local file system does not refuse a version that is there: the later rename would win, unseen by the other process."""
+    version = lake.version(TABLE)
+    work = threading.Thread(target=lake.consumer().apply_batch, args=(batch(2, [insert(row(2))]),))
+    work.start()
+    work.join(1)
+    assert lake.version(TABLE) == version
+    elsewhere.communicate("\n")
+    work.join()
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [1, 2]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_commit_that_another_process_does_not_end_is_an_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_WAIT_SECONDS", 0.1)
+    with pytest.raises(RetryableError, match="RPL-4406"):
+        lake.consumer().apply_batch(batch(2, [insert(row(2))]))
 
 
 @pytest.mark.usefixtures("_disarmed")

@@ -21,6 +21,7 @@ from replicator_target_delta.deletion_vector import DeletionVectorFile, read_del
 from replicator_target_delta.encoding import conform
 from replicator_target_delta.files import DataFile
 from replicator_target_delta.location import path_segment, table_path
+from replicator_target_delta.plugin import session_settings
 from replicator_target_delta.statistics import file_statistics, parse_statistics
 from replicator_target_delta.storage import Storage
 
@@ -53,6 +54,14 @@ def test_path_segments_are_one_folder_and_equal_only_for_equal_names(one: str, t
         assert segment not in {".", ".."}
         assert segment[0] not in "._"
     assert (path_segment(one) == path_segment(two)) == (one == two)
+
+
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [("/lake", True), ("lake", True), ("file:///lake", True), ("s3://lake", False), ("hdfs://h/l", False)],
+)
+def test_the_log_of_local_tables_is_written_without_starting_processes(path: str, *, local: bool) -> None:
+    assert ("spark.delta.logStore.file.impl" in session_settings(2, path)) == local
 
 
 def test_names_a_file_system_can_hold_stay_as_they_are() -> None:
