@@ -40,6 +40,7 @@ _WITHOUT_SOURCE: dict[str, Callable[[Plan, Book], None]] = {"bigquery": bigquery
 def main() -> None:
     """Run what was asked for, one scenario after the other, each on a server of its own."""
     options = _options()
+    options.into.mkdir(parents=True, exist_ok=True)
     numbers, page = options.into / "results.jsonl", options.into / "RESULTS.md"
     book = Book(numbers)
     if options.keep:
