@@ -109,7 +109,8 @@ class SnapshotReader(ABC):
             chunks: The chunks of an interrupted, resumable snapshot, to be read with the same bounds; empty to plan.
 
         Raises:
-            NeedsUserError: When the table is gone or may not be read.
+            RetryableError: When the table is gone since it was described; the next attempt looks which tables there are.
+            NeedsUserError: When it may not be read.
         """
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from replicator_sdk.config import OutOfRange
+from replicator_sdk.errors import RetryableError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader, TableSnapshot
 from replicator_source_postgres import chunks as cutting
@@ -31,13 +32,17 @@ class PostgresSnapshotReader(SnapshotReader):
         self._narrowed = narrowed
 
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
-        """A snapshot of one table; blocks no writer, and waits for transactions that are writing when it begins."""
+        """A snapshot of one table; blocks no writer, and waits for transactions that are writing when it begins.
+
+        Raises:
+            RetryableError: When there is no such table any more.
+        """
         exported = ExportedSnapshot(self._endpoint)
         try:
             with self._endpoint.session(statement_timeout_seconds=0) as connection:
                 import_snapshot(connection, exported.name)
                 catalogue = Catalogue(connection, self._endpoint.config.database)
-                facts = find_readable(catalogue, schema.table)
+                facts = _find(catalogue, schema.table)
                 now = self._selected(schema, facts, catalogue)
                 parts = cutting.storages(catalogue, facts)
                 plan = cutting.plan(catalogue, now, parts, self._endpoint.config.chunk_rows)
@@ -56,6 +61,17 @@ class PostgresSnapshotReader(SnapshotReader):
         """The schema at the snapshot's position, with the columns the pipeline asks for."""
         now = catalogue.schema(facts, schema.table)
         return narrow(now, schema) if schema.table in self._narrowed else now
+
+
+def _find(catalogue: Catalogue, table: TableId) -> TableFacts:
+    if catalogue.find(table) is None:
+        raise RetryableError(
+            "the table was dropped or renamed just before it was to be copied",
+            code="RPL-3605",
+            table=str(table),
+            hint="nothing to do: the attempt is repeated with the tables that are there then",
+        )
+    return find_readable(catalogue, table)
 
 
 def _resumed(plan: cutting.Plan, chunks: Sequence[SnapshotChunk], parts: Sequence[cutting.Storage]) -> cutting.Plan:

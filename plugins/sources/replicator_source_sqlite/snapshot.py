@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableSchema, TableSnapshot
 from replicator_sdk.errors import RetryableError
-from replicator_source_sqlite.catalogue import TableShape, describe
+from replicator_source_sqlite.catalogue import TableShape, describe, ordinary_tables
 from replicator_source_sqlite.changelog import last_change
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import connect, quoted, transaction
@@ -52,20 +52,32 @@ class SqliteSnapshotReader(SnapshotReader):
             database.execute("PRAGMA copy.journal_mode = OFF")
             database.execute("PRAGMA copy.synchronous = OFF")
             with transaction(database):
-                shape = describe(database, schema.table)
-                if missing := [name for name in schema.names if name not in shape.schema]:
-                    raise RetryableError(
-                        f"the columns {missing} went away while a snapshot was opened",
-                        code="RPL-3512",
-                        hint="nothing to do: the schema change is in the log",
-                        table=str(schema.table),
-                    )
+                shape = _shape(database, schema)
                 position = SqliteOffset(last_change(database))
                 selected = shape.schema.select(schema.names)
                 copy_rows(database, shape, selected)
                 plan = chunks if chunks and shape.rowid_alias else _plan(database, self._config.chunk_rows)
         read = CopyReader(str(path), selected, self._out_of_range)
         return SqliteSnapshot(selected, position, plan, read, bool(shape.rowid_alias), folder)
+
+
+def _shape(database: sqlite3.Connection, wanted: TableSchema) -> TableShape:
+    """The table as it is now; it must have what it was described with."""
+    if wanted.table.table not in dict(ordinary_tables(database)):
+        raise _gone("the table", wanted)
+    shape = describe(database, wanted.table)
+    if missing := [name for name in wanted.names if name not in shape.schema]:
+        raise _gone(f"the columns {missing}", wanted)
+    return shape
+
+
+def _gone(what: str, wanted: TableSchema) -> RetryableError:
+    return RetryableError(
+        f"{what} went away while a snapshot was opened",
+        code="RPL-3512",
+        hint="nothing to do: the attempt is repeated with what is there then",
+        table=str(wanted.table),
+    )
 
 
 class SqliteSnapshot(TableSnapshot):

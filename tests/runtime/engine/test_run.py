@@ -31,6 +31,7 @@ from replicator_source_sqlite.changelog import last_change
 from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_source_sqlite.schema_change import synchronise
+from replicator_source_sqlite.snapshot import SqliteSnapshotReader
 from tests.runtime.engine import kept_target
 from tests.runtime.engine.kept_target import House, KeptTarget
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replicator_sdk import TableId, TableSchema
+    from replicator_sdk import TableId, TableSchema, TableSnapshot
 
 
 class Host:
@@ -421,6 +422,25 @@ def test_a_table_that_goes_between_being_listed_and_described_is_left_out(
     goes = True
     shop.run()
     shop.assert_equal()
+
+
+def test_a_table_that_goes_before_it_is_copied_is_left_out_of_the_next_attempt(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(shop)
+    shop.sql("CREATE TABLE ghost (id INTEGER PRIMARY KEY)")
+    opened = []
+    reader_open = SqliteSnapshotReader.open
+
+    def open_late(self: SqliteSnapshotReader, schema: TableSchema, *chunks: Any) -> TableSnapshot:
+        opened.append(schema.table.table)
+        shop.sql("DROP TABLE IF EXISTS ghost")
+        return reader_open(self, schema, *chunks)
+
+    monkeypatch.setattr(SqliteSnapshotReader, "open", open_late)
+    shop.run()
+    shop.assert_equal()
+    assert opened.count("ghost") == 1
 
 
 def test_another_database_under_the_same_state_is_refused(shop: Shop) -> None:

@@ -162,6 +162,15 @@ def test_a_column_dropped_meanwhile_leads_to_a_new_snapshot(postgres_database: P
             rows_of(snapshot)
 
 
+def test_a_table_that_goes_before_it_is_copied_has_the_attempt_repeated(postgres_database: PostgresDatabase) -> None:
+    """It was described a moment ago: a migration may have put another in its place."""
+    db = postgres_database
+    pump = filled(db, *KINDS["key"])
+    db.execute("DROP TABLE t")
+    with pytest.raises(RetryableError, match="RPL-3605"):
+        open_table(pump)
+
+
 def test_a_snapshot_sees_columns_added_since_the_table_was_described(postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     pump = filled(db, *KINDS["key"])

@@ -144,6 +144,9 @@ def test_a_copy_leaves_nothing_behind(shop: SqliteShop, schemas: dict[TableId, T
         shop.database.execute("ALTER TABLE t RENAME COLUMN v TO w")
         with pytest.raises(RetryableError, match="RPL-3512"):
             snapshots.open(schemas[TableId("main", "t")])
+        shop.database.execute("DROP TABLE t")
+        with pytest.raises(RetryableError, match="RPL-3512"):
+            snapshots.open(schemas[TableId("main", "t")])
         assert list(folder.iterdir()) == []
 
 
