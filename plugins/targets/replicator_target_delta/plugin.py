@@ -21,13 +21,10 @@ if TYPE_CHECKING:
 # Both are named because jars from the local cache come without what they depend on.
 DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 _DELTA: Final = "spark.databricks.delta"
-
-
-_STREAMING: Final = "spark.sql.streaming"
+# The defaults for local files go through Hadoop's FileContext, which starts sixteen processes a commit to look for links.
 _ON_DISK: Final[Mapping[str, str]] = {
-    # The defaults for local files go through Hadoop's FileContext, which starts sixteen processes a commit to look for links.
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
-    f"{_STREAMING}.checkpointFileManagerClass": (
+    "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
