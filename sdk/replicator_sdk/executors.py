@@ -41,6 +41,21 @@ def run_on_threads(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> 
             yield from (future.result() for future in done)
 
 
+def run_here(work: Callable[[_Task], _Result], task: _Task) -> _Result:
+    """The result of `work` on one task, done by the calling thread, with the errors of `run_on_executors`.
+
+    Raises:
+        ReplicatorError: As `work` raised it.
+        RetryableError: When it failed otherwise; its text holds no value of a row.
+    """
+    try:
+        return work(task)
+    except ReplicatorError:
+        raise
+    except Exception as err:
+        raise _failed("in the driver", type(err).__name__) from err
+
+
 def run_on_executors(spark: SparkSession, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
     """Results of `work` on each task, in order, one Spark task each. Safe from several threads.
 
@@ -58,15 +73,15 @@ def run_on_executors(spark: SparkSession, work: Callable[[_Task], _Result], task
     try:
         outcomes: list[Any] = context.parallelize(list(tasks), len(tasks)).map(_Guarded(work)).collect()
     except Exception as err:
-        raise RetryableError(
-            f"work on Spark's executors failed: {_cause(err)}",
-            code="RPL-4405",
-            hint="retried by itself; see Spark's log",
-        ) from err
+        raise _failed("on Spark's executors", _cause(err)) from err
     for outcome in outcomes:
         if isinstance(outcome, ReplicatorError):
             raise outcome
     return outcomes
+
+
+def _failed(where: str, cause: str) -> RetryableError:
+    return RetryableError(f"work {where} failed: {cause}", code="RPL-4405", hint="retried by itself; see Spark's log")
 
 
 class _Guarded:

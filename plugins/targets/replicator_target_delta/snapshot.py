@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.executors import is_local, run_on_executors
+from replicator_sdk.executors import is_local, run_here, run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
@@ -114,13 +114,7 @@ class TableSnapshotLoad:
             read,
             _FILES_LARGER * self._config.target_file_bytes,
         )
-        if len(wanted) == 1 and is_local(self._spark):
-            made = [
-                work(wanted[0])
-            ]  # small tables are not worth a Python process of Spark's, which takes seconds to start
-        else:
-            made = run_on_executors(self._spark, work, wanted)
-        files = [DataFile.of(add) for adds in made for add in adds]
+        files = [DataFile.of(add) for adds in self._write(work, wanted) for add in adds]
         failpoint("delta.snapshot.files_written")
         loaded = replace(
             progress,
@@ -141,6 +135,12 @@ class TableSnapshotLoad:
         done = replace(progress, epoch=self._context.epoch, position=position, snapshot_chunks=None)
         self._table.commit(attempt, done)
         failpoint("delta.snapshot.finished")
+
+    def _write(self, work: ChunkLoad, chunks: Sequence[SnapshotChunk]) -> list[list[dict[str, Any]]]:
+        """Executors take several chunks; a small table is not worth a Python process of Spark's, which takes seconds to start."""
+        if len(chunks) == 1 and is_local(self._spark):
+            return [run_here(work, chunks[0])]
+        return run_on_executors(self._spark, work, chunks)
 
     def _running(self, attempt: Attempt, schema: TableSchema, snapshot_id: str) -> TableProgress:
         progress = attempt.progress

@@ -94,6 +94,15 @@ def test_another_error_on_an_executor_says_its_kind_and_no_value(lake: Lake) -> 
     assert "secret" not in str(error.value)
 
 
+def test_another_error_of_a_single_chunk_says_its_kind_and_no_value(lake: Lake) -> None:
+    """Read by the driver, where nobody takes the text away."""
+    consumer = lake.consumer()
+    consumer.begin_snapshot(KEYED, "plan", at(5))
+    with pytest.raises(RetryableError, match="ValueError") as error:
+        consumer.load_chunks(KEYED, "plan", CHUNKS[:1], Crashing())
+    assert "secret" not in str(error.value)
+
+
 def test_chunks_of_a_plan_that_was_not_begun_are_refused(lake: Lake) -> None:
     with pytest.raises(NeedsUserError, match="RPL-3405"):
         lake.consumer().load_chunks(KEYED, "plan", CHUNKS, Numbers())
