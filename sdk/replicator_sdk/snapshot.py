@@ -132,6 +132,7 @@ def chunk_dataframe(
     arrow = schema.arrow
 
     def read_chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """On an executor: the rows of the chunks that `batches` hold packed."""
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 for rows in read(pickle.loads(bytes(packed))):  # noqa: S301 - packed by the driver above

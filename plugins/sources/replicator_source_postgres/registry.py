@@ -72,6 +72,16 @@ def find_readable(catalogue: Catalogue, table: TableId) -> TableFacts:
             table=str(table),
             hint="`replicator tables` lists what there is; names are case-sensitive",
         )
+    check_readable(catalogue, facts, table)
+    return facts
+
+
+def check_readable(catalogue: Catalogue, facts: TableFacts, table: TableId) -> None:
+    """The role may read the table.
+
+    Raises:
+        NeedsUserError: When it may not.
+    """
     query = "SELECT pg_catalog.has_schema_privilege(%s, 'USAGE') AND pg_catalog.has_table_privilege(%s::oid, 'SELECT')"
     row = catalogue.connection.execute(query, [facts.schema, facts.oid]).fetchone()
     if not (row and row[0]):
@@ -82,4 +92,3 @@ def find_readable(catalogue: Catalogue, table: TableId) -> TableFacts:
             table=str(table),
             hint=f"GRANT USAGE ON SCHEMA {schema} TO <role>; GRANT SELECT ON {schema}.{name} TO <role>;",
         )
-    return facts

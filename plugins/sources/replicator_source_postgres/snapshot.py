@@ -15,7 +15,7 @@ from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.chunk_copy import ChunkCopy, import_snapshot
 from replicator_source_postgres.connection import Endpoint, quote_identifier, replication_command
 from replicator_source_postgres.offset import PostgresOffset
-from replicator_source_postgres.registry import find_readable
+from replicator_source_postgres.registry import check_readable
 from replicator_source_postgres.relations import narrow
 from replicator_source_postgres.types.native import selected
 
@@ -64,14 +64,16 @@ class PostgresSnapshotReader(SnapshotReader):
 
 
 def _find(catalogue: Catalogue, table: TableId) -> TableFacts:
-    if catalogue.find(table) is None:
+    facts = catalogue.find(table)
+    if facts is None:
         raise RetryableError(
             "the table was dropped or renamed just before it was to be copied",
             code="RPL-3605",
             table=str(table),
             hint="nothing to do: the attempt is repeated with the tables that are there then",
         )
-    return find_readable(catalogue, table)
+    check_readable(catalogue, facts, table)
+    return facts
 
 
 def _resumed(plan: cutting.Plan, chunks: Sequence[SnapshotChunk], parts: Sequence[cutting.Storage]) -> cutting.Plan:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableSchema, TableSnapshot
-from replicator_sdk.errors import RetryableError
-from replicator_source_sqlite.catalogue import TableShape, describe, ordinary_tables
+from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_source_sqlite.catalogue import TableShape, describe
 from replicator_source_sqlite.changelog import last_change
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import connect, quoted, transaction
@@ -63,9 +63,10 @@ class SqliteSnapshotReader(SnapshotReader):
 
 def _shape(database: sqlite3.Connection, wanted: TableSchema) -> TableShape:
     """The table as it is now; it must have what it was described with."""
-    if wanted.table.table not in dict(ordinary_tables(database)):
-        raise _gone("the table", wanted)
-    shape = describe(database, wanted.table)
+    try:
+        shape = describe(database, wanted.table)
+    except NeedsUserError as gone:
+        raise _gone("the table", wanted) from gone
     if missing := [name for name in wanted.names if name not in shape.schema]:
         raise _gone(f"the columns {missing}", wanted)
     return shape

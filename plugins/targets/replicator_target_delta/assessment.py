@@ -18,7 +18,7 @@ from replicator_sdk.assessment import (
 from replicator_sdk.datatype import JSON, TIME, UUID, Array, DataType, Record
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.location import absolute, is_local
+from replicator_target_delta.location import absolute, is_on_disk
 from replicator_target_delta.schema import spark_type
 
 _NOTES: dict[DataType, str] = {
@@ -37,7 +37,7 @@ class DeltaAssessor(TableAssessor):
     def assess(self) -> Assessment:
         """Whether the folder can be written, as far as that can be seen without writing."""
         root = absolute(self._config.path)
-        if not is_local(root):
+        if not is_on_disk(root):
             return Assessment()
         nearest = Path(root)
         while not nearest.exists():

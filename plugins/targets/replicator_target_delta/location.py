@@ -41,9 +41,9 @@ def absolute(base: str) -> str:
     """`base` without a trailing slash; local paths made absolute, `file:` URIs turned into paths."""
     if base.startswith("file:"):
         base = "/" + base.removeprefix("file:").lstrip("/")
-    return str(Path(base).expanduser().absolute()) if is_local(base) else base.rstrip("/")
+    return str(Path(base).expanduser().absolute()) if is_on_disk(base) else base.rstrip("/")
 
 
-def is_local(path: str) -> bool:
+def is_on_disk(path: str) -> bool:
     """Whether `path`, as `absolute` gives it, is a folder of this machine."""
     return "://" not in path

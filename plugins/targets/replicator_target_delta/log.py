@@ -15,7 +15,8 @@ from py4j.protocol import Py4JJavaError
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_target_delta.files import DataFile
-from replicator_target_delta.location import is_local
+from replicator_target_delta.location import is_on_disk
+from replicator_target_delta.relocation import file_system
 from replicator_target_delta.replay import Content, replay
 from replicator_target_delta.schema import Layout
 from replicator_target_delta.storage import Storage
@@ -81,10 +82,9 @@ class TableLog:
         jvm: Any = self._jvm
         with translated(path):
             self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001
-            if is_local(path):
+            if is_on_disk(path):
                 # Hadoop keeps checksums of local files in files beside them; no reader of Delta needs them in a log.
-                files = jvm.org.apache.hadoop.fs.Path(path).getFileSystem(self._log.newDeltaHadoopConf())
-                files.setWriteChecksum(False)
+                file_system(spark, path)[1].setWriteChecksum(False)
 
     def begin(self) -> Transaction:
         """A transaction on the newest version there is in storage."""

@@ -13,7 +13,7 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_delta.assessment import DeltaAssessor
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.location import absolute, is_local
+from replicator_target_delta.location import absolute, is_on_disk
 
 if TYPE_CHECKING:
     from replicator_target_delta.maintenance import Maintenance
@@ -33,7 +33,7 @@ _ON_DISK: Final[Mapping[str, str]] = {
 def session_settings(cores: int, path: str) -> dict[str, str]:
     """Spark settings the target needs for tables below `path`, and sizes for `cores`; the pipeline's own win over them."""
     return {
-        **(_ON_DISK if is_local(absolute(path)) else {}),
+        **(_ON_DISK if is_on_disk(absolute(path)) else {}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Defaults are for clusters: 50 partitions to read a log of a few kilobytes.

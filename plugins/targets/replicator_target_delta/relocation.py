@@ -27,7 +27,7 @@ def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None
             table=str(table),
             hint="move the folder by hand while the replicator is stopped, or take a snapshot under the new name",
         )
-    jvm, system = _file_system(spark, old)
+    jvm, system = file_system(spark, old)
     target = jvm.org.apache.hadoop.fs.Path(new)
     system.mkdirs(target.getParent())
     if not system.rename(jvm.org.apache.hadoop.fs.Path(old), target):
@@ -37,12 +37,13 @@ def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None
 
 def delete_folder(spark: SparkSession, path: str) -> None:
     """Delete the folder and all in it; nothing when it is gone already."""
-    jvm, system = _file_system(spark, path)
+    jvm, system = file_system(spark, path)
     system.delete(jvm.org.apache.hadoop.fs.Path(path), True)
     _forget(spark, jvm, path)
 
 
-def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """The JVM, and Hadoop's file system that `path` is in: the one object that the JVM has for it."""
     jvm: Any = spark._jvm  # noqa: SLF001 - Hadoop's file systems have no door in Python
     hadoop = jvm.org.apache.hadoop.fs.Path(path)
     return jvm, hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001

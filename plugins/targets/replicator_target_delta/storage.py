@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
-from replicator_target_delta.location import is_local
+from replicator_target_delta.location import is_on_disk
 
 _LOG: Final = "_delta_log"
 _WAIT_SECONDS: Final = 30.0
@@ -64,12 +64,12 @@ class Storage:
 
     def sync(self, path: str) -> None:
         """Make a written local file survive a power cut; object stores do so on close."""
-        if is_local(self.root):
+        if is_on_disk(self.root):
             _fsync(Path(self.root) / path)
 
     def sync_log(self, version: int) -> None:
         """The same for a commit and the folder that names it."""
-        if is_local(self.root):
+        if is_on_disk(self.root):
             log = Path(self.root) / _LOG
             with contextlib.suppress(FileNotFoundError):  # another commit's clean-up may have moved it already
                 _fsync(log / f"{version:020}.json")
@@ -85,7 +85,7 @@ class Storage:
         Raises:
             RetryableError: When another process commits for half a minute, or is held up in it.
         """
-        if not is_local(self.root):
+        if not is_on_disk(self.root):
             yield
             return
         with contextlib.ExitStack() as held:
@@ -99,19 +99,22 @@ class Storage:
 
     def _lock(self, handle: int) -> None:
         until = time.monotonic() + _WAIT_SECONDS
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as err:
-                if time.monotonic() < until:
-                    time.sleep(0.01)
-                    continue
+        while not _locked(handle):
+            if time.monotonic() >= until:
                 raise RetryableError(
                     f"another process does not end its commit to {self.root}",
                     code="RPL-4406",
                     hint="retried by itself; end the other replicator that writes there",
-                ) from err
-            return
+                )
+            time.sleep(0.01)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _fsync(path: Path) -> None:
@@ -124,7 +127,7 @@ def _fsync(path: Path) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
-    if is_local(root):
+    if is_on_disk(root):
         return fs.LocalFileSystem(), root
     scheme, rest = root.split("://", 1)
     try:

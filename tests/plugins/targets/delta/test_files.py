@@ -60,7 +60,7 @@ def test_path_segments_are_one_folder_and_equal_only_for_equal_names(one: str, t
     ("path", "local"),
     [("/lake", True), ("lake", True), ("file:///lake", True), ("s3://lake", False), ("hdfs://h/l", False)],
 )
-def test_the_log_of_local_tables_is_written_without_starting_processes(path: str, *, local: bool) -> None:
+def test_a_log_store_of_local_files_is_asked_for_with_local_tables_only(path: str, *, local: bool) -> None:
     assert ("spark.delta.logStore.file.impl" in session_settings(2, path)) == local
 
 
