@@ -39,6 +39,7 @@ from replicator_sdk.executors import run_on_executors
 from replicator_sdk.hookspec import hookimpl
 from replicator_sdk.offset import NumberOffset, Offset, Position
 from replicator_sdk.registry import FixedTables, TableRegistry, TableSummary
+from replicator_sdk.renames import ordered_renames
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.slices import RangeConsumer, SliceChanges, SliceOutcome, TableTally
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk, SnapshotReader, TableSnapshot, chunk_dataframe
@@ -120,6 +121,7 @@ __all__ = [
     "TableTally",
     "chunk_dataframe",
     "hookimpl",
+    "ordered_renames",
     "run_on_executors",
     "single_commit",
 ]

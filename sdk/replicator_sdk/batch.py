@@ -185,8 +185,10 @@ class TableChanges:
         nbytes: How many bytes, about.
         overlap: Whether the table may already hold the effect of some of these changes (its snapshot was read over a
             range of positions, or its source's reader takes snapshots itself): inserts must then be upserts, deletes
-            of missing rows and updates of missing rows are no error; an update of a missing row that does not carry
-            all columns is a `SnapshotNeededError`.
+            of missing rows and updates of missing rows that carry all columns are no error.
+        drops_lost_updates: Whether an update of a missing row that does not carry all columns is dropped: a later change
+            deletes that row, since the runtime read its snapshot after that, or a filter keeps such rows out. Else such
+            an update is a `DataError`, also in an overlap: its values are nowhere.
         inserts_only: Whether every change is an INSERT.
         source_timestamp: Highest commit time in it, microseconds since 1970 UTC; -1 unknown.
     """
@@ -200,6 +202,7 @@ class TableChanges:
         rows: int,
         nbytes: int,
         overlap: bool = False,
+        drops_lost_updates: bool = False,
         inserts_only: bool = False,
         source_timestamp: int = -1,
     ) -> None:
@@ -208,6 +211,7 @@ class TableChanges:
         self.rows = rows
         self.nbytes = nbytes
         self.overlap = overlap
+        self.drops_lost_updates = drops_lost_updates
         self.inserts_only = inserts_only
         self.source_timestamp = source_timestamp
         self._batches = batches

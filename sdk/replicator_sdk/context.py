@@ -96,6 +96,11 @@ class DeltaTargetContext(DeltaContext):
     epoch: int
     parallel_tables: int
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is to stop: what waits for an answer or repeats a request gives up within seconds."""
+        return False
+
     @abstractmethod
     def commit_offset(self, offset: Offset, sequence_number: int) -> None:
         """Say that everything up to `offset` is durable at the target; the runtime saves it (seed 001).

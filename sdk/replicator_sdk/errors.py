@@ -8,6 +8,7 @@ class                what happens next                             exit code
 RetryableError       reset to the last saved offset, replay        4 when the budget is spent
 SnapshotNeededError  the table is copied anew                      4 when the budget is spent
 NeedsUserError       stands still until somebody mends it          3
+TableHistoryLost…    as NeedsUserError; that table is copied again 3
 DataError            a value cannot be represented; table FAILING  5
 SchemaDriftError     a schema change needs a decision              6
 HistoryLostError     the source no longer has the log              7
@@ -91,6 +92,16 @@ class NeedsUserError(ReplicatorError):
 
     exit_code = 3
     error_class = "needs_user"
+
+
+class TableHistoryLostError(NeedsUserError):
+    """The log misses changes of one table: the user repairs the cause, and the runtime copies the table again.
+
+    For a table that left its publication, or whose part of the log was replaced. `table` is always set. The runtime
+    records durably that the table needs a new copy before it shows the error; the other tables go on.
+    """
+
+    error_class = "table_history_lost"
 
 
 class ConfigError(NeedsUserError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
 
 
@@ -48,6 +49,14 @@ class TableRegistry(ABC):
         Raises:
             NeedsUserError: When the table is not there or may not be read.
         """
+
+    def is_ahead(self, table: TableId, offset: Offset) -> bool:  # noqa: ARG002 - for overriders
+        """Whether everything the log holds of `table` is after `offset`; False when unknown.
+
+        Asked, only of sources without snapshots, before a table is taken in that earlier runs did not select: reading
+        on after `offset` then misses nothing of it.
+        """
+        return False
 
     def close(self) -> None:
         """Release the connection; may be called twice."""

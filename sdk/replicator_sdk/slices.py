@@ -63,12 +63,14 @@ class PartitionsRead:
 
     Attributes:
         batches: By table.
+        partitions: By table, for each of its batches the index of the partition it is from.
         tallies: By table.
         seen: Schemas beyond those that were given, each once.
         read_until: By partition index, how late it was read; only of partitions that tell.
     """
 
     batches: dict[TableId, list[ChangeBatch]] = field(default_factory=dict)
+    partitions: dict[TableId, list[int]] = field(default_factory=dict)
     tallies: dict[TableId, TableTally] = field(default_factory=dict)
     seen: list[TableSchema] = field(default_factory=list)
     read_until: dict[int, int] = field(default_factory=dict)
@@ -103,6 +105,7 @@ def read_partitions(
                 found.read_until[partition.index] = max(item.timestamp, found.read_until.get(partition.index, -1))
             elif len(item):
                 found.batches.setdefault(item.table, []).append(item)
+                found.partitions.setdefault(item.table, []).append(partition.index)
                 here[item.table] = here.get(item.table, TableTally(partitions=1)) + _tally(item)
         for table, tally in here.items():
             found.tallies[table] = found.tallies.get(table, TableTally()) + tally

@@ -51,8 +51,20 @@ class EventEmitter(ABC):
     against its table's changes, in log order. `emit_commits` ends the window: the next event has ordinal 0 again.
     A transaction larger than the reader wants to hold is emitted in several batches with ordinals running on.
 
-    A DDL event stands in the first transaction of its window: a reader that meets one first emits the commits of all
-    transactions that ended before it, so that `DDLEvent.offset` with its ordinal is the same place at every replay.
+    The position of a DDL event is the offset emitted last (its base) and its ordinal. The runtime stores it with the
+    table and compares it with other offsets, so every replay, from whatever offset and with or without heartbeats, must
+    give a DDL event the same base and ordinal. For that
+
+    * a DDL event is in the first transaction of its window: the reader first emits the commits of all transactions that
+      ended before it;
+    * if there are offsets between two transactions at all (a heartbeat's, a snapshot's), the reader emits an empty commit
+      before the first event of a transaction that contains a DDL event: `single_commit(0, begin)`. It does the same
+      before a transaction whose first events it emits before its commit is read. `begin` is determined by the log alone,
+      not before any offset that was emitted, nor a snapshot's, before the transaction, and before the transaction's commit;
+    * a change of structure that is noticed between two transactions is emitted at an offset that is stored durably
+      first (`DeltaContext.put_state`), so that a replay emits it there as well.
+
+    The runtime ends with RPL-9013 when a table's position is inside the transaction of a DDL event.
 
     Readers of the simple door emit `DMLEvent`s one by one, a COMMIT after each transaction, and need no ordinals: the
     emitter counts.
@@ -76,7 +88,8 @@ class EventEmitter(ABC):
 
     @abstractmethod
     def emit_commits(self, commits: Commits) -> None:
-        """End the window: all its events are committed at the source. May hold no events at all (heartbeat).
+        """End the window: all its events are committed at the source. May hold no events at all: a heartbeat, or the begin
+        of a transaction that contains a DDL event (see the class).
 
         Raises:
             ReaderClosed: When the reader is to stop.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,9 +111,20 @@ class NetPlan:
         batches: Gives the batches in source order, the same ones at each call, as `TableChanges.batches` does.
         schema: With a primary key.
         overlap: As for `net_changes`.
+        partitions: For each batch the partition of the log it is from, where the batches have no common order.
+
+    Attributes:
+        keys_in_several: How many keys have changes in more than one of `partitions`; what becomes of them is unknown.
     """
 
-    def __init__(self, batches: Callable[[], Iterator[ChangeBatch]], schema: TableSchema, *, overlap: bool) -> None:
+    def __init__(
+        self,
+        batches: Callable[[], Iterator[ChangeBatch]],
+        schema: TableSchema,
+        *,
+        overlap: bool,
+        partitions: Sequence[int] = (),
+    ) -> None:
         if not schema.primary_key:
             raise BugError("net changes by key of a table without one", code="RPL-9022", table=str(schema.table))
         self._batches = batches
@@ -122,6 +133,7 @@ class NetPlan:
         history = read_history(batches(), schema)
         self._starts = history.starts
         outcome = decide_keys(history)
+        self.keys_in_several = _in_several(history, outcome, partitions)
         self._written, self._fresh = outcome.written, outcome.written_fresh
         self._origins = find_origins(history, outcome, self._lost_value)
         self._origin = self._keys(history, _places_before(history, outcome, self._origins.target_key))
@@ -241,8 +253,20 @@ class NetPlan:
             code="RPL-5020",
             table=str(self._schema.table),
             position=f"sequence {sequence[0]}",
-            hint="a filter (dmlBlacklist) drops the INSERT in between; let INSERTs through or take a new snapshot",
+            hint="a filter (dmlBlacklist) drops the INSERT in between; let INSERTs through, then take the table out of `tables`, run once and put it in again: it is copied again",
         )
+
+
+def _in_several(history: History, outcome: KeyOutcome, partitions: Sequence[int]) -> int:
+    """How many keys have changes in several partitions."""
+    if len(set(partitions)) < 2:
+        return 0
+    own = np.repeat(np.asarray(partitions, np.int64), np.diff(history.starts))
+    keys = np.concatenate([outcome.key, outcome.left])
+    where = np.concatenate([own, own[outcome.moved]])
+    any_of = np.empty(int(keys.max(initial=-1)) + 1, np.int64)
+    any_of[keys] = where
+    return len(np.unique(keys[where != any_of[keys]]))
 
 
 def _places_before(history: History, outcome: KeyOutcome, changes: Int64s) -> Int64s:

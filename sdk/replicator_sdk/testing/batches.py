@@ -61,8 +61,17 @@ def from_batch(batch: ChangeBatch) -> list[RowChange]:
     return changes
 
 
-def to_table_changes(batches: Sequence[ChangeBatch], identity: BatchIdentity, *, overlap: bool = False) -> TableChanges:
-    """Numbered batches of one table and schema as what a target applies at once."""
+def to_table_changes(
+    batches: Sequence[ChangeBatch],
+    identity: BatchIdentity,
+    *,
+    overlap: bool = False,
+    drops_lost_updates: bool | None = None,
+) -> TableChanges:
+    """Numbered batches of one table and schema as what a target applies at once.
+
+    `drops_lost_updates` is as `overlap` where it is left out: the overlap is one with the runtime's own snapshot then.
+    """
     return TableChanges(
         batches[0].schema,
         identity,
@@ -70,6 +79,7 @@ def to_table_changes(batches: Sequence[ChangeBatch], identity: BatchIdentity, *,
         rows=sum(len(b) for b in batches),
         nbytes=sum(b.nbytes for b in batches),
         overlap=overlap,
+        drops_lost_updates=overlap if drops_lost_updates is None else drops_lost_updates,
         inserts_only=all(code == DMLOperation.INSERT for b in batches for code in b.op.to_pylist()),
         source_timestamp=max(int(b.timestamps.max()) if b.timestamps is not None else -1 for b in batches),
     )

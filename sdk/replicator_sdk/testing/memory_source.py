@@ -213,10 +213,15 @@ class MemoryReader(EventReader):
                 pending = self._database.log[self._position : self._position + self._size]
             if pending:
                 self._emit_window(_window(pending))
+            else:
+                self._rest()
 
     def close(self) -> None:
         """Let `run` end."""
         self._closed.set()
+
+    def _rest(self) -> None:
+        """Nothing is committed after what was emitted; there is no offset between two transactions to emit."""
 
     def _emit_window(self, transactions: Sequence[tuple[Change, ...]]) -> None:
         held: dict[TableId, list[tuple[RowChange, int]]] = {}

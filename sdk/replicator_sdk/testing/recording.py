@@ -36,6 +36,26 @@ class Logged:
     ordinal: int
 
 
+@dataclass(frozen=True)
+class PlacedDDL:
+    """A DDL event and its place.
+
+    Attributes:
+        event: What must be the same when it is emitted again.
+        base: The last offset emitted before it.
+        ordinal: Its rank after `base`.
+        end: The offset after its transaction.
+    """
+
+    event: tuple[Any, ...]
+    base: Offset
+    ordinal: int
+    end: Offset
+
+    def __str__(self) -> str:
+        return f"{self.event[0]} of {self.event[1]} at ({self.base}, {self.ordinal}), committed at {self.end}"
+
+
 class Recording:
     """A reader at work.
 
@@ -92,6 +112,21 @@ class Recording:
     def logged(self) -> list[Logged]:
         """All changes of ended windows, in log order."""
         return list(lay_out(self.emitter.closed_windows, self.schemas))
+
+    def marks(self) -> list[Offset]:
+        """The start and every offset emitted so far, in order; also those without changes."""
+        windows = [w.commits for w in self.emitter.closed_windows if w.commits is not None]
+        return [self.start, *(commits.offset_at(i) for commits in windows for i in range(len(commits)))]
+
+    def placed(self) -> list[PlacedDDL]:
+        """All DDL events of ended windows with their places, in log order."""
+        found, base = [], self.start
+        for window in self.emitter.closed_windows:
+            assert window.commits is not None
+            events = [entry for entry in lay_out([window], self.schemas) if isinstance(entry.change, DDLEvent)]
+            found += [PlacedDDL(signature(entry), base, entry.ordinal, entry.offset) for entry in events]
+            base = window.commits.last
+        return found
 
     def close(self, seconds: float = 30.0) -> None:
         """Stop the reader.

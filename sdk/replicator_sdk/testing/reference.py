@@ -102,17 +102,36 @@ class ReferenceTable:
             raise ReferenceMismatchError(f"{self.schema.table}: DELETE of a row that is not there")
 
     def alter(self, event: DDLEvent) -> None:
-        """Apply the steps of an ALTER_TABLE or RENAME_TABLE."""
+        """Apply the steps of an ALTER_TABLE or RENAME_TABLE, one after another.
+
+        Raises:
+            ReferenceMismatchError: When a step does not fit the columns that the steps before it leave, as a rename to
+                a name in use; names that differ only in case are one name.
+        """
+        names = {name.lower(): name for name in self.schema.names}
         for step in event.alters:
             if step.kind is AlterKind.ADD_COLUMN and step.column is not None:
+                self._take_name(names, step.column.name)
                 self._set_column(step.column.name, step.default)
             elif step.kind is AlterKind.DROP_COLUMN and step.previous is not None:
+                self._give_name(names, step.previous.name)
                 self._drop_column(step.previous.name)
             elif step.kind is AlterKind.RENAME_COLUMN and step.column is not None and step.previous is not None:
+                self._give_name(names, step.previous.name)
+                self._take_name(names, step.column.name)
                 self._rename_column(step.previous.name, step.column.name)
         if event.schema is None:
             raise ReferenceMismatchError(f"{self.schema.table}: {event.operation} without a schema")
         self.schema = event.schema
+
+    def _take_name(self, names: dict[str, str], name: str) -> None:
+        if name.lower() in names:
+            raise ReferenceMismatchError(f"{self.schema.table}: a step takes the name {name!r}, which is in use")
+        names[name.lower()] = name
+
+    def _give_name(self, names: dict[str, str], name: str) -> None:
+        if names.pop(name.lower(), None) != name:
+            raise ReferenceMismatchError(f"{self.schema.table}: a step changes {name!r}, which is not there")
 
     def _set_column(self, name: str, value: Any) -> None:
         for row in self.rows:

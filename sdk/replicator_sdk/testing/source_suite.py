@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
@@ -23,105 +20,27 @@ from hypothesis import strategies as st
 
 from replicator_sdk.assessment import Severity
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
-from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Offset
-from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.snapshot import TableSnapshot
-from replicator_sdk.source import DeltaSource, EventReaderDefinition
-from replicator_sdk.testing.capabilities import Capabilities
+from replicator_sdk.schema import TableId
+from replicator_sdk.source import EventReaderDefinition
 from replicator_sdk.testing.contexts import CollectingConfigurer, CollectingEmitter, TestSourceContext
+from replicator_sdk.testing.ddl_positions import DDLPositions
 from replicator_sdk.testing.history import History, Step, load_case, load_cases
 from replicator_sdk.testing.recording import Logged, Recording, interpret, recording, schemas_at, signature
-from replicator_sdk.testing.reference import Change, Reference
-from replicator_sdk.testing.simulate import Simulator
+from replicator_sdk.testing.source_system import Application, SourceSystem, table_of
 from replicator_sdk.testing.strategies import random_history
 from replicator_sdk.testing.values import Row, difference
+
+__all__ = ["Application", "SourceConformance", "SourceSystem"]
 
 CASES = load_cases()
 
 
-class SourceSystem(ABC):
-    """A real source with a database that the tests may do as they like in. One for each test.
-
-    Attributes:
-        source: The source under test, reading that database.
-    """
-
-    source: DeltaSource
-
-    @abstractmethod
-    def create_table(self, name: str, schema: TableSchema) -> TableId:
-        """Make an empty table with these columns and key; returns its name at the source.
-
-        `name` is the history's name; several histories of one test use different ones.
-        """
-
-    @abstractmethod
-    def execute(self, steps: Sequence[tuple[Step, TableSchema]]) -> None:
-        """Carry out steps in one transaction and commit; each with the schema its table has at that moment."""
-
-    @abstractmethod
-    def read_table(self, schema: TableSchema) -> list[Row]:
-        """All rows of a table, read by a client that shares no code with the source, in standard types."""
-
-    def lose_history(self) -> None:
-        """Make the source forget its log up to now, as a server that needs the room would."""
-        pytest.skip("the source cannot be made to forget its log")
-
-
-class Application:
-    """What changes the source while it is read; keeps its own idea of what must be there.
-
-    Attributes:
-        ids: The history's names of the tables → the source's.
-        simulator: What must be there.
-        untold: Tables whose last change was an ALTER TABLE.
-    """
-
-    def __init__(self, system: SourceSystem, history: History, prefix: str = "") -> None:
-        self.history = history
-        self.ids = {name: system.create_table(prefix + name, schema) for name, schema in history.tables.items()}
-        self.simulator = Simulator(history.schemas(self.ids.__getitem__))
-        self.untold: set[TableId] = set()
-        self._system = system
-
-    def execute(self, transaction: Iterable[Step]) -> None:
-        """Commit one transaction at the source."""
-        steps = []
-        for step in transaction:
-            steps.append((step, self.simulator.table(step.table).schema))
-            for change in self.simulator.execute(step, _Nowhere()):
-                if isinstance(change, DDLEvent) and change.alters:
-                    self.untold.add(change.table)
-                else:
-                    self.untold.discard(_table_of(change))
-        self._system.execute(steps)
-
-    def execute_all(self, transactions: Iterable[Iterable[Step]]) -> None:
-        """Commit transactions one after another."""
-        for transaction in transactions:
-            self.execute(transaction)
-
-    def describe(self) -> dict[TableId, TableSchema]:
-        """The tables as the source describes them now."""
-        with self._system.source.create_table_registry() as registry:
-            return {table: registry.describe_table(table) for table in self.ids.values()}
-
-
-class SourceConformance(Capabilities):
+class SourceConformance(DDLPositions):
     """What every source promises. Each test's docstring is the promise."""
-
-    wait_seconds: ClassVar[float] = 30.0
-    """How long the reader may take to emit what is committed."""
 
     random_histories: ClassVar[int] = 15
     """How many random histories are tried."""
-
-    alters_come_with_the_next_change: ClassVar[bool] = False
-    """An ALTER TABLE is emitted with the table's next row change, and not before."""
-
-    has_snapshots: ClassVar[bool] = True
-    """`create_snapshot_reader` returns a reader."""
 
     @pytest.fixture
     def system(self) -> SourceSystem:
@@ -204,7 +123,7 @@ class SourceConformance(Capabilities):
         for table, copy in taken.items():
             reference.tables[table].rows.extend(copy.rows)
             for entry in logged:
-                if _table(entry) == table and copy.position < entry.offset:
+                if table_of(entry.change) == table and copy.position < entry.offset:
                     reference.apply(entry.change, overlap=copy.end is not None and not copy.end < entry.offset)
         self._compare(system, app, reader, reference)
 
@@ -264,7 +183,7 @@ class SourceConformance(Capabilities):
             app.execute(app.history.transactions[0])
             other.execute(other.history.transactions[1])
             logged = reader.catch_up(self.wait_seconds)
-        assert {_table(entry) for entry in logged} == set(schemas)
+        assert {table_of(entry.change) for entry in logged} == set(schemas)
         reference = interpret(schemas, logged)
         self._compare(system, app, reader, reference)
 
@@ -394,83 +313,10 @@ class SourceConformance(Capabilities):
             keyless=self.supports_keyless, ddl=self.supports_add_column, unchanged=self.supports_unchanged
         )
 
-    def _need_snapshots(self) -> None:
-        if not self.has_snapshots:
-            pytest.skip("the source reads no snapshots apart from its log")
-
-    def _open(
-        self, system: SourceSystem, schema: TableSchema, reader: Recording, *, narrowed: bool = False
-    ) -> TableSnapshot:
-        names = frozenset({schema.table}) if narrowed else frozenset()
-        definition = EventReaderDefinition({schema.table: schema}, narrowed=names)
-        snapshots = system.source.create_snapshot_reader(definition, reader.context)
-        assert snapshots is not None
-        return snapshots.open(schema)
-
-    def _read(self, snapshot: TableSnapshot) -> _Copy:
-        with snapshot:
-            rows = [row for chunk in snapshot.chunks for batch in snapshot.read(chunk) for row in batch.to_pylist()]
-            return _Copy(rows, snapshot.position, snapshot.end())
-
-    def _compare(self, system: SourceSystem, app: Application, reader: Recording, reference: Reference) -> None:
-        """Interpreted events, the source itself, and the application's own idea: all three must be one."""
-        untold = app.untold if self.alters_come_with_the_next_change else set()
-        for table in set(app.ids.values()) - untold:
-            found = reference.tables[table]
-            if table in reference.stale and self.has_snapshots:
-                found.rows = self._read(self._open(system, found.schema, reader)).rows
-            there = system.read_table(found.schema)
-            assert not difference(found.schema, there, found.rows)
-            meant = app.simulator.reference.tables[table]
-            assert found.schema.names == meant.schema.names
-            assert not difference(found.schema, meant.rows, there)
-
-
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """What a snapshot held: its rows, its position, and how late they may be."""
-
-    rows: list[Row]
-    position: Offset
-    end: Offset | None
-
-
-class _Nowhere(Offset):
-    """Stands for the offset of DDL events that only the simulator sees."""
-
-    __slots__ = ()
-
-    def fields(self) -> dict[str, bytes]:
-        return {}
-
-    @classmethod
-    def from_fields(cls, fields: object) -> _Nowhere:  # noqa: ARG003
-        return cls()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Nowhere)
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __lt__(self, other: object) -> bool:
-        return False
-
-    def __str__(self) -> str:
-        return "nowhere"
-
 
 def _offsets(reader: Recording, logged: list[Logged]) -> list[Offset]:
     """The start and every commit that changes ended with, in order."""
     return [reader.start, *sorted({entry.offset for entry in logged})]
-
-
-def _table(entry: Logged) -> TableId:
-    return _table_of(entry.change)
-
-
-def _table_of(change: Change) -> TableId:
-    return change.table if isinstance(change, DDLEvent) else change.schema.table
 
 
 def _busy_history(*, keyless: bool) -> History:

@@ -107,6 +107,28 @@ class TargetConformance(Capabilities):
                 apply(again, flush)
         self._compare(system, flushes[-1].tables)
 
+    @pytest.mark.parametrize("case", [c for c in CASES if any(s.is_ddl for t in c.transactions for s in t)], ids=str)
+    def test_a_ddl_event_that_comes_again_changes_nothing(self, system: TargetSystem, case: History) -> None:
+        """At once, from another consumer, and after later rows: a position that the table has is not applied again."""
+        self._need_batches(system)
+        self.require(case)
+        builder, told = self._builder(system, case), list[DDLEvent]()
+        with consumer(system) as first:
+            self._create(first, builder)
+        for group in cut_transactions(case, "one by one"):
+            flush = builder.flush(group)
+            for item in flush.items:
+                piece = replace(flush, items=(item,))
+                told += [item] if isinstance(item, DDLEvent) else []
+                with consumer(system) as one, consumer(system) as other:
+                    for each in (one, one, other) if isinstance(item, DDLEvent) else (one,):
+                        apply(each, piece)
+            self._compare(system, flush.tables)
+            with consumer(system) as again:
+                for event in told:
+                    apply(again, replace(flush, items=(event,)))
+            self._compare(system, flush.tables)
+
     @pytest.mark.parametrize("case", [c for c in CASES if c.name.startswith(("key", "seed"))], ids=str)
     def test_whole_rows_before_a_change_are_as_good_as_keys(self, system: TargetSystem, case: History) -> None:
         """A source that tells whole rows before each change leads to the same tables."""

@@ -11,13 +11,15 @@ import pytest
 from replicator_sdk import Commits, DDLEvent, DMLOperation, Position, TableChanges, TableProgress, TableSchema
 from replicator_sdk.testing import memory, memory_source, reference
 from replicator_sdk.testing.batches import from_batch
+from replicator_sdk.testing.ddl_positions import HISTORIES
 from replicator_sdk.testing.faults import FailAfterWrite
-from replicator_sdk.testing.history import load_case
+from replicator_sdk.testing.history import History, load_case
 from replicator_sdk.testing.memory import MemoryConsumer
 from replicator_sdk.testing.memory_source import MemoryReader, MemorySnapshotReader
 from replicator_sdk.testing.offset import MemoryOffset
 from replicator_sdk.testing.reference import Change, ReferenceTable, RowChange
 from replicator_sdk.testing.values import comparable_key
+from tests.sdk.testing.heartbeats import spread_offsets
 from tests.sdk.testing.test_memory_source import MemorySystem as SourceMemory
 from tests.sdk.testing.test_memory_source import TestMemorySource as SourceKit
 from tests.sdk.testing.test_memory_target import MemorySystem as TargetMemory
@@ -128,6 +130,16 @@ def _old_rows_kept(patch: Patch) -> None:
     patch.setattr(MemoryConsumer, "begin_snapshot", begin)
 
 
+def _ddl_always_applied(patch: Patch) -> None:
+    original = MemoryConsumer.apply_ddl
+
+    def apply_ddl(self: MemoryConsumer, event: DDLEvent) -> None:
+        self._store.progress.pop(event.table, None)
+        original(self, event)
+
+    patch.setattr(MemoryConsumer, "apply_ddl", apply_ddl)
+
+
 TARGETS: list[tuple[str, Callable[[Patch], None], Callable[[TargetKit, TargetMemory], None]]] = [
     ("moves", _changes(_forget_moves), lambda k, s: _history(k, s, "key_swap")),
     ("unchanged", _changes(_null_for_unchanged), lambda k, s: _history(k, s, "unchanged_column")),
@@ -141,6 +153,11 @@ TARGETS: list[tuple[str, Callable[[Patch], None], Callable[[TargetKit, TargetMem
     ("null keys", _sql_null, lambda k, s: _history(k, s, "null_in_composite_key")),
     ("bags", _one_of_equal_rows, lambda k, s: _history(k, s, "keyless_one_of_equal_rows")),
     ("defaults", _default_forgotten, lambda k, s: _history(k, s, "add_column_in_transaction")),
+    (
+        "repeated structure",
+        _ddl_always_applied,
+        lambda k, s: k.test_a_ddl_event_that_comes_again_changes_nothing(s, load_case("add_column")),
+    ),
     ("fence", _unfenced, lambda k, s: k.test_a_lower_epoch_is_fenced(s)),
     ("overlap", _overlap_ignored, lambda k, s: k.test_overlap_is_mended(s)),
     ("overlap of snapshots", _overlap_ignored, lambda k, s: k.test_snapshot_and_log_overlap(s)),
@@ -222,6 +239,14 @@ def _too_many_columns(patch: Patch) -> None:
     patch.setattr(memory_source, "_project", lambda change, _: change)
 
 
+def _replay_ddl(kit: SourceKit, system: SourceMemory) -> None:
+    kit.test_a_ddl_event_has_the_same_position_at_every_replay(system, HISTORIES[0])
+
+
+def _restart_before_ddl(kit: SourceKit, system: SourceMemory) -> None:
+    kit.test_a_ddl_event_is_after_every_offset_that_was_emitted_before_it(system, HISTORIES[0])
+
+
 SOURCES: list[tuple[str, Callable[[Patch], None], Callable[[SourceKit, SourceMemory], None]]] = [
     (
         "lost",
@@ -233,6 +258,9 @@ SOURCES: list[tuple[str, Callable[[Patch], None], Callable[[SourceKit, SourceMem
     ("history", _starts_elsewhere, lambda k, s: k.test_lost_history_is_an_error(s)),
     ("offsets", _offsets_repeat, lambda k, s: k.test_offsets_survive_their_stored_form(s)),
     ("identity", _identity_of_the_moment, lambda k, s: k.test_identity_lasts(s)),
+    ("heartbeats", lambda p: spread_offsets(p, begins=False), _replay_ddl),
+    ("snapshots", lambda p: spread_offsets(p, begins=False, heartbeats=False), _replay_ddl),
+    ("restart", lambda p: spread_offsets(p, begins=False), _restart_before_ddl),
     ("columns", _too_many_columns, lambda k, s: k.test_only_selected_columns_are_emitted(s)),
 ]
 
@@ -245,6 +273,13 @@ def test_a_broken_source_fails(
     broken(monkeypatch)
     with pytest.raises((Exception, pytest.fail.Exception)):
         test(SourceKit(), SourceMemory())
+
+
+@pytest.mark.parametrize("case", HISTORIES, ids=str)
+def test_a_source_with_heartbeats_that_marks_where_transactions_begin_passes(monkeypatch: Patch, case: History) -> None:
+    spread_offsets(monkeypatch, begins=True)
+    SourceKit().test_a_ddl_event_has_the_same_position_at_every_replay(SourceMemory(), case)
+    SourceKit().test_a_ddl_event_is_after_every_offset_that_was_emitted_before_it(SourceMemory(), case)
 
 
 def test_a_change_that_does_not_fit_is_refused_by_the_reference() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -28,6 +29,10 @@ class MemorySystem(SourceSystem):
 
     def read_table(self, schema: TableSchema) -> list[Row]:
         return self.database.rows(schema.table.table)
+
+    def rest(self) -> None:
+        """Give the reader time to notice that nothing comes; sources that the kit is to catch emit an offset then."""
+        time.sleep(0.2)
 
     def lose_history(self) -> None:
         self.database.forget_until(MemoryOffset(len(self.database.log)))
