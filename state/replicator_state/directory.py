@@ -90,7 +90,10 @@ class ReplicatorDirectory:
 
     def states(self, lease: Lease | None = None) -> StateStore:
         """State values and status; give the lease to write, none to read."""
-        return StateStore(self._generation_folder(), self._patience(), fence=lease.check if lease else None)
+        folder, patience = self._generation_folder(), self._patience()
+        if lease is None:
+            return StateStore(folder, patience)
+        return StateStore(folder, patience, epoch=lease.epoch, fence=lease.check)
 
     def acquire(
         self, run_id: str, *, ttl_seconds: float = 30.0, wait_seconds: float = 0.0, clock: Clock = SYSTEM_CLOCK

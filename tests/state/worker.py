@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -126,6 +127,50 @@ def walk(path: str, _: str) -> None:
     say("done")
 
 
+def zombie(path: str, kind: str, what: str, before: str) -> None:
+    """A run that is paused between its look at the lease and one late write; the write is let go by the file `….go`."""
+    paused = folder(path + "/n/shop/1", kind)
+    directory = ReplicatorDirectory(path, "n", "shop")
+    directory._folder = paused
+    held = directory.acquire("zombie", ttl_seconds=0.3)
+    if before == "after a first one":
+        change(directory, held, what, 1)
+    writes = {"create": paused.create, "replace": paused.replace}
+
+    def late(method: str, name: str, content: bytes) -> None:
+        """Waits before the first write."""
+        for other, true in writes.items():
+            setattr(paused, other, true)
+        say("paused")
+        _wait_for(path + ".go")
+        writes[method](name, content)
+
+    for method in writes:
+        setattr(paused, method, functools.partial(late, method))
+    try:
+        change(directory, held, what, 2)
+        say("done")
+    except ReplicatorError as error:
+        say(error.code)
+
+
+def change(directory: ReplicatorDirectory, held: Lease, what: str, number: int) -> None:
+    """One write of each kind of state file."""
+    if what == "offset":
+        directory.offsets(held).save(SavedOffset(number, {"lsn": str(number).encode()}, datetime.now(UTC)))
+    elif what == "value":
+        directory.states(held).scoped("runtime").put("k", str(number).encode())
+    elif what == "deletion":
+        store = directory.states(held).scoped("runtime")
+        store.delete("k") if number == 2 else store.put("k", str(number).encode())
+    elif what == "identity":
+        check_identity(directory.states(held), "the source")
+    elif what == "status":
+        directory.states(held).put_status({"number": number})
+    else:
+        held.renew()
+
+
 ROLES: dict[str, Callable[..., None]] = {
     "crowd": crowd,
     "claim": claim,
@@ -133,6 +178,7 @@ ROLES: dict[str, Callable[..., None]] = {
     "offsets": offsets,
     "state": state,
     "walk": walk,
+    "zombie": zombie,
 }
 
 if __name__ == "__main__":

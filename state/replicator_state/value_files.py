@@ -1,0 +1,237 @@
+"""Files of small values: each run writes files of its own epoch only, so no late write of an earlier run is ever read.
+
+A run that was paused between its look at the lease and its write (SIGSTOP, a stalled network) writes after its successor
+has read. So the files of epoch 7 are `<name>.<7, 20 digits>` and `….previous`, and the highest epoch counts. The first
+time a run reads or writes a value it *adopts* it: it copies the value of the highest epoch before its own to its own
+files and deletes the older ones. From then on it reads its own files only, and so do its successors. Epoch 0 is the
+layout of earlier versions, and of a store without a lease: `<name>` and `<name>.previous`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.failpoint import failpoint, register
+from replicator_state.folder import Folder
+from replicator_state.offset_format import UnreadableError, UnreadableFile
+from replicator_state.patience import Patience
+
+register("state.put.between", "state.adopt.before", "state.adopt.after")
+
+_PREVIOUS = ".previous"
+_FILE = re.compile(r"(?P<name>state-[^.]+)(?:\.(?P<epoch>\d{20}))?(?:\.previous)?")
+_MAGIC = b"RPLSTAT1"
+_ABSENT = b"RPLNONE1"
+_DIGEST = 32
+_LOOKS = 5
+_log = logging.getLogger("replicator.state")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is stored under a name.
+
+    Attributes:
+        value: The value; None when there is none.
+        recovered_from: The damaged newer file when `value` is the version before it.
+    """
+
+    value: bytes | None
+    recovered_from: UnreadableFile | None = None
+
+
+class ValueFiles:
+    """The files of all values of one generation, for one run. Safe from any thread.
+
+    A run lists the folder once, at the first value; after that a read is one file and a write is two.
+
+    Args:
+        folder: The generation's folder.
+        patience: How long faults of the store are waited out.
+        epoch: The writer's lease epoch; 0 for readers, which adopt nothing and list the folder for each value.
+        fence: Raises `FencedError` when this run was superseded.
+    """
+
+    def __init__(self, folder: Folder, patience: Patience, epoch: int, fence: Callable[[], None]) -> None:
+        self.folder = folder
+        self._patience = patience
+        self._epoch = epoch
+        self._fence = fence
+        self._lock = threading.RLock()
+        self._listed: dict[str, set[int]] | None = None
+        self._own: dict[str, UnreadableFile | None] = {}
+
+    def load(self, name: str) -> Loaded:
+        """The value under `name`.
+
+        Raises:
+            FencedError: When a newer run took over and this one has not read the value before.
+            NeedsUserError: RPL-7120 when no version of it can be read.
+        """
+        with self._lock:
+            if not self._epoch:
+                return self._read_beside_a_writer(name)
+            if name not in self._own:
+                self._adopt(name)
+            loaded = self._first_readable(name, [self._epoch])
+            return Loaded(loaded.value, loaded.recovered_from or self._own[name])
+
+    def put(self, name: str, value: bytes) -> None:
+        """Store `value` under `name`; the present value becomes the previous one.
+
+        Raises:
+            FencedError: When a newer run took over; no later run reads what this call wrote.
+        """
+        with self._lock:
+            self._adopt_once(name)
+            file = self._file(name, self._epoch)
+            present, _ = self._read(file)
+            if present is not None and present.startswith(_MAGIC):
+                # A damaged one must not push out the last good version.
+                self.write(file + _PREVIOUS, _sealed(present), "keep the state before")
+            failpoint("state.put.between")
+            self.write(file, _sealed(_MAGIC + value), "save state")
+            self._own[name] = None
+            self._fence()
+
+    def delete(self, name: str) -> None:
+        """Remove the value under `name` and its previous version.
+
+        Raises:
+            FencedError: When a newer run took over; no later run notices this call.
+        """
+        with self._lock:
+            self._adopt_once(name)
+            file = self._file(name, self._epoch)
+            # The previous version first: a crash in between leaves the value, not an older one.
+            self._remove(file + _PREVIOUS)
+            if self._epoch:
+                self.write(file, _sealed(_ABSENT), "delete state")
+                self._own[name] = None
+            else:
+                self._remove(file)
+            self._fence()
+
+    def write(self, file: str, content: bytes, what: str) -> None:
+        """Replace `file`, unless a newer run took over; asks so before each try."""
+
+        def attempt() -> None:
+            """One try."""
+            self._fence()
+            self.folder.replace(file, content)
+
+        self._patience.run(what, attempt)
+
+    def _read_beside_a_writer(self, name: str) -> Loaded:
+        """The newest version; a starting run may delete the files just listed, once it has copied them."""
+        loaded = Loaded(None)
+        for _ in range(_LOOKS):
+            epochs = self._epochs(name)
+            loaded = self._first_readable(name, epochs)
+            if loaded.value is not None or not epochs:
+                break
+        return loaded
+
+    def _adopt_once(self, name: str) -> None:
+        if self._epoch and name not in self._own:
+            self._adopt(name)
+
+    def _adopt(self, name: str) -> None:
+        """Make the value this run begins with its own, also that there is none."""
+        older = self._epochs(name)
+        found = self._first_readable(name, older)
+        own = self._file(name, self._epoch)
+        if not self._patience.run("read state", lambda: self.folder.exists(own)):
+            content = _sealed(_ABSENT if found.value is None else _MAGIC + found.value)
+            failpoint("state.adopt.before")
+            self.write(own, content, "take over state")
+            if found.value is not None:
+                self.write(own + _PREVIOUS, content, "take over state")
+            failpoint("state.adopt.after")
+        for epoch in older:
+            if epoch < self._epoch:
+                for file in (self._file(name, epoch) + _PREVIOUS, self._file(name, epoch)):
+                    self._remove(file)
+        self._own[name] = found.recovered_from
+
+    def _epochs(self, name: str) -> list[int]:
+        """The epochs that have files of this value, highest first; of a run, as of its first value."""
+        if self._listed is None or not self._epoch:
+            self._listed = {}
+            for file in self._patience.run("list the state", lambda: self.folder.names("state-")):
+                if match := _FILE.fullmatch(file):
+                    self._listed.setdefault(match["name"], set()).add(int(match["epoch"] or 0))
+        return sorted(self._listed.get(name, ()), reverse=True)
+
+    def _first_readable(self, name: str, epochs: list[int]) -> Loaded:
+        """The newest version that can be read; one before a damaged or missing file, with a warning."""
+        bad: UnreadableFile | None = None
+        missing: UnreadableFile | None = None
+        for epoch in epochs:
+            file = self._file(name, epoch)
+            for candidate in (file, file + _PREVIOUS):
+                content, problem = self._read(candidate)
+                if content is not None:
+                    return self._found(content, bad or missing)
+                if problem:
+                    bad = bad or UnreadableFile(candidate, problem)
+                elif candidate == file:
+                    missing = missing or UnreadableFile(file, "it is missing")
+        if bad is None:
+            return Loaded(None)
+        raise NeedsUserError(
+            f"the state file {bad.name} at {self.folder.place} cannot be read ({bad.reason}), nor the version before it",
+            code="RPL-7120",
+            hint="restore it from a backup, or start the pipeline under another `name` with another place at the target: every table is copied",
+        )
+
+    def _found(self, content: bytes, bad: UnreadableFile | None) -> Loaded:
+        if bad:
+            _log.warning(
+                "state file %s: %s; the version before it is used", bad.name, bad.reason, extra={"code": "RPL-7123"}
+            )
+        return Loaded(content[len(_MAGIC) :] if content.startswith(_MAGIC) else None, bad)
+
+    def _read(self, file: str) -> tuple[bytes | None, str | None]:
+        """The file's checked content, or why there is none: (None, None) when it is absent."""
+        try:
+            return _opened(self._patience.run("read state", lambda: self.folder.read(file))), None
+        except FileNotFoundError:
+            return None, None
+        except UnreadableError as error:
+            return None, str(error)
+
+    def _remove(self, file: str) -> None:
+        def attempt() -> None:
+            """One try."""
+            self._fence()
+            self.folder.remove(file)
+
+        self._patience.run("delete state", attempt)
+
+    @staticmethod
+    def _file(name: str, epoch: int) -> str:
+        return f"{name}.{epoch:020d}" if epoch else name
+
+
+def _sealed(body: bytes) -> bytes:
+    return body + hashlib.sha256(body).digest()
+
+
+def _opened(content: bytes) -> bytes:
+    """The content without its checksum; it begins with one of the two marks."""
+    body, digest = content[:-_DIGEST], content[-_DIGEST:]
+    if hashlib.sha256(body).digest() != digest:
+        raise UnreadableError("the checksum is wrong")
+    if body.startswith(_MAGIC) or body == _ABSENT:
+        return body
+    if not body.startswith(_MAGIC[:-1]):
+        raise UnreadableError("it is not a state file")
+    hint = "run the version of replicator that wrote it, or a later one"
+    raise NeedsUserError("a state file is of a later version", code="RPL-7160", hint=hint)
