@@ -22,6 +22,7 @@ import psutil
 from replicator_runtime.java import require_java
 from replicator_runtime.redaction import contains_secret, redact_error
 from replicator_runtime.spark_jars import cache_folder, local_jars
+from replicator_runtime.spark_scratch import Scratch
 from replicator_sdk.errors import NeedsUserError, RetryableError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?")
 _LOOPBACK = "127.0.0.1"
 _lock = threading.Lock()
 _started: weakref.WeakSet[SparkSession] = weakref.WeakSet()  # the sessions that are ours
+_scratch: list[Scratch] = []  # of the virtual machine that is ours
 
 
 def build_session(
@@ -85,9 +87,21 @@ def stop_session(session: SparkSession) -> None:
         if session not in _started:
             return
         _started.discard(session)
-        with contextlib.suppress(Exception):  # it may be dead already; what counts is that it is gone afterwards
-            session.stop()
+        if _java_lives():
+            with contextlib.suppress(Exception):  # it may die meanwhile; what counts is that it is gone afterwards
+                session.stop()
+        _forget_context()
         _end_java()
+
+
+def is_dead(session: SparkSession) -> bool:
+    """Whether the session's Java virtual machine has ended or its context was stopped. Asks only, in milliseconds."""
+    if not _java_lives():
+        return True
+    try:
+        return bool(session.sparkContext._jsc.sc().isStopped())  # noqa: SLF001
+    except Exception:  # noqa: BLE001 - whatever it is: it does not answer
+        return True
 
 
 def session_settings(
@@ -204,12 +218,13 @@ def _set_interpreter(master: str, settings: Mapping[str, str]) -> None:
 
 def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]) -> SparkSession:
     builder = session_type.builder.appName(name)
-    for key, value in settings.items():
+    for key, value in (settings | _own_folders(settings)).items():
         builder = builder.config(key, value)
     try:
-        with _bound_to_loopback(local=settings.get("spark.master", "").startswith("local")):
+        with _launched_with(settings):
             session = builder.getOrCreate()
     except Exception as error:
+        _forget_context()
         _end_java()
         reason = redact_error(error).strip().partition("\n")[0]
         raise RetryableError(
@@ -222,17 +237,38 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
     return session
 
 
+def _own_folders(settings: Mapping[str, str]) -> dict[str, str]:
+    """Have the virtual machine that is started now write its temporary files where they are deleted with it."""
+    if _submitted():
+        return {}
+    bases = os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")
+    scratch = Scratch(tuple(_listed(bases)))
+    _scratch.append(scratch)
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if "-Djava.io.tmpdir" in options:
+        return {}
+    return {"spark.driver.extraJavaOptions": f'{options} -Djava.io.tmpdir="{scratch.paths[0]}"'.strip()}
+
+
 @contextlib.contextmanager
-def _bound_to_loopback(*, local: bool) -> Iterator[None]:
-    """Spark's launcher resolves the host's own name, and warns, unless this variable says the address."""
-    before = os.environ.get("SPARK_LOCAL_IP")
-    if local and before is None:
-        os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
+def _launched_with(settings: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables of Spark's launcher, while it runs."""
+    wanted = {}
+    if settings.get("spark.master", "").startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
+        wanted["SPARK_LOCAL_IP"] = _LOOPBACK  # else it resolves the host's own name, and warns
+    if _scratch:
+        # Not `spark.local.dir`, which executors of a cluster would take as well.
+        wanted["SPARK_LOCAL_DIRS"] = ",".join(_scratch[-1].paths)
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        if local and before is None:
-            del os.environ["SPARK_LOCAL_IP"]
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _exists() -> bool:
@@ -257,14 +293,48 @@ def _fitting(session: SparkSession, settings: Mapping[str, str]) -> SparkSession
     return session
 
 
+def _java_lives() -> bool:
+    """Whether the virtual machine runs; taken for granted where this process has not started it."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    return process is None or process.poll() is None
+
+
+def _forget_context() -> None:
+    """Forget what pyspark keeps of a context and its session; it keeps both when their end fails, and the next start asserts."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.context import SQLContext
+
+    context: Any = SparkContext._active_spark_context  # noqa: SLF001
+    if context is not None:
+        server = getattr(context, "_accumulatorServer", None)
+        if server is not None:
+            with contextlib.suppress(Exception):
+                server.shutdown()
+        context._accumulatorServer = context._jsc = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
+    SparkSession._activeSession = None  # noqa: SLF001
+    SQLContext._instantiatedContext = None  # noqa: SLF001
+
+
 def _end_java() -> None:
     """End the Java virtual machine that pyspark started in this process, if there is one; pyspark has no public way."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway  # noqa: SLF001
-    if gateway is None or getattr(gateway, "proc", None) is None:
-        return
-    process: subprocess.Popen[bytes] = gateway.proc
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None:
+        _end_process(gateway, process)
+        SparkContext._gateway = None  # noqa: SLF001
+        SparkContext._jvm = None  # noqa: SLF001
+    if process is not None or gateway is None:
+        _delete_scratch()
+
+
+def _end_process(gateway: Any, process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(Exception):  # py4j raises types of its own when the other side is gone
         gateway.shutdown()
     if process.stdin is not None:
@@ -275,5 +345,11 @@ def _end_java() -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(10)
-    SparkContext._gateway = None  # noqa: SLF001
-    SparkContext._jvm = None  # noqa: SLF001
+
+
+def _delete_scratch() -> None:
+    while _scratch:
+        scratch = _scratch.pop()
+        # pyspark puts a folder for modules, inside, on the path of modules.
+        sys.path[:] = [entry for entry in sys.path if not entry.startswith(tuple(scratch.paths))]
+        scratch.remove()

@@ -240,6 +240,36 @@ def forget_structure(patch: Patch) -> None:
     patch.setattr(Cellar, "checks_structure", False)
 
 
+def learn_after(patch: Patch) -> None:
+    """The schema after a change of structure is kept when the target has the change, and not before."""
+    from replicator_runtime.engine.schema_changes import SchemaChanges
+
+    true_change = SchemaChanges._change_schema
+
+    def change(self: SchemaChanges, event: DDLEvent) -> None:
+        true_change(self, event)
+        true_note(self, self._run.book.record(event.table), event)
+
+    true_note = SchemaChanges._note
+    patch.setattr(SchemaChanges, "_change_schema", change)
+    patch.setattr(SchemaChanges, "_note", lambda self, record, event: None)
+    patch.setattr(SchemaChanges, "_finish", lambda self, event, floor: None)
+
+
+def finish_nothing(patch: Patch) -> None:
+    """What comes after a change of structure that the target has already is taken for done."""
+    from replicator_runtime.engine.schema_changes import SchemaChanges
+
+    patch.setattr(SchemaChanges, "_finish", lambda self, event, floor: None)
+
+
+def drop_without_a_note(patch: Patch) -> None:
+    """Nobody notes that a table is about to be dropped at the target."""
+    from replicator_runtime.engine import floors
+
+    patch.setattr(floors, "_forget_dropped", lambda run, consumer, records: None)
+
+
 def rows_before_progress(patch: Patch) -> None:
     """The cellar's commit is two: first the rows, then how far they are."""
     from tests.crash import cellar
@@ -314,6 +344,9 @@ BREAKAGES: dict[str, Callable[[Patch], None]] = {
     "progress": forget_progress,
     "structure": forget_structure,
     "commit": rows_before_progress,
+    "schema": learn_after,
+    "copy": finish_nothing,
+    "drop": drop_without_a_note,
     "orphans": adopt_orphans,
 }
 

@@ -191,6 +191,7 @@ def _row(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _load(path: Path) -> None:
+    kept_target.HOUSE.drops = True
     kept_target.HOUSE.tables = pickle.loads(path.read_bytes()) if path.exists() else {}
 
 

@@ -75,6 +75,16 @@ class Pair:
         """A run that does not die."""
         return self.replicator.until_current()
 
+    def assert_mended(self, runs: int = 3) -> None:
+        """Runs follow, with changes of rows and structure between them; after each, shop and copy are equal."""
+        for number in range(runs):
+            if number:
+                self.trade()
+                self.shop.run(f"ALTER TABLE customer ADD COLUMN run_{number} TEXT DEFAULT 'run'", "DELETE FROM note")
+                self.trade()
+            self.recover()
+            assert self.differences() == {}, f"after {number + 1} runs"
+
     def differences(self) -> dict[str, int]:
         """Table → how many rows differ between shop and copy; empty when all are equal."""
         lost, doubled = self.lost(), self.doubled()

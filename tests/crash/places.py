@@ -24,6 +24,23 @@ class Twin:
     from_the_start: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Restructure:
+    """A change of structure beside which a run is killed.
+
+    Attributes:
+        statements: The change.
+        twin: What becomes of the kill when a part of the recovery is gone, in the killed run and those after it.
+        later: What the shop does before the next run.
+        good_runs: How many runs go well before the harm is seen.
+    """
+
+    statements: tuple[str, ...]
+    twin: Twin
+    later: tuple[str, ...] = ()
+    good_runs: int = 0
+
+
 _TAKE_OVER = Twin("lease", "RPL-7130")
 _COPY_WHAT_IS_NOT_COPIED = Twin("begun", "lost")
 _KNOW_THE_CHUNKS = Twin("chunks", "doubled")
@@ -54,7 +71,7 @@ AT_THE_BEGINNING: Mapping[str, Twin] = {
 """While a replicator starts anew and copies what is there."""
 
 ON_THE_WAY: Mapping[str, Twin] = {
-    "state.put.between": _KNOW_THE_STRUCTURE,
+    "state.put.between": _GO_ON_FROM_THE_SAVED_OFFSET,
     "state.offset.before_write": _KNOW_THE_TABLES_PROGRESS,
     "state.offset.after_write": _GO_ON_FROM_THE_SAVED_OFFSET,
     "engine.offset.before_save": _KNOW_THE_TABLES_PROGRESS,
@@ -73,6 +90,22 @@ ON_THE_WAY: Mapping[str, Twin] = {
 LATER: Mapping[str, Twin] = {"state.lease.before_renew": _TAKE_OVER}
 """After some seconds of running."""
 
+_ADD_COLUMN = "ALTER TABLE customer ADD COLUMN city TEXT DEFAULT 'Rome'"
+_NEW_NOTES = ("CREATE TABLE note (text TEXT)", "INSERT INTO note VALUES ('new')")
+_REBUILD = (
+    "CREATE TABLE other (id INTEGER PRIMARY KEY, name TEXT, visits INTEGER)",
+    "INSERT INTO other SELECT id, 'rebuilt', visits FROM customer",
+    "DROP TABLE customer",
+    "ALTER TABLE other RENAME TO customer",
+    "ALTER TABLE customer ADD COLUMN size INTEGER DEFAULT 1",
+)
+BESIDE_STRUCTURE: Mapping[str, Restructure] = {
+    "column": Restructure((_ADD_COLUMN,), Twin("schema", "RPL-6401"), good_runs=1),
+    "copy": Restructure(_REBUILD, Twin("copy", "lost")),
+    "drop": Restructure(("DROP TABLE note",), Twin("drop", "RPL-4101"), later=_NEW_NOTES),
+}
+"""Changes of structure, each killed when the target has it and the engine has noted nothing more."""
+
 DELTA_AT_THE_BEGINNING: Mapping[str, Twin] = {
     "delta.snapshot.begun": _COPY_WHAT_IS_NOT_COPIED,
     "delta.snapshot.files_written": _IGNORE_ORPHANS,
@@ -85,7 +118,7 @@ DELTA_ON_THE_WAY: Mapping[str, Twin] = {
     "delta.commit.before": _GO_ON_FROM_THE_SAVED_OFFSET,
     "delta.commit.after": _KNOW_THE_TABLES_PROGRESS,
     "delta.ddl.before": _GO_ON_FROM_THE_SAVED_OFFSET,
-    "delta.ddl.after": _KNOW_THE_STRUCTURE,
+    "delta.ddl.after": Twin("structure", "RPL-6407"),
 }
 DELTA_IN_MAINTENANCE: Mapping[str, Twin] = {"delta.compaction.written": _IGNORE_ORPHANS}
 
@@ -102,5 +135,8 @@ OF_SLICES: frozenset[str] = frozenset(
 """While slices of a distributed log are applied, which the shop's database does not have: tried in
 `runtime/engine/test_distributed_stream.py` and `test_slices.py` here, with twins in `runtime/engine/test_slice_recovery.py`
 and `plugins/targets/delta/test_slice.py`."""
+
+OF_TAKE_OVER: frozenset[str] = frozenset({"state.adopt.before", "state.adopt.after", "state.offset.taken_over"})
+"""While a second run takes over from one that still writes: tried in `state/test_kill.py`."""
 
 ALL = (AT_THE_BEGINNING, ON_THE_WAY, LATER, DELTA_AT_THE_BEGINNING, DELTA_ON_THE_WAY, DELTA_IN_MAINTENANCE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from replicator_runtime.config.model import PipelineConfig, TableConfig
@@ -55,10 +55,19 @@ class Selection:
             frozenset(c.name for c in columns if c.suppress_warning),
         )
 
+    def to_json(self) -> list[dict[str, str | None]]:
+        """Which tables the entries stand for, to be kept and given to `matched_by` in a later run."""
+        return [{"database": e.database, "schema": e.schema_, "table": e.table} for e in self._entries]
+
     def unmatched(self, tables: Iterable[TableId]) -> list[TableConfig]:
         """Entries that match none of `tables`, in the order of the JSON; empty when everything is selected."""
         present = list(tables)
         return [e for e in self._entries if e.table != "*" and not any(_entry_matches(e, t) for t in present)]
+
+
+def matched_by(entries: Iterable[Mapping[str, str | None]], table: TableId) -> bool:
+    """Whether `entries`, written by `Selection.to_json`, select `table`."""
+    return any(_entry_matches(TableConfig.model_validate(entry), table) for entry in entries)
 
 
 def is_pattern(entry: TableConfig) -> bool:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.apply import Applier, BatchApplier, RowApplier
-from replicator_runtime.engine.discovery import discover, mark_failing
+from replicator_runtime.engine.created_tables import create_tables
+from replicator_runtime.engine.discovery import discover, gone_tables
 from replicator_runtime.engine.distributed_stream import DistributedStream
-from replicator_runtime.engine.error_policy import Verdict, verdict
+from replicator_runtime.engine.failing import is_waiting, mark_failing
 from replicator_runtime.engine.floors import copied_floor, find_floors
 from replicator_runtime.engine.gather import TableFloor
+from replicator_runtime.engine.picked import Picked
 from replicator_runtime.engine.preparation import prepare_log
 from replicator_runtime.engine.progress import TableState
 from replicator_runtime.engine.slice_book import SliceBook
@@ -21,10 +23,7 @@ from replicator_runtime.engine.snapshots import Snapshots, SnapshotsStopped
 from replicator_runtime.engine.stream import Stream
 from replicator_sdk import (
     BatchConsumer,
-    DDLEvent,
-    DDLOperation,
     EventReaderDefinition,
-    Position,
     RangeConsumer,
     SnapshotLoader,
     TableSchema,
@@ -62,10 +61,14 @@ class Attempt:
             Rejoin: When tables are to join; the next attempt follows at once.
             Exception: Anything source, target or state failed with.
         """
+        self._run.attempt_began = time.monotonic()
         with self._exit:
             self._run.load_offset()
             self._run.book.load()
+            self._run.positions.forget_others(self._run.book.records)
+            self._exit.callback(self._run.positions.save)
             self._forget_old_schemas()
+            self._run.takes_snapshots = self._takes_snapshots()
             records = discover(self._run)
             self._show(records)
             self._consumer = self._run.pipeline.target.create_consumer(self._run.target_context())
@@ -78,6 +81,14 @@ class Attempt:
                 self._without_snapshots(records)
             else:
                 self._with_snapshots(records, reader)
+
+    def _takes_snapshots(self) -> bool:
+        """Whether the engine copies this source's tables; asked before they are known."""
+        reader = self._source.create_snapshot_reader(self._definition({}), self._run.source_context())
+        if reader is None:
+            return False
+        reader.close()
+        return True
 
     def _forget_old_schemas(self) -> None:
         """Drop schemas that no offset needs any more that one could rewind to."""
@@ -104,6 +115,9 @@ class Attempt:
             if record.table in self._run.failing:
                 mark_failing(self._run, record, self._run.failing[record.table])
                 continue
+            if is_waiting(self._run, record):
+                record.state = TableState.FAILING
+                continue
             record.state = TableState.PENDING if record.needs_snapshot else TableState.REPLICATING
             self._run.progress.set_table(record.table, record.state)
 
@@ -111,7 +125,7 @@ class Attempt:
 
     def _with_snapshots(self, records: list[TableRecord], reader: SnapshotReader) -> None:
         prepare_log(self._run, self._definition({}), [r for r in records if r.table not in self._run.failing])
-        gone = self._gone(records)
+        gone = gone_tables(self._run)
         floors = find_floors(self._run, self._consumer, [*records, *gone])
         working = [r for r in records if r.table not in self._run.failing]
         waiting = [r for r in working if r.needs_snapshot]
@@ -120,39 +134,23 @@ class Attempt:
         snapshots.begin(waiting)
         if waiting and (not floors or not isinstance(self._consumer, SnapshotLoader)):
             self._run.progress.set_phase("snapshot")
+            waiting_since = time.monotonic()
             self._wait_for(snapshots)
+            self._run.attempt_began += time.monotonic() - waiting_since  # the copies are not made again to read again
             floors |= {r.table: copied_floor(r.snapshot) for r in waiting if r.snapshot is not None and r.snapshot.done}
         self._stream([*records, *gone], floors, snapshots)
 
-    def _gone(self, records: list[TableRecord]) -> list[TableRecord]:
-        """Tables the source has no more: the log still tells what became of them, until it tells of their end."""
-        known = self._run.book.records.values()
-        matches = self._run.pipeline.selection.matches
-        return [r for r in known if r not in records and matches(r.table) is not None and not r.needs_snapshot]
-
-    @property
-    def _isolate(self) -> bool:
-        return self._run.config.on_table_error == "isolate"
-
     def _wait_for(self, snapshots: Snapshots) -> None:
-        """Block until all snapshots ended; tables that failed stand still alone where that is asked for."""
+        """Block until no snapshot runs; tables that fail stop alone, or are tried again beside the stream."""
+        before_the_stream = not isinstance(self._consumer, SnapshotLoader)
         while True:
-            running = snapshots.running
-            for record, error in snapshots.finished():
-                self._snapshot_ended(record, error)
+            running = snapshots.running or (before_the_stream and snapshots.waiting)
+            snapshots.look()
             if not running:
                 return
+            if self._run.stop.is_set() and not snapshots.running:
+                raise SnapshotsStopped
             time.sleep(0.1)
-
-    def _snapshot_ended(self, record: TableRecord, error: Exception | None) -> None:
-        if error is None:
-            return
-        if isinstance(error, SnapshotsStopped) or verdict(error, isolate=self._isolate) is not Verdict.TABLE:
-            raise error
-        log.error("table.failing", table=str(record.table), error=str(error))
-        self._run.set_failing(record.table, error)
-        mark_failing(self._run, record, error)
-        self._run.book.save()
 
     # --- sources whose reader takes snapshots by itself
 
@@ -175,9 +173,8 @@ class Attempt:
             return False
         self._exit.callback(source.close)
         start = source.initialize(self._run.saved_offset)
-        if self._run.saved_offset is None:
-            self._run.save_offset(start, 0)  # where a first start begins, "the end" say, is decided once
-        self._create_tables(records, floors, start)
+        self._keep_start(start)
+        create_tables(self._run, self._consumer, records, floors, start)
         self._run.progress.set_phase("streaming")
         DistributedStream(self._run, source, self._consumer, floors).run(start, self._goal)
         return True
@@ -194,11 +191,12 @@ class Attempt:
         self._exit.callback(reader.close)
         start = reader.initialize(self._run.saved_offset)
         if own:
+            self._keep_start(start)
             reader.capture(list(schemas.values()))
-            self._create_tables(records, floors, start)
+            create_tables(self._run, self._consumer, records, floors, start)
         for table, floor in floors.items():
             selected = self._run.pipeline.selection.matches(table)
-            floor.filtered = selected is not None and bool(selected.dml_blacklist)
+            floor.filtered = selected is not None and bool(Picked.of(selected).left_out)
         stream.start(start, self._run.saved_sequence)
         self._run.progress.set_phase("streaming")
         stream.run(reader, self._later_goal(records))
@@ -211,22 +209,10 @@ class Attempt:
         offset = self._run.saved_offset
         return {r.table: r.schema if offset is None else r.schema_at(offset) for r in taking}
 
-    def _create_tables(self, records: list[TableRecord], floors: dict[TableId, TableFloor], start: Offset) -> None:
-        """The reader brings existing rows itself: make sure that there are tables to take them.
-
-        The schemas they are made with are kept first: a later start would describe them as they are by then.
-        """
-        self._run.book.save()
-        for record in records:
-            progress = self._consumer.progress(record.table) if isinstance(self._consumer, BatchConsumer) else None
-            floors[record.table] = TableFloor(progress.position if progress else Position(start))
-            if progress is None:
-                event = DDLEvent(
-                    start, DDLOperation.CREATE_TABLE, record.table, record.schema, position=Position(start)
-                )
-                self._consumer.apply_ddl(event)
-            self._run.progress.set_table(record.table, TableState.REPLICATING)
-            record.state = TableState.REPLICATING
+    def _keep_start(self, start: Offset) -> None:
+        """Save where a first start begins, the log's end say: an error before the first batch must not begin later."""
+        if self._run.saved_offset is None:
+            self._run.save_offset(start, 0)
 
     def _later_goal(self, records: list[TableRecord]) -> Offset | None:
         """The goal, or the end of the last overlap: before that a resumed table is not yet one moment's."""

@@ -65,6 +65,11 @@ class TargetContext(DeltaTargetContext):
         self.epoch = run.epoch
         self.parallel_tables = run.limits.parallel_tables
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is to stop."""
+        return self._run.stop.is_set()
+
     def get_state(self, key: str) -> bytes | None:
         """What the target kept."""
         return self._run.store.get(f"target-{key}")

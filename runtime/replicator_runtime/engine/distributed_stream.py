@@ -15,12 +15,13 @@ import structlog
 from replicator_runtime.engine.blacklist import FilteringReader
 from replicator_runtime.engine.error_policy import Verdict, verdict
 from replicator_runtime.engine.gather import Gathering, TableFloor
+from replicator_runtime.engine.rejoining import Rejoining
 from replicator_runtime.engine.slice_book import SliceBook
 from replicator_runtime.engine.slice_schemas import SliceSchemas
 from replicator_runtime.engine.slice_size import SliceSize
 from replicator_runtime.engine.taking_tables import Rejoin, TakingTables
 from replicator_sdk import Position, SliceChanges, SliceOutcome, TableTally
-from replicator_sdk.errors import NeedsUserError, ReplicatorError, SnapshotNeededError
+from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class DistributedStream:
             began = time.monotonic()
             piece = self._plan(goal)
             if piece is None:
+                self._rejoining.at_the_end()
                 self._run.progress.read(True, -1)
                 self._rest(_IDLE_SECONDS)
             else:
@@ -87,6 +89,8 @@ class DistributedStream:
         nothing = Gathering((start, sequence), self._floors, generation=run.generation, epoch=run.epoch, spill_bytes=0)
         self._tables = TakingTables(run, self._floors, nothing)
         self._schemas = SliceSchemas(run, self._source, self._consumer, self._tables, self._book)
+        self._rejoining = Rejoining(run.attempt_began, self._floors.values())
+        self._rejoining.passed(start)
         self._book.load(floor.position.offset for floor in self._floors.values() if start < floor.position.offset)
         self._schemas.finish()
 
@@ -112,6 +116,7 @@ class DistributedStream:
             failpoint("engine.slice.applied")
             self._size.learn(piece.estimated_bytes, time.monotonic() - began, tally.rows, tally.nbytes)
         self._current = piece.end
+        self._rejoining.passed(piece.end)
         if not self._tables.hold_the_offset:
             self._run.save_offset(piece.end, piece.last_sequence)
             if self._run.told_offset is not None:
@@ -166,6 +171,7 @@ class DistributedStream:
         run = self._run
         for table, tally in outcome.applied.items():
             self._floors[table].position = Position(piece.end)
+            run.positions.reached(table, run.book.records[table].copy_id, Position(piece.end))
             run.progress.applied(table, tally.rows, tally.newest)
             for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
                 run.metrics.count(f"dml.{name}", count, table=table)
@@ -180,14 +186,6 @@ class DistributedStream:
     def _failed(self, table: TableId, error: Exception, end: Offset) -> None:
         """The table stands where it stood, or at `end` when the answer to its commit was lost."""
         self._doubtful |= {self._floors[table].position.offset, end}
-        if isinstance(error, SnapshotNeededError):  # there is no snapshot to take of a log's table
-            error = NeedsUserError(
-                f"the log alone cannot make the table whole: {error.message}",
-                code="RPL-3490",
-                table=str(table),
-                position=error.position,
-                hint="have the source's connector copy the table anew into the log",
-            )
         self._tables.failed(table, error)
 
     def _rest(self, seconds: float) -> None:
@@ -195,7 +193,8 @@ class DistributedStream:
             self._run.stop.wait(seconds)
 
     def _housekeep(self) -> None:
-        if time.monotonic() >= self._tables.retry_at:
+        self._run.positions.save_when_due()
+        if time.monotonic() >= self._tables.retry_at and self._rejoining.is_due:
             raise Rejoin
         target, now = self._run.pipeline.target, time.monotonic()
         every = target.maintenance_interval_seconds

@@ -46,6 +46,18 @@ def verdict(error: BaseException, *, isolate: bool) -> Verdict:
     return Verdict.STOP
 
 
+def java_ended(error: BaseException) -> RetryableError:
+    """What to say when the Java virtual machine of Spark has ended, whatever error that showed itself by."""
+    ended = RetryableError(
+        "the Java virtual machine of Spark has ended unexpectedly (killed, or out of memory)",
+        code="RPL-7207",
+        hint="another one is started by itself; if it ends again and again, read Spark's own lines above, and give it more"
+        " memory (resources.memoryMB) or the machine less to do",
+    )
+    ended.__cause__ = error
+    return ended
+
+
 def as_replicator_error(error: BaseException) -> ReplicatorError:
     """`error` itself, or a wrapper that gives an unknown one a code and says that it is unexpected."""
     if isinstance(error, ReplicatorError):

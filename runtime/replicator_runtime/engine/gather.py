@@ -234,6 +234,7 @@ class Gathering:
             for segment in run:
                 segment.close()
             return None
+        forgives = run[0].overlap or self._is_filtered(run[0].schema.table)
         identity = BatchIdentity(self._generation, self._epoch, counted.first_sequence, counted.last_sequence, position)
         changes = TableChanges(
             run[0].schema,
@@ -241,7 +242,8 @@ class Gathering:
             lambda: (batch for segment in run for batch in segment.read()),
             rows=counted.rows,
             nbytes=sum(s.spilled.nbytes if s.spilled else s.nbytes for s in run),
-            overlap=counted.is_snapshot or run[0].overlap or self._is_filtered(run[0].schema.table),
+            overlap=counted.is_snapshot or forgives,
+            drops_lost_updates=forgives,
             inserts_only=counted.updates == 0 and counted.deletes == 0,
             source_timestamp=counted.source_timestamp,
         )

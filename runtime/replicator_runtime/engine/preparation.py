@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replicator_runtime.engine.discovery import mark_failing
-from replicator_runtime.engine.error_policy import Verdict, verdict
+from replicator_runtime.engine.failing import belongs_to_table, set_aside
 from replicator_sdk import EventEmitter
 from replicator_sdk.errors import BugError, NeedsUserError
 
@@ -32,19 +31,36 @@ def prepare_log(run: Run, definition: EventReaderDefinition, records: list[Table
 
 
 def _capture(run: Run, reader: EventReader, records: list[TableRecord]) -> None:
-    """Capture all tables; one that cannot be stands still alone where that is asked for."""
+    """Capture all tables; one that cannot be stops alone where that is asked for."""
     try:
         reader.capture([r.schema for r in records])
     except NeedsUserError as error:
-        isolate = run.config.on_table_error == "isolate"
-        if verdict(error, isolate=isolate) is not Verdict.TABLE or len(records) < 2:
-            raise
         bad = [r for r in records if str(r.table) == error.table]
-        if not bad:
+        if len(records) < 2 or run.config.on_table_error != "isolate":
             raise
-        run.set_failing(bad[0].table, error)
-        mark_failing(run, bad[0], error)
-        _capture(run, reader, [r for r in records if r is not bad[0]])
+        if bad and belongs_to_table(run, bad[0], error):
+            set_aside(run, bad[0], error)
+            _capture(run, reader, [r for r in records if r is not bad[0]])
+        elif not bad:
+            _capture_each(run, reader, records, error)
+        else:
+            raise
+
+
+def _capture_each(run: Run, reader: EventReader, records: list[TableRecord], whole: NeedsUserError) -> None:
+    """Capture table by table, since no table was named; `whole` concerns all when none can be captured."""
+    failures: list[tuple[TableRecord, NeedsUserError]] = []
+    for record in records:
+        try:
+            reader.capture([record.schema])
+        except NeedsUserError as error:
+            failures.append((record, error))
+    if len(failures) == len(records):
+        raise whole
+    for record, failure in failures:
+        if not belongs_to_table(run, record, failure):
+            raise failure
+        set_aside(run, record, failure)
 
 
 class NoEmitter(EventEmitter):

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from replicator_sdk import TableId
 
 
+_NOT_READING = frozenset({"retrying", "failed"})
+
+
 class TableState(enum.StrEnum):
     """A table's state as people see it; set by the engine only, and kept in `state.json`."""
 
@@ -84,7 +87,11 @@ class _Meter:
 
 
 class Progress:
-    """Collects what the engine reports. Safe from any thread; readers take `snapshot()`, a consistent copy."""
+    """Collects what the engine reports. Safe from any thread; readers take `snapshot()`, a consistent copy.
+
+    Attributes:
+        total_rows: Rows copied and changes applied so far; never falls, so that more of them means progress.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -94,6 +101,8 @@ class Progress:
         self._applied_at: dict[TableId, int] = {}
         self._read_until = -1
         self._caught_up = False
+        self._caught_up_at = -1.0
+        self.total_rows = 0
         self.phase = "starting"
         self.message = ""
 
@@ -125,6 +134,7 @@ class Progress:
             began, at = self._snapshot_began.setdefault(table, (time.monotonic(), percent))
             left = (time.monotonic() - began) * (100 - percent) / (percent - at) if percent > at else None
             self._meters.setdefault(table, _Meter()).add(rows)
+            self.total_rows += rows
             self._tables[table] = replace(
                 view, rows=view.rows + rows, snapshot_percent=percent, snapshot_seconds_left=left
             )
@@ -134,6 +144,7 @@ class Progress:
         with self._lock:
             view = self._tables.get(table, TableView(table))
             self._meters.setdefault(table, _Meter()).add(rows)
+            self.total_rows += rows
             self._tables[table] = replace(view, rows=view.rows + rows)
             self._applied_at[table] = max(source_timestamp, self._applied_at.get(table, -1))
 
@@ -141,6 +152,8 @@ class Progress:
         """Everything read is applied (`caught_up`), or the oldest unapplied change was committed at the time given."""
         with self._lock:
             self._caught_up, self._read_until = caught_up, source_timestamp
+            if caught_up:
+                self._caught_up_at = time.time()
 
     def snapshot(self) -> RunView:
         """A consistent copy of all of it."""
@@ -158,5 +171,6 @@ class Progress:
 
     def _lag(self) -> float | None:
         if self._caught_up:
-            return 0.0
+            # While nothing is read nothing is known of the source: the lag may be as long as that.
+            return max(0.0, time.time() - self._caught_up_at) if self.phase in _NOT_READING else 0.0
         return None if self._read_until < 0 else max(0.0, time.time() - self._read_until / 1e6)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.contexts import SourceContext, TargetContext
+from replicator_runtime.engine.last_positions import LastPositions
 from replicator_runtime.engine.patience import TablePatience
 from replicator_runtime.engine.tables import TableBook
 from replicator_sdk.failpoint import failpoint, register
@@ -71,8 +72,13 @@ class Run:
             when the newest offset file turns out to be damaged. None until this run has saved once.
         saved_sequence: The sequence number there.
         source_error: What the source reported last; None when it is fine.
+        retried_error: What ended the last attempt; shown while the run waits for and begins the next one.
         identified: Whether the source was found to be the one the state belongs to.
         failing: Tables that stand still until the next start, and why.
+        retries: When tables that failed for a while are tried again, on this process's clock.
+        attempt_began: When this attempt began, on the same clock.
+        absent: Tables named in the pipeline that the source did not have when this attempt began, and their errors.
+        takes_snapshots: Whether the engine copies the source's tables; known once an attempt has begun.
         settled_floors: Where tables stand, left by an attempt that ended so that others can join; the next one takes it.
     """
 
@@ -92,16 +98,23 @@ class Run:
     saved_sequence: int = 0
     told_offset: Offset | None = None
     source_error: Exception | None = None
+    retried_error: Exception | None = None
     identified: bool = False
     failing: dict[TableId, Exception] = field(default_factory=dict)
+    retries: dict[TableId, float] = field(default_factory=dict)
+    attempt_began: float = 0.0
+    absent: dict[TableId, Exception] = field(default_factory=dict)
+    takes_snapshots: bool = True
     settled_floors: dict[TableId, TableFloor] = field(default_factory=dict)
     book: TableBook = field(init=False)
+    positions: LastPositions = field(init=False)
     table_patience: TablePatience = field(init=False)
     _spark: SparkSession | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.book = TableBook(self.store, self.read_offset)
+        self.positions = LastPositions(self.store, self.read_offset)
         self.table_patience = TablePatience(self.config.retries)
 
     @property
@@ -163,18 +176,22 @@ class Run:
                 )
             return self._spark
 
-    def drop_dead_spark(self) -> None:
-        """Forget a session whose Java virtual machine is gone or stopped, so that the next attempt starts one (G6)."""
+    def spark_is_dead(self) -> bool:
+        """Whether the session's Java virtual machine has ended: what fails then is not the fault of one table."""
+        if self._spark is None:
+            return False
+        from replicator_runtime.spark_session import is_dead
+
+        return is_dead(self._spark)
+
+    def drop_dead_spark(self) -> bool:
+        """Forget a session whose Java virtual machine has ended, so that the next attempt starts one (G6); whether it had."""
         with self._lock:
-            if self._spark is None:
-                return
-            try:
-                alive = not self._spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001
-            except Exception:  # noqa: BLE001 - whatever it is: it does not answer
-                alive = False
-        if not alive:
+            if not self.spark_is_dead():
+                return False
             log.warning("spark.restart")
             self.stop_spark()
+            return True
 
     def stop_spark(self) -> None:
         """Stop the session, if there is one."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.gather import TableFloor
+from replicator_runtime.engine.picked import Picked
 from replicator_runtime.engine.progress import TableState
 from replicator_runtime.engine.schema_changes import blacklisted_alter
 from replicator_sdk import DDLEvent, DDLOperation, Position
@@ -131,7 +132,12 @@ class SliceSchemas:
         assert event.schema is not None
         self._consumer.apply_ddl(event)
         failpoint("engine.slice.schema_applied")
-        self._run.book.record(event.table).learn(event.position, event.schema)
+        record = self._run.book.record(event.table)
+        record.learn(event.position, event.schema)
+        selected = self._run.pipeline.selection.matches(event.table)
+        if record.picked is None and selected is not None:
+            record.picked = Picked.of(selected)
+        record.created = True
         self._run.book.save()
         floor = self._tables.floors.setdefault(event.table, TableFloor(event.position))
         floor.position = max(floor.position, event.position)

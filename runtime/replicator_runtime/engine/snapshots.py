@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import structlog
 
+from replicator_runtime.engine.discovery import look_again
+from replicator_runtime.engine.failing import is_waiting, stop_alone
 from replicator_runtime.engine.progress import TableState
 from replicator_runtime.engine.tables import SnapshotRecord
 from replicator_sdk import DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
@@ -42,11 +44,51 @@ class Snapshots:
         at_once = run.limits.parallel_tables if isinstance(consumer, SnapshotLoader) else 1
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="snapshot")
         self._futures: dict[Future[None], TableRecord] = {}
+        self._later: list[TableRecord] = []
 
     def begin(self, records: Sequence[TableRecord]) -> None:
-        """Queue the snapshots of `records`."""
+        """Queue the snapshots of `records`; of those that failed a moment ago, when their time has come."""
         for record in records:
-            self._futures[self._pool.submit(self._snapshot, record)] = record
+            if is_waiting(self._run, record):
+                self._later.append(record)
+            else:
+                self._run.retries.pop(record.table, None)
+                self._futures[self._pool.submit(self._snapshot, record)] = record
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any is to be tried again later."""
+        return bool(self._later)
+
+    @property
+    def would_start_over(self) -> bool:
+        """Whether one is running that cannot be resumed: ended now, it would begin from scratch."""
+        running = (record.snapshot for future, record in self._futures.items() if not future.done())
+        return any(plan is not None and not plan.chunks for plan in running)
+
+    def look(self) -> bool:
+        """Try those again whose time has come, and see which ended; one that failed waits or stops alone.
+
+        Returns:
+            Whether any table is copied now.
+
+        Raises:
+            Exception: What concerns more than one table.
+        """
+        due, self._later = (
+            [r for r in self._later if not is_waiting(self._run, r)],
+            [r for r in self._later if is_waiting(self._run, r)],
+        )
+        self.begin([record for record in due if look_again(self._run, record)])
+        copied = False
+        for record, error in self.finished():
+            if error is None:
+                copied = True
+            elif isinstance(error, SnapshotsStopped):
+                raise error
+            elif stop_alone(self._run, record, error) is not None:
+                self._later.append(record)
+        return copied
 
     @property
     def running(self) -> bool:
@@ -78,8 +120,10 @@ class Snapshots:
         self._check_stop()
         kept = record.snapshot.chunks if record.snapshot else ()
         with self._reader.open(record.schema, kept) as snapshot:
+            before = record.snapshot
             record.snapshot = plan = _plan(record, snapshot)
-            record.learn(Position(snapshot.position), snapshot.schema)
+            if plan is not before:  # the log of a resumed one is applied from where its first rows were read
+                record.learn_from_copy(Position(snapshot.position), snapshot.schema)
             record.state, record.error = TableState.SNAPSHOTTING, None
             self._run.book.save()
             self._run.progress.set_table(record.table, TableState.SNAPSHOTTING)
@@ -117,6 +161,7 @@ class Snapshots:
             held = held | {c.index for c in wave}
             progress.snapshot_chunks(schema.table, rows, len(held), total)
             self._run.metrics.count("dml.insert", rows, table=schema.table)
+            self._run.table_patience.succeeded(schema.table)
             failpoint("engine.snapshot.chunks_loaded")
         self._stretch(plan, snapshot)
         loader.finish_snapshot(schema, plan.snapshot_id, first)

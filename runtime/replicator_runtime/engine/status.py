@@ -12,6 +12,7 @@ from replicator_runtime.redaction import redact
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.run import Run
+    from replicator_sdk import TableId
 
 log = structlog.get_logger()
 _EVERY_SECONDS = 5.0
@@ -49,7 +50,7 @@ class StatusWriter:
 def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
     """The status as JSON: 001's keys, and beside them what an operator asks first."""
     view = run.progress.snapshot()
-    fault = error or run.source_error
+    fault = error or run.source_error or (run.retried_error if view.phase == "retrying" else None)
     return {
         "schema": "replicator.state/v1",
         "name": run.config.name,
@@ -85,10 +86,12 @@ def _time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def _table_error(run: Run, table: object, text: str) -> dict[str, Any] | None:
+def _table_error(run: Run, table: TableId, text: str) -> dict[str, Any] | None:
     record = next((r for r in run.book.records.values() if r.table == table), None)
     if not text:
         return None
+    if record is None and table in run.absent:
+        return _error(run.absent[table])
     known = record.error if record is not None and record.error is not None else {"message": text}
     return {key: redact(str(value)) for key, value in known.items()}
 

@@ -12,15 +12,17 @@ import time
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.blacklist import keep_operations
-from replicator_runtime.engine.discovery import has_patterns, mark_failing, unknown_tables
+from replicator_runtime.engine.discovery import may_join, unknown_tables
 from replicator_runtime.engine.error_policy import Verdict, verdict
 from replicator_runtime.engine.event_queue import EventQueue
 from replicator_runtime.engine.flights import Flights
 from replicator_runtime.engine.gather import Gathering, TableFloor
+from replicator_runtime.engine.rejoining import Rejoining
 from replicator_runtime.engine.schema_changes import SchemaChanges
 from replicator_runtime.engine.sequencer import CommitMark, Item, SequencingEmitter
 from replicator_runtime.engine.taking_tables import Rejoin, TakingTables
 from replicator_sdk import ChangeBatch, ReaderClosed
+from replicator_sdk.errors import ReplicatorError, SnapshotNeededError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _TICK = 0.2
 _REJOIN_SECONDS = 60.0
+_IDLE_SECONDS = 15.0  # of silence: the reader is at the end of the log, also where it emits no offset there
 
 
 class Stream:
@@ -54,13 +57,16 @@ class Stream:
         self._gathered_since = 0.0
         self._looked_at = time.monotonic()
         self._joined_at = time.monotonic()
+        self._heard_at = time.monotonic()
         self._waiting_to_join = False
-        self._watches = run.config.new_tables == "include" and has_patterns(run.config)
+        self._new_tables = False
+        self._watches = may_join(run)
 
     def start(self, offset: Offset, sequence_number: int) -> None:
         """Reading begins after `offset`; called once, before `run`, when the reader has said where."""
         self.emitter.start(offset, sequence_number)
         run = self._run
+        self._rejoining = Rejoining(run.attempt_began, self._floors.values())
         self._gathering = Gathering(
             (offset, sequence_number),
             self._floors,
@@ -109,14 +115,35 @@ class Stream:
             self._queue.fail(error)
 
     def _step(self) -> None:
-        item = self._queue.get(_TICK / 4 if self._flights.is_flying else _TICK)
+        try:
+            item = self._queue.get(_TICK / 4 if self._flights.is_flying else _TICK)
+        except ReplicatorError as error:
+            self._stop_its_table(error)
+            raise
         if item is not None:
+            self._heard_at = time.monotonic()
             self._take(item)
         self._flights.look()
         if self._due():
             self._flights.take_off()
         self._join_snapshots()
         self._housekeep()
+
+    def _stop_its_table(self, error: ReplicatorError) -> None:
+        """Let the table that the reader failed for be copied again, or stop it and read on for the others.
+
+        Raises:
+            Rejoin: When the error names a table, and leads to either.
+            ReplicatorError: `error`, when it concerns more than that table, or no other one works.
+        """
+        isolate = self._run.config.on_table_error == "isolate"
+        if not isinstance(error, SnapshotNeededError) and verdict(error, isolate=isolate) is not Verdict.TABLE:
+            return
+        for record in self._run.book.records.values():
+            if str(record.table) == error.table and record.table not in self._run.failing:
+                self._flights.flush()
+                self._tables.failed(record.table, error)
+                raise Rejoin
 
     def _take(self, item: Item) -> None:
         if isinstance(item, ChangeBatch):
@@ -125,6 +152,7 @@ class Stream:
                 self._gathering.add(kept)
         elif isinstance(item, CommitMark):
             waiting = not self._gathering.empty
+            self._schema_changes.commit(item)
             self._gathering.commit(item)
             if not waiting and not self._gathering.empty:
                 self._gathered_since = time.monotonic()
@@ -155,39 +183,43 @@ class Stream:
 
     def _expects_tables(self) -> bool:
         """Whether some table will join, or come back after a failure."""
-        snapshotting = self._snapshots is not None and self._snapshots.running
+        snapshotting = self._snapshots is not None and (self._snapshots.running or self._snapshots.waiting)
         return snapshotting or self._waiting_to_join or self._tables.retry_at < math.inf
 
     def _join_snapshots(self) -> None:
         """Let tables whose snapshot is done join, by reading again from the offset held for them."""
         if self._snapshots is None:
             return
-        for record, error in self._snapshots.finished():
-            if error is not None:
-                isolate = self._run.config.on_table_error == "isolate"
-                if verdict(error, isolate=isolate) is not Verdict.TABLE:
-                    raise error
-                self._run.set_failing(record.table, error)
-                mark_failing(self._run, record, error)
-                self._run.book.save()
-            else:
-                self._waiting_to_join = True
+        self._waiting_to_join |= self._snapshots.look()
         due = not self._snapshots.running or time.monotonic() - self._joined_at > _REJOIN_SECONDS
         if self._waiting_to_join and due:
-            self._flights.flush()
-            raise Rejoin
+            self._rejoin()
 
     def _housekeep(self) -> None:
         now = time.monotonic()
         is_idle = self._gathering.empty and self._flights.is_settled
         self._run.progress.read(is_idle, self._flights.oldest_timestamp)
         self._flights.save_when_idle()
+        self._run.positions.save_when_due()
         self._flights.maintain()
+        self._rejoining.passed(self._gathering.offset)
+        if now - self._heard_at > _IDLE_SECONDS:
+            self._rejoining.at_the_end()
         if now >= self._tables.retry_at:
-            self._flights.flush()
-            raise Rejoin
+            self._rejoin()
         if self._watches and now - self._looked_at > self._run.config.new_tables_interval_seconds:
             self._looked_at = now
-            if unknown_tables(self._run):
-                self._flights.flush()
-                raise Rejoin
+            self._new_tables = bool(unknown_tables(self._run))
+        if self._new_tables:
+            self._rejoin()
+
+    def _rejoin(self) -> None:
+        """Begin another attempt, unless reading the log again would keep the tables from going forward.
+
+        Raises:
+            Rejoin: So that it follows.
+        """
+        copying = self._snapshots is not None and self._snapshots.would_start_over
+        if self._rejoining.is_due and not copying:
+            self._flights.flush()
+            raise Rejoin

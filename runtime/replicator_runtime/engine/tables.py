@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.engine.picked import Picked
 from replicator_runtime.engine.progress import TableState
 from replicator_sdk import Offset, Position, SnapshotChunk, TableId, TableSchema
 
@@ -51,9 +52,20 @@ class TableRecord:
     state: TableState = TableState.PENDING
     snapshot: SnapshotRecord | None = None
     error: dict[str, Any] | None = None
+    picked: Picked | None = None
+    """What of it was selected when its schema was described; None when unknown."""
+    left_at: Offset | None = None
+    """The saved offset when the pipeline ceased to select it; of sources without snapshots only."""
+    created: bool = False
+    """Whether the target's table was created empty, for a source without snapshots."""
+    passed_over: bool = False
+    """Whether the saved offset passed changes of it that were not selected, and the source takes no snapshots."""
+    dropping: Position | None = None
+    """The position of a DROP_TABLE that the target is about to apply, or has applied."""
     selected: bool = False
-    """Whether the pipeline selects it and the source has it, in this attempt; not kept. One that is selected no more or
-    gone holds nothing back."""
+    """Whether the pipeline selects it and the source has it, in this attempt; not kept."""
+    gone: bool = False
+    """Whether it was copied and the source has it no more, in this attempt; not kept. The log holds its last changes."""
 
     @property
     def schema(self) -> TableSchema:
@@ -65,18 +77,46 @@ class TableRecord:
         """Whether its rows are still to be read."""
         return self.snapshot is None or not self.snapshot.done
 
+    @property
+    def copy_id(self) -> str:
+        """Names the copy that the target's table began with; empty for a source without snapshots."""
+        return self.snapshot.snapshot_id if self.snapshot is not None else ""
+
     def schema_at(self, offset: Offset) -> TableSchema:
         """The schema by which changes behind `offset` are decoded."""
         here = Position(offset)
         valid = [schema for since, schema in self.schemas if since is None or since <= here]
         return valid[-1] if valid else self.schemas[0][1]
 
-    def learn(self, since: Position | None, schema: TableSchema) -> None:
-        """`schema` is valid from `since` on; known already or older ones change nothing."""
-        if self.schemas and since is not None:
-            self.schemas = [s for s in self.schemas if s[0] is None or s[0] < since]
-        if not self.schemas or self.schemas[-1][1] != schema:
-            self.schemas.append((since, schema))
+    def learn(self, since: Position | None, schema: TableSchema) -> bool:
+        """`schema` is valid from `since` until the next known position; returns whether that is new."""
+        place = self._count_until(since) if since is not None else len(self.schemas)
+        before = self.schemas[place - 1] if place else None
+        if before is not None and before[1] == schema:
+            return False
+        known = before is not None and before[0] == since
+        self.schemas[place - known : place] = [(since, schema)]
+        return True
+
+    def learn_older(self, since: Position, schema: TableSchema, here: Position) -> bool:
+        """The same of an event that the table has; what is valid at `here`, the table's position, stays so."""
+        place = self._count_until(here)
+        if place and since < here and self._count_until(since) == place:
+            self.schemas.insert(place, (here, self.schemas[place - 1][1]))
+        return self.learn(since, schema)
+
+    def learn_from_copy(self, position: Position, schema: TableSchema) -> None:
+        """A new copy has `schema` at `position`; what was known of later positions is learned again from the log."""
+        known = [(since, there) for since, there in self.schemas if since is None or since < position]
+        self.schemas = [*known, (position, schema)]
+
+    def _count_until(self, position: Position) -> int:
+        return sum(since is None or since <= position for since, _ in self.schemas)
+
+    def forget_copy(self) -> None:
+        """The table is to be described and copied again; nothing of the log before that copy is needed."""
+        self.snapshot, self.picked, self.schemas, self.state = None, None, [], TableState.PENDING
+        self.selected = self.gone = False
 
     def forget_schemas_before(self, offset: Offset) -> None:
         """Drop schemas that no kept offset needs any more; `offset` is the oldest one kept."""
@@ -94,12 +134,15 @@ class TableBook:
         self._read_offset = read_offset
         self._lock = threading.Lock()
         self.records: dict[TableId, TableRecord] = {}
+        self.selection: dict[str, Any] | None = None
+        """The pipeline's selection when this was saved last, as `edits` writes it; None when unknown."""
 
     def load(self) -> None:
         """Read what an earlier run kept."""
         content = self._store.get(_KEY)
-        records = json.loads(content)["tables"] if content else []
-        self.records = {r.table: r for r in map(self._record, records)}
+        value = json.loads(content) if content else {"tables": []}
+        self.records = {r.table: r for r in map(self._record, value["tables"])}
+        self.selection = value.get("selection")
 
     def record(self, table: TableId) -> TableRecord:
         """The record of `table`, made when there is none."""
@@ -111,16 +154,22 @@ class TableBook:
             self._save()
 
     def _save(self) -> None:
-        content = {"version": 1, "tables": [self._json(r) for r in list(self.records.values())]}
+        tables = [self._json(r) for r in list(self.records.values())]
+        content = {"version": 1, "tables": tables, "selection": self.selection}
         self._store.put(_KEY, json.dumps(content).encode())
 
     def _json(self, record: TableRecord) -> dict[str, Any]:
         snapshot = record.snapshot
         return {
             "table": record.table.to_json(),
+            "dropping": position_json(record.dropping),
             "state": record.state.value,
             "error": record.error,
-            "schemas": [[_position_json(since), schema.to_json()] for since, schema in record.schemas],
+            "schemas": [[position_json(since), schema.to_json()] for since, schema in record.schemas],
+            "picked": record.picked and record.picked.to_json(),
+            "leftAt": None if record.left_at is None else _offset_json(record.left_at),
+            "created": record.created,
+            "passedOver": record.passed_over,
             "snapshot": snapshot
             and {
                 "id": snapshot.snapshot_id,
@@ -146,6 +195,11 @@ class TableBook:
                 snapshot["done"],
             ),
             value["error"],
+            (picked := value.get("picked")) and Picked.from_json(picked),
+            (left := value.get("leftAt")) and self._offset(left),
+            value.get("created", False),
+            value.get("passedOver", False),
+            dropping=self._position(value.get("dropping")),
         )
 
     def _position(self, value: dict[str, Any] | None) -> Position | None:
@@ -159,7 +213,8 @@ def _offset_json(offset: Offset) -> dict[str, str]:
     return {k: base64.b64encode(v).decode() for k, v in offset.fields().items()}
 
 
-def _position_json(position: Position | None) -> dict[str, Any] | None:
+def position_json(position: Position | None) -> dict[str, Any] | None:
+    """A position as the engine's state holds it; None for None."""
     if position is None:
         return None
     return {"offset": _offset_json(position.offset), "eventsAfter": position.events_after}

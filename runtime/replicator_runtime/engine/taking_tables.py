@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
-from replicator_runtime.engine.discovery import mark_failing
-from replicator_runtime.engine.error_policy import Verdict, verdict
+from replicator_runtime.engine.failing import stop_alone
 from replicator_runtime.engine.progress import TableState
-from replicator_sdk.errors import SnapshotNeededError
+from replicator_sdk.errors import NeedsUserError, SnapshotNeededError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.gather import Applied, Gathering, TableFloor
@@ -38,20 +36,38 @@ class TakingTables:
     Attributes:
         floors: The same; a floor rises once changes are durable, and a table that takes no more is gone from it.
         gathering: The same.
-        retry_at: When a table that failed comes back, on this process's clock; infinite while none does.
     """
 
     def __init__(self, run: Run, floors: dict[TableId, TableFloor], gathering: Gathering) -> None:
         self._run = run
         self.floors = floors
         self.gathering = gathering
-        self.retry_at = math.inf
         self._doubtful: set[TableId] = set()
+
+    @property
+    def retry_at(self) -> float:
+        """When a table whose changes failed comes back by a replay, on this process's clock; infinite while none does."""
+        run = self._run
+        return min((at for table, at in run.retries.items() if self._comes_by_replay(table)), default=math.inf)
+
+    def _comes_by_replay(self, table: TableId) -> bool:
+        record = self._run.book.records.get(table)
+        copied_first = record is not None and self._run.takes_snapshots and record.needs_snapshot
+        return record is not None and table not in self.floors and not copied_first
 
     @property
     def hold_the_offset(self) -> bool:
         """Whether some table stands behind, so that the saved offset must not move."""
-        return any(record.table not in self.floors for record in self._run.book.records.values() if record.selected)
+        records = self._run.book.records.values()
+        return any(
+            record.table not in self.floors and not self._starts_over(record)
+            for record in records
+            if record.selected or record.gone
+        )
+
+    def _starts_over(self, record: TableRecord) -> bool:
+        """Whether the table has stopped before any of its rows was copied: nothing of today's log is needed for it."""
+        return self._run.takes_snapshots and record.snapshot is None and record.table in self._run.failing
 
     def doubt(self, tables: Iterable[TableId]) -> None:
         """Perhaps these are further than their floors say: the target is to be asked before they are believed."""
@@ -81,6 +97,7 @@ class TakingTables:
         table, tally, metrics = item.table, item.tally, self._run.metrics
         if table in self.floors:
             self.floors[table].position = item.position
+            self._run.positions.reached(table, self._run.book.records[table].copy_id, item.position)
         for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
             metrics.count(f"dml.{name}", count, table=table)
         self._run.progress.applied(table, tally.rows, tally.source_timestamp)
@@ -93,26 +110,24 @@ class TakingTables:
             Rejoin: When the table is to be copied anew.
             Exception: `error`, when it concerns more than the table.
         """
+        record = self._run.book.records[table]
         if isinstance(error, SnapshotNeededError):
-            log.warning("table.copied_anew", table=str(table), code=error.code, error=str(error))
-            self.copy_anew(self._run.book.records[table])
-            raise Rejoin
-        isolate = self._run.config.on_table_error == "isolate" and len(self.floors) > 1
-        decided = verdict(error, isolate=isolate)
-        delay = self._run.table_patience.next_delay(table) if isolate and decided is Verdict.RETRY else None
-        if decided is not Verdict.TABLE and delay is None:
-            raise error
-        log.error("table.failing", table=str(table), code=getattr(error, "code", ""), error=str(error), retry=delay)
+            if self._run.takes_snapshots:
+                log.warning("table.copied_again", table=str(table), code=error.code, error=str(error))
+                self.copy_anew(record)
+                raise Rejoin
+            error = _no_copy(table, error)
+        stop_alone(self._run, record, error)
         self._stop_taking(table)
-        mark_failing(self._run, self._run.book.records[table], error)
-        if delay is None:
-            self._run.set_failing(table, error)
-            self._run.book.save()
-        else:
-            self.retry_at = min(self.retry_at, time.monotonic() + delay)
 
     def copy_anew(self, record: TableRecord) -> None:
-        """Forget the table's snapshot; it joins again once it is copied."""
+        """Forget the table's snapshot; it joins again once it is copied.
+
+        Raises:
+            NeedsUserError: When the source takes no snapshots.
+        """
+        if not self._run.takes_snapshots:
+            raise _no_copy(record.table, None)
         record.snapshot, record.state = None, TableState.PENDING
         self._run.book.save()
         self._stop_taking(record.table)
@@ -127,3 +142,14 @@ class TakingTables:
     def _stop_taking(self, table: TableId) -> None:
         self.floors.pop(table, None)
         self.gathering.drop(table)
+
+
+def _no_copy(table: TableId, error: SnapshotNeededError | None) -> NeedsUserError:
+    return NeedsUserError(
+        "only a new copy makes the table whole, and this source takes no snapshots"
+        + (f": {error.message}" if error is not None else ""),
+        code="RPL-3490",
+        table=str(table),
+        position=error.position if error is not None else None,
+        hint="have the source's connector copy the table again into the log, then start again",
+    )

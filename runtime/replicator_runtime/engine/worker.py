@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.attempt import Attempt
-from replicator_runtime.engine.error_policy import Verdict, as_replicator_error, verdict
+from replicator_runtime.engine.error_policy import Verdict, as_replicator_error, java_ended, verdict
+from replicator_runtime.engine.failing import keep_lost_history, set_aside
 from replicator_runtime.engine.patience import Patience
 from replicator_runtime.engine.progress import Progress
 from replicator_runtime.engine.run import Limits, Run
@@ -135,8 +136,8 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
 
 def _raise_failing(run: Run, *, reached: bool) -> None:
     """A bounded run that leaves a table behind says so; an endless one that was stopped has shown it all along."""
-    if reached and run.failing:
-        raise next(iter(run.failing.values()))
+    if reached and (run.failing or run.absent):
+        raise as_replicator_error(next(iter((run.failing or run.absent).values())))
 
 
 def _attempts(run: Run, *, until_current: bool) -> bool:
@@ -178,14 +179,16 @@ def _begin(run: Run, goal: Offset | None, *, until_current: bool) -> Offset | No
 def _after(run: Run, error: Exception, patience: Patience) -> None:
     """Wait before the next attempt, set one table aside, or give up."""
     isolate = run.config.on_table_error == "isolate"
+    if run.drop_dead_spark() and not isinstance(error, FencedError):
+        error = java_ended(error)
     decided = verdict(error, isolate=isolate)
     if decided is Verdict.TABLE and _set_aside(run, error):
         return
-    run.source_error = error
+    keep_lost_history(run, error)
+    run.source_error = run.retried_error = error
     delay = patience.next_delay() if decided is Verdict.RETRY else None
     if delay is None:
         raise as_replicator_error(error)
-    run.drop_dead_spark()
     run.progress.set_phase("retrying", str(error))
     code = getattr(error, "code", "RPL-9000")
     log.warning("run.retry", code=code, error=str(error), attempt=patience.attempts, seconds=round(delay, 1))
@@ -196,16 +199,16 @@ def _after(run: Run, error: Exception, patience: Patience) -> None:
 
 def _mark(run: Run) -> tuple[object, int]:
     """Differs when the run went forward."""
-    return run.saved_offset, sum(table.rows for table in run.progress.snapshot().tables)
+    return run.saved_offset, run.progress.total_rows
 
 
 def _set_aside(run: Run, error: Exception) -> bool:
     """Let the table the error names stand still; False when that would leave none."""
     name = getattr(error, "table", None)
-    tables = [r for r in run.book.records.values() if r.selected]
-    table = next((r.table for r in tables if str(r.table) == name), None)
-    if table is None or table in run.failing or len(run.failing) + 1 >= len(tables):
+    tables = [r for r in run.book.records.values() if r.selected or r.gone]
+    record = next((r for r in tables if str(r.table) == name), None)
+    if record is None or record.table in run.failing:
         return False
-    log.error("table.failing", table=name, code=getattr(error, "code", ""), error=str(error))
-    run.set_failing(table, error)
-    return True
+    working = [r for r in tables if r.table not in run.failing]
+    set_aside(run, record, error)
+    return len(working) > 1

@@ -41,15 +41,17 @@ class KeptTable:
     rows: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     progress: TableProgress | None = None
     commits: int = 0
+    loaded: frozenset[int] = frozenset()
 
 
 @dataclass
 class House:
-    """All tables, and a hook that tests use to fail at a step."""
+    """All tables, a hook that tests use to fail at a step, and whether DROP_TABLE removes a table here."""
 
     tables: dict[TableId, KeptTable] = field(default_factory=dict)
     fault: Callable[[str, TableId], None] = lambda step, table: None
     ddl: list[DDLEvent] = field(default_factory=list)
+    drops: bool = False
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         [table] = [t for t in self.tables.values() if t.schema.table.table == name]
@@ -106,6 +108,9 @@ class KeptConsumer(BatchConsumer, SnapshotLoader):
         if event.operation is DDLOperation.ALTER_TABLE and event.schema is not None:
             _alter(kept, event)
         kept.progress = TableProgress(self._context.generation, self._context.epoch, event.position)
+        if event.operation is DDLOperation.DROP_TABLE and HOUSE.drops:
+            del HOUSE.tables[event.table]
+        HOUSE.fault("ddl applied", event.table)
 
     def apply_batch(self, changes: TableChanges) -> None:
         HOUSE.fault("before", changes.table)
@@ -133,8 +138,7 @@ class KeptConsumer(BatchConsumer, SnapshotLoader):
                 snapshot_id=snapshot_id,
             )
             HOUSE.tables[schema.table] = kept = KeptTable(schema, progress=progress)
-        assert kept.progress is not None
-        return kept.progress.snapshot_chunks or frozenset()
+        return kept.loaded
 
     def load_chunks(
         self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
@@ -149,8 +153,8 @@ class KeptConsumer(BatchConsumer, SnapshotLoader):
             for row in batch.to_pylist()
         )
         kept.rows += rows
-        loaded = (kept.progress.snapshot_chunks or frozenset()) | {c.index for c in chunks}
-        kept.progress = replace(kept.progress, snapshot_chunks=loaded)
+        kept.loaded |= {c.index for c in chunks}
+        kept.progress = replace(kept.progress, snapshot_chunks=kept.loaded)
         HOUSE.fault("loaded", schema.table)
         return rows.total()
 

@@ -30,6 +30,7 @@ from replicator_source_sqlite.catalogue import SqliteRegistry
 from replicator_source_sqlite.changelog import last_change
 from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource
+from replicator_source_sqlite.reader import SqliteReader
 from replicator_source_sqlite.schema_change import synchronise
 from replicator_source_sqlite.snapshot import SqliteSnapshotReader
 from tests.runtime.engine import kept_target
@@ -272,6 +273,37 @@ def test_a_table_the_log_cannot_make_whole_is_copied_anew(shop: Shop) -> None:
     kept_target.HOUSE.fault = fault
     shop.run()
     assert asked == ["before", "customers"], "only that table"
+    shop.assert_equal()
+
+
+def test_a_table_that_the_source_finds_changed_without_its_log_is_copied_anew(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader raises it, whenever it finds that out; the other tables are not copied and lose nothing."""
+    fill(shop)
+    shop.run()
+    change(shop)
+    asked: list[str] = []
+    read = SqliteReader.run
+
+    def run_reader(reader: SqliteReader) -> None:
+        if not asked:
+            asked.append("raised")
+            raise SnapshotNeededError("rows were rewritten", code="RPL-3606", table="main.customers")
+        read(reader)
+
+    def fault(at: str, where: TableId) -> None:
+        if at == "load":
+            asked.append(where.table)
+
+    monkeypatch.setattr(SqliteReader, "run", run_reader)
+    kept_target.HOUSE.fault = fault
+    shop.run()
+    assert asked == ["raised", "customers"]
+    for _ in range(2):
+        shop.assert_equal()
+        shop.sql("INSERT INTO notes VALUES ('later')")
+        shop.run()
     shop.assert_equal()
 
 
@@ -583,3 +615,63 @@ def test_a_fault_between_two_durable_steps_is_mended_by_the_replay(shop: Shop, p
     failpoint.arm(f"{point}=raise@1")
     shop.run()
     shop.assert_equal()
+
+
+def test_a_reader_that_brings_its_own_rows_starts_again_where_it_first_began(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins at the end of the log; what is committed before an early error must not be passed over."""
+    monkeypatch.setattr(SqliteSource, "create_snapshot_reader", lambda *_: None)
+    started: list[Any] = []
+    run_reader = SqliteReader.run
+
+    def fails_first(self: SqliteReader) -> None:
+        started.append(self._position)
+        if len(started) <= 3:
+            fill(shop, start=100 * len(started))
+        if len(started) < 3:
+            raise OSError("the connection is lost")
+        run_reader(self)
+
+    monkeypatch.setattr(SqliteReader, "run", fails_first)
+    stop, progress = threading.Event(), Progress()
+    thread = threading.Thread(target=lambda: shop.run(until_current=False, stop=stop, progress=progress))
+    thread.start()
+    try:
+        _wait(lambda: len(started) == 3 and sum(t.rows for t in progress.snapshot().tables) >= 120)
+    finally:
+        stop.set()
+        thread.join(30)
+    assert len(set(started)) == 1, "every attempt began at the same place"
+    shop.assert_equal()
+    for start in (400, 500, 600):
+        fill(shop, start)
+        shop.run()
+        shop.assert_equal()
+
+
+def test_a_change_of_structure_before_a_snapshot_is_resumed_is_applied_once(shop: Shop) -> None:
+    """The resumed snapshot reads the columns it was begun with; the log adds the new one, to be known ever after."""
+    shop.document["tables"] = [{"database": "main", "table": "customers"}]
+    fill(shop)
+
+    def dies(at: str, where: TableId) -> None:
+        if at == "loaded":
+            raise FencedError("the process dies", code="RPL-8001", table=str(where))
+
+    kept_target.HOUSE.fault = dies
+    with pytest.raises(FencedError):
+        shop.run()
+    kept_target.HOUSE.fault = lambda at, where: None
+    for life in range(3):
+        shop.sql(
+            f"INSERT INTO customers (id, name) VALUES ({900 + life}, 'new')",
+            f"ALTER TABLE customers ADD COLUMN extra{life} TEXT DEFAULT 'x'",
+        )
+        with connect(shop.path) as database:
+            synchronise(database, last_change(database))
+        shop.sql(f"UPDATE customers SET extra{life} = 'y' WHERE id < 3")
+        shop.run()
+        shop.assert_equal("customers")
+        added = [a.column.name for e in kept_target.HOUSE.ddl for a in e.alters if a.column is not None]
+        assert added == [f"extra{n}" for n in range(life + 1)]

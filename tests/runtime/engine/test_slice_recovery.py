@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replicator_runtime.engine import slice_size
+from replicator_runtime.engine import created_tables, slice_size
 from replicator_runtime.engine.distributed_stream import DistributedStream
+from replicator_runtime.engine.gather import TableFloor
 from replicator_runtime.engine.slice_book import SliceBook
-from replicator_sdk import failpoint
+from replicator_sdk import Position, failpoint
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.testing.memory import MemoryConsumer, MemoryStore, MemoryTarget
 from replicator_sdk.testing.values import difference
@@ -20,7 +21,8 @@ from tests.crash.breakages import Patch
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
 
 if TYPE_CHECKING:
-    from replicator_sdk import Offset, TableChanges, TableId, TableProgress
+    from replicator_runtime.engine.tables import TableRecord
+    from replicator_sdk import EventConsumer, Offset, TableChanges
 
 _REFUSED = "RPL-9000"
 """The target of these tests refuses changes that do not fit its rows: what comes twice, or after something lost."""
@@ -33,16 +35,17 @@ def ends_forgotten(patch: Patch) -> None:
 
 def progress_forgotten(patch: Patch) -> None:
     """Nobody looks at how far a table says it is."""
-    true_apply = MemoryConsumer.apply_batch
+    true_apply, true_floor = MemoryConsumer.apply_batch, created_tables._floor
 
-    def progress(self: MemoryConsumer, table: TableId) -> TableProgress | None:
-        return None
+    def floor(consumer: EventConsumer, record: TableRecord, start: Offset) -> TableFloor:
+        true_floor(consumer, record, start)
+        return TableFloor(Position(start))
 
     def apply_batch(self: MemoryConsumer, changes: TableChanges) -> None:
         self._store.progress.pop(changes.table, None)
         true_apply(self, changes)
 
-    patch.setattr(MemoryConsumer, "progress", progress)
+    patch.setattr(created_tables, "_floor", floor)
     patch.setattr(MemoryConsumer, "apply_batch", apply_batch)
 
 

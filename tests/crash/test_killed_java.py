@@ -1,0 +1,189 @@
+"""A replicator whose Java virtual machine is killed starts another one by itself and loses and doubles nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.crash.conftest import MakePair, Pair
+from tests.crash.kills import kills
+from tests.end_to_end.replicator import Ended, Running
+
+SECONDS = 180.0
+
+
+def _start(pair: Pair, **settings: Any) -> Running:
+    """An endless run whose temporary files, and those of its virtual machines, are in a folder of the test's own."""
+    temporary = pair.replicator.folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    pair.replicator.settings = {
+        **pair.replicator.settings,
+        "retries": {"maxDurationSeconds": 300, "delaySeconds": 0.5},
+        "batch": {"maxIntervalSeconds": 0.2},
+        **settings,
+    }
+    return pair.replicator.start(TMPDIR=str(temporary))
+
+
+def _until(condition: Callable[[], Any], what: str, running: Running) -> Any:
+    until = time.monotonic() + SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < until, f"{what}: not in time\n{running.log.read_text(errors='replace')[-6000:]}"
+        assert running.process.poll() is None, running.log.read_text(errors="replace")[-6000:]
+        time.sleep(0.1)
+    return found
+
+
+def _java(running: Running) -> psutil.Process | None:
+    """The run's virtual machine, once it is one (it begins as a shell script)."""
+    children = psutil.Process(running.process.pid).children(recursive=True)
+    return next((p for p in children if p.name() == "java" and p.status() != psutil.STATUS_ZOMBIE), None)
+
+
+def _kill_java(running: Running, but: psutil.Process | None = None) -> psutil.Process:
+    def other() -> psutil.Process | None:
+        java = _java(running)
+        return None if java == but else java
+
+    java: psutil.Process = _until(other, "a virtual machine", running)
+    java.send_signal(signal.SIGKILL)
+    _until(lambda: not java.is_running() or java.status() == psutil.STATUS_ZOMBIE, "its end", running)
+    kills.append("java")
+    return java
+
+
+def _equal(pair: Pair, running: Running) -> None:
+    _until(lambda: pair.differences() == {}, "equal", running)
+
+
+def _status(pair: Pair) -> dict[str, Any]:
+    files = list(pair.replicator.state.glob("default/shop/1/state.json"))
+    return json.loads(files[0].read_text()) if files else {}
+
+
+def _recover_three_times(pair: Pair) -> None:
+    """Changes, a change of structure and a run, three times."""
+    for life in range(3):
+        pair.trade()
+        pair.shop.run(f"ALTER TABLE customer ADD COLUMN extra{life} TEXT DEFAULT 'x'")
+        pair.shop.notice()
+        pair.trade()
+        pair.recover()
+        assert pair.differences() == {}, life
+
+
+def _left(pair: Pair) -> list[str]:
+    """What virtual machines left in the temporary folder; a killed copy of the SQLite file is the source's."""
+    folder = pair.replicator.folder / "tmp"
+    return [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p.name != "copy.sqlite"]
+
+
+def _stop(running: Running) -> Ended:
+    ended = running.stop()
+    assert ended.status == 143, ended.messages[-3000:]
+    return ended
+
+
+@pytest.mark.timeout(900)
+def test_killed_twice_in_the_middle_of_a_stream_rows_are_equal_and_nothing_is_left(make_pair: MakePair) -> None:
+    pair = make_pair(delta=True)
+    running = _start(pair)
+    _equal(pair, running)
+    java = None
+    for _ in range(2):
+        java = _kill_java(running, java)
+        for _ in range(3):
+            pair.trade()
+        _until(lambda: _status(pair).get("phase") == "retrying", "a status that says so", running)
+        status = _status(pair)
+        assert status["sourceError"]["code"] == "RPL-7207", status
+        assert status["lagSeconds"] is None or status["lagSeconds"] > 0
+        _equal(pair, running)
+        _until(lambda: _status(pair)["phase"] == "streaming", "a status that says so", running)
+        assert _status(pair)["sourceError"] is None
+    ended = _stop(running)
+    assert "RPL-7207" in ended.messages
+    assert "RPL-9000" not in ended.messages
+    assert _left(pair) == []
+    _recover_three_times(pair)
+
+
+@pytest.mark.timeout(900)
+def test_killed_inside_a_wave_of_a_snapshot_the_copy_goes_on(make_pair: MakePair) -> None:
+    pair = make_pair(delta=True)
+    pair.shop.run(
+        "WITH RECURSIVE numbers(n) AS (SELECT 1000 UNION ALL SELECT n + 1 FROM numbers WHERE n < 200000) "
+        "INSERT INTO customer SELECT n, 'name ' || n, 0 FROM numbers"
+    )
+    pair.replicator.source = ("sqlite", {**pair.replicator.source[1], "chunkRows": 5000})
+    running = _start(pair)
+    log = pair.replicator.lake / "main" / "customer" / "_delta_log"
+    _until(lambda: len(list(log.glob("*.json"))) > 1, "a wave", running)
+    _kill_java(running)
+    pair.trade()
+    _equal(pair, running)
+    _stop(running)
+    assert _left(pair) == []
+    _recover_three_times(pair)
+
+
+@pytest.mark.timeout(900)
+def test_a_virtual_machine_that_never_lives_ends_the_run_after_its_budget(make_pair: MakePair) -> None:
+    pair = make_pair(delta=True)
+    running = _start(pair, retries={"maxDurationSeconds": 15, "delaySeconds": 0.5})
+    _equal(pair, running)
+    java = None
+    until = time.monotonic() + SECONDS
+    while running.process.poll() is None and time.monotonic() < until:
+        found = _java(running)
+        if found is not None and found != java:
+            java = found
+            os.kill(java.pid, signal.SIGKILL)
+            kills.append("java")
+            pair.trade(1)  # an idle run has nothing to ask Java for
+        time.sleep(0.05)
+    ended = running.wait(30)
+    assert ended.status == 4, ended.messages[-3000:]
+    assert ended.error["code"] in {"RPL-7204", "RPL-7207"}, ended.error
+    assert _left(pair) == []
+    _recover_three_times(pair)
+
+
+def test_what_a_killed_replicators_virtual_machine_left_is_deleted_by_the_next_start(make_pair: MakePair) -> None:
+    pair = make_pair(delta=True)
+    running = _start(pair)
+    _equal(pair, running)
+    running.kill()
+    assert _left(pair)
+    running = _start(pair)
+    _until(lambda: _status(pair).get("phase") == "streaming", "streaming", running)
+    _stop(running)
+    assert _left(pair) == []
+
+
+def test_no_file_of_another_process_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from replicator_runtime.spark_scratch import Scratch
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    other = tmp_path / "replicator-spark-notours"
+    other.mkdir()
+    held, mine = Scratch(), Scratch()
+    (Path(held.paths[0]) / "file").touch()
+    mine.remove()
+    again = Scratch()
+    assert (Path(held.paths[0]) / "file").exists(), "another process holds it"
+    assert other.exists(), "it has no mark of ours"
+    held.remove()
+    again.remove()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["replicator-spark-notours"]
