@@ -178,19 +178,23 @@ class ChunkCopy:
             NativeConverter(table, column, expression.endswith("::text"), self.out_of_range, replaced)
             for column, expression in zip(self.schema.columns, self.native, strict=True)
         ]
+        # The driver's message may quote a row, so none of its errors leaves here.
+        gone = (dbapi.Error, pa.ArrowException, OSError)
         with resources:
             while True:
-                # The driver's message may quote a row.
                 try:
                     batch = next(reader, None)
-                except (dbapi.Error, pa.ArrowException, OSError) as err:
+                except gone as err:
                     raise self._interrupted(type(err).__name__) from None
                 if batch is None:
                     break
                 columns = [c.convert(values) for c, values in zip(converters, batch.columns, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, schema=arrow)
-            cursor.execute(_FILENODE.replace("%s", str(part.oid)))
-            row = cursor.fetchone()
+            try:
+                cursor.execute(_FILENODE.replace("%s", str(part.oid)))
+                row = cursor.fetchone()
+            except gone as err:
+                raise self._interrupted(type(err).__name__) from None
             self._check_not_rewritten(part, row[0] if row else None)
 
 

@@ -17,6 +17,26 @@ _Cause = tuple[type[ReplicatorError], str, str, tuple[str, ...], tuple[str, ...]
 The words are the server's or libpq's own, lower case; they count before the SQLSTATE, which may say too little.
 """
 
+_TLS_REFUSED = (
+    "certificate",
+    "server does not support ssl",
+    "sslmode",
+    "could not create ssl context",
+    "unknown ca",
+    "handshake failure",
+    "protocol version",
+    "unsupported protocol",
+    "no protocols available",
+    "wrong version number",
+    "no shared cipher",
+    "no cipher match",
+    "dh key too small",
+)
+"""What libpq and OpenSSL say of a failed verification or negotiation.
+
+Every other TLS error (unexpected end of file, connection reset, bad record) is a lost connection like any other.
+"""
+
 _CAUSES: tuple[_Cause, ...] = (
     (
         NeedsUserError,
@@ -42,12 +62,12 @@ _CAUSES: tuple[_Cause, ...] = (
         "RPL-3106",
         "give sslRootCert the server's authority and use the name in its certificate; sslMode disable sends everything in clear",
         (),
-        ("certificate", "server does not support ssl", "ssl error", "sslmode"),
+        _TLS_REFUSED,
     ),
     (
         HistoryLostError,
         "RPL-3202",
-        "the log after the saved offset is gone; take a new snapshot (a new generation), and raise max_slot_wal_keep_size",
+        "raise max_slot_wal_keep_size; then give the pipeline another `name` and its target another place: it copies all tables",
         ("58P01",),
         (
             "can no longer get changes from replication slot",
@@ -130,7 +150,8 @@ def diagnose(error: psycopg.Error, doing: str) -> ReplicatorError:
 
 def _cause(state: str, words: str) -> _Cause:
     for cause in _CAUSES:
-        if any(text in words for text in cause[4]):
+        # An error with an SQLSTATE is the server's own: TLS works, and the words may be the name of a table.
+        if any(text in words for text in cause[4]) and not (state and cause[4] is _TLS_REFUSED):
             return cause
     for cause in (*_CAUSES, _NO_DATABASE):
         if state in cause[3]:

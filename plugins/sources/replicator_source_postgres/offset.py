@@ -1,44 +1,79 @@
-"""Where the log stands: the end of the last whole transaction."""
+"""Where the log stands: the end of the last whole transaction, or a place just before the next one."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from replicator_sdk.errors import HistoryLostError
 from replicator_sdk.offset import Offset
 
+BEGIN: Final = (1 << 31) - 1
+"""The last step of a log position: where a transaction begins whose commit record starts there."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """A transaction's commit record; two histories of a server do not have the same one at the same position.
+
+    Attributes:
+        lsn: Where the record starts.
+        timestamp: When the server wrote it, microseconds since 1970 UTC.
+    """
+
+    lsn: int
+    timestamp: int
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostgresOffset(Offset):
-    """A log sequence number between two transactions.
+    """A place between two transactions. Places compare by `lsn`, then by `step`.
 
     Attributes:
         lsn: The end of the last whole transaction's commit record (or of log that holds no transaction's end). A
             transaction is before it exactly when its own end is not greater.
+        step: Rank of the place among those at `lsn`: 0 for the log's own, 1 and more after changes of structure that the
+            log does not hold, `BEGIN` before the transaction whose commit record starts at `lsn`.
+        timeline: The timeline that the log up to `lsn` belongs to; 0 unknown, as in offsets of older versions.
+        commit: A commit record that this place proves to be in the log: that of the last transaction before it or, at
+            `BEGIN`, of the one that follows. None unknown.
     """
 
     lsn: int
+    step: int = 0
+    timeline: int = 0
+    commit: CommitRecord | None = None
 
     def fields(self) -> Mapping[str, bytes]:
-        """`lsn` as eight bytes, big-endian."""
-        return {"lsn": self.lsn.to_bytes(8, "big")}
+        """`lsn` as eight bytes, big-endian; the others likewise, where there is something to keep."""
+        fields = {"lsn": self.lsn.to_bytes(8, "big")}
+        if self.step:
+            fields["step"] = self.step.to_bytes(4, "big")
+        if self.timeline:
+            fields["timeline"] = self.timeline.to_bytes(4, "big")
+        if self.commit is not None:
+            fields["commit"] = struct.pack(">Qq", self.commit.lsn, self.commit.timestamp)
+        return fields
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, bytes]) -> Self:
-        """The inverse of `fields`.
+        """The inverse of `fields`; also reads what older versions stored, `lsn` alone.
 
         Raises:
             HistoryLostError: When the fields are another source's.
         """
-        if set(fields) != {"lsn"} or len(fields["lsn"]) != 8:
+        lengths = {name: len(value) for name, value in fields.items()}
+        if "lsn" not in lengths or not lengths.items() <= _LENGTHS.items():
             raise HistoryLostError(
                 f"the saved offset has the fields {sorted(fields)}, which are not those of a Postgres source",
                 code="RPL-3201",
                 hint="give this pipeline a name of its own, or go back to the source its state was made with",
             )
-        return cls(int.from_bytes(fields["lsn"], "big"))
+        commit = CommitRecord(*struct.unpack(">Qq", fields["commit"])) if "commit" in fields else None
+        lsn, step, timeline = (int.from_bytes(fields.get(name, b""), "big") for name in ("lsn", "step", "timeline"))
+        return cls(lsn, step, timeline, commit)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -46,17 +81,27 @@ class PostgresOffset(Offset):
         high, _, low = text.partition("/")
         return cls((int(high, 16) << 32) | int(low, 16))
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """What offsets are compared by."""
+        return self.lsn, self.step
+
     def __lt__(self, other: Any) -> bool:
-        return self.lsn < other.lsn if isinstance(other, PostgresOffset) else NotImplemented
+        return self.place < other.place if isinstance(other, PostgresOffset) else NotImplemented
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PostgresOffset) and self.lsn == other.lsn
+        return isinstance(other, PostgresOffset) and self.place == other.place
 
     def __hash__(self) -> int:
-        return hash(self.lsn)
+        return hash(self.place)
 
     def __str__(self) -> str:
-        return lsn_text(self.lsn)
+        if self.step == BEGIN:
+            return f"{lsn_text(self.lsn)}.begin"
+        return f"{lsn_text(self.lsn)}.{self.step}" if self.step else lsn_text(self.lsn)
+
+
+_LENGTHS = {"lsn": 8, "step": 4, "timeline": 4, "commit": 16}
 
 
 def lsn_text(lsn: int) -> str:

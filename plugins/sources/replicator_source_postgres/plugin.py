@@ -88,7 +88,8 @@ class PostgresSource(DeltaSource):
 
         policy = self.config.out_of_range or definition.out_of_range
         endpoint = self.endpoint(f"replicator {context.replicator_name}")
-        return PostgresSnapshotReader(endpoint, policy, definition.narrowed)
+        publication = self.config.publication or derived_name(context.namespace, context.replicator_name)
+        return PostgresSnapshotReader(endpoint, publication, policy, definition.narrowed, context)
 
 
 def derived_name(namespace: str, name: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
-from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, TableHistoryLostError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import driver, quote_identifier, statement
@@ -67,7 +67,7 @@ class Publication:
                 raise HistoryLostError(
                     f"the publication {self.name!r} is gone; what changed since is not in the log",
                     code="RPL-3208",
-                    hint="start a new generation, which takes a new snapshot",
+                    hint="give the pipeline another `name` and its target another place; it then copies all tables",
                 )
             sql = f"CREATE PUBLICATION {quoted} WITH (publish_via_partition_root = true)"
             self._change(sql, "creating the publication")
@@ -78,6 +78,13 @@ class Publication:
                 "does not publish every kind of change",
                 f"ALTER PUBLICATION {quoted} SET (publish = 'insert, update, delete, truncate');",
             )
+
+    def identity(self) -> str:
+        """Differs for a publication of another name, and for one that was dropped and created again."""
+        row = self._connection.execute(
+            "SELECT oid::int8 FROM pg_catalog.pg_publication WHERE pubname = %s", [self.name]
+        )
+        return f"{(row.fetchone() or ('',))[0]}"
 
     def _flags(self) -> tuple[bool, bool] | None:
         query = """SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot
@@ -108,8 +115,9 @@ class Publication:
             The tables by identifier, without those that were dropped.
 
         Raises:
-            NeedsUserError: When a table would make the application fail (I7), may not be added, or is filtered.
-            SchemaDriftError: When a table captured before was taken out since.
+            NeedsUserError: For the first table that would make the application fail (I7) or is filtered; nothing is
+                changed then. Or for the first that may not be added; the others are added before it is raised.
+            TableHistoryLostError: When a table captured before was taken out since.
         """
         there, flags = self.tables(), self._flags()
         wanted = {}
@@ -129,7 +137,7 @@ class Publication:
             elif facts.oid in seen:
                 raise taken_out(self.name, schema.table)
             else:
-                missing.append(facts)
+                missing.append((schema.table, facts))
         if missing:
             self._add(missing)
         return wanted
@@ -141,25 +149,54 @@ class Publication:
             return self._catalogue.by_oid(oid)
         return find_readable(self._catalogue, table)
 
-    def _add(self, missing: Iterable[TableFacts]) -> None:
+    def _add(self, missing: Sequence[tuple[TableId, TableFacts]]) -> None:
+        """Add tables at once, or one by one where the server refuses them together.
+
+        Raises:
+            NeedsUserError: For the first table that may not be added, when all others are.
+        """
         # A partitioned table brings its partitions; ONLY keeps the children of plain inheritance out.
-        names = ", ".join(("ONLY " if facts.kind == "r" else "") + qualified(facts) for facts in missing)
-        self._change(f"ALTER PUBLICATION {quote_identifier(self.name)} ADD TABLE {names}", "adding tables")
-        log.info("tables added to publication", publication=self.name, tables=names)
+        names = [("ONLY " if facts.kind == "r" else "") + qualified(facts) for _, facts in missing]
+        errors = driver().errors
+        try:
+            self._connection.execute(statement(self._adding(*names)))
+        except (errors.DuplicateObject, errors.InsufficientPrivilege):
+            refused = [
+                err for (table, _), name in zip(missing, names, strict=True) if (err := self._add_one(table, name))
+            ]
+            if refused:
+                raise refused[0] from None
+        log.info("tables added to publication", publication=self.name, tables=", ".join(names))
+
+    def _adding(self, *names: str) -> str:
+        return f"ALTER PUBLICATION {quote_identifier(self.name)} ADD TABLE {', '.join(names)}"
+
+    def _add_one(self, table: TableId, name: str) -> NeedsUserError | None:
+        """Add one table; returns why it may not be."""
+        try:
+            self._change(self._adding(name), f"adding {table} to the publication", table=str(table))
+        except NeedsUserError as err:
+            return err
+        return None
 
     def _check_whole(self, schema: TableSchema, facts: TableFacts, published: PublishedTable) -> None:
         name = str(schema.table)
         if published.has_row_filter:
-            self._refuse(f"filters the rows of {name}", "ALTER PUBLICATION … SET TABLE … without WHERE;", table=name)
+            self._refuse(f"filters the rows of {name}", self._whole(facts), table=name)
         if published.columns is None:
             return
         asked = {column.source_id for column in schema.columns}
         left_out = [c.name for c in facts.columns if str(c.attnum) in asked and c.name not in published.columns]
         if left_out:
-            fix = "ALTER PUBLICATION … SET TABLE … without a column list;"
-            self._refuse(f"leaves out the columns {left_out} of {name}", fix, table=name)
+            self._refuse(f"leaves out the columns {left_out} of {name}", self._whole(facts), table=name)
 
-    def _change(self, sql: str, doing: str) -> None:
+    def _whole(self, facts: TableFacts) -> str:
+        """The statements that publish all rows and columns of a table."""
+        name = ("ONLY " if facts.kind == "r" else "") + qualified(facts)
+        publication = f"ALTER PUBLICATION {quote_identifier(self.name)}"
+        return f"{publication} DROP TABLE {name}; {publication} ADD TABLE {name};"
+
+    def _change(self, sql: str, doing: str, *, table: str | None = None) -> None:
         errors = driver().errors
         try:
             self._connection.execute(statement(sql))
@@ -170,7 +207,9 @@ class Publication:
             raise NeedsUserError(
                 f"{doing} {self.name!r}: {err.diag.message_primary}",
                 code="RPL-3303",
-                hint=f"let the owner of the tables run: {sql};",
+                table=table,
+                hint=f"let {'a role that owns the publication and the table' if table else 'the owner of the database'} run:"
+                f" {sql}; then start the pipeline again",
             ) from None
 
     def _refuse(self, why: str, fix: str, *, table: str | None = None) -> NoReturn:
@@ -183,17 +222,25 @@ def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -
     Raises:
         NeedsUserError: With the statement that mends it.
     """
-    if facts.persistence != "p":
-        raise NeedsUserError(
-            f"{table} is not a permanent table; the log does not hold its changes",
-            code="RPL-3305",
-            table=str(table),
-            hint=f"ALTER TABLE {qualified(facts)} SET LOGGED;",
-        )
     parts = [facts]
     if facts.kind == "p":
         parts = [leaf for oid in catalogue.leaves(facts.oid) if (leaf := catalogue.by_oid(oid)) is not None]
+    for part in (facts, *parts):
+        if part.persistence != "p":
+            raise NeedsUserError(
+                f"{_part_of(table, facts, part)} is not a permanent table; the log does not hold its changes",
+                code="RPL-3305",
+                table=str(table),
+                hint=f"ALTER TABLE {qualified(part)} SET LOGGED;",
+            )
     for part in parts:
+        if part.kind == "f":
+            raise NeedsUserError(
+                f"{table} has the foreign table {part.name!r} as a partition; the log does not hold its changes",
+                code="RPL-3307",
+                table=str(table),
+                hint=f"ALTER TABLE {qualified(facts)} DETACH PARTITION {qualified(part)};",
+            )
         if part.is_blocking:
             raise NeedsUserError(
                 f"{table} has no replica identity: once published, the application's UPDATE and DELETE on it would fail",
@@ -211,12 +258,16 @@ def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -
         )
 
 
-def taken_out(publication: str, table: TableId) -> SchemaDriftError:
+def _part_of(table: TableId, facts: TableFacts, part: TableFacts) -> str:
+    return str(table) if part is facts else f"the partition {part.name!r} of {table}"
+
+
+def taken_out(publication: str, table: TableId) -> TableHistoryLostError:
     """A captured table is no longer published: its changes are missing from the log."""
     name = f"{quote_identifier(table.schema)}.{quote_identifier(table.table)}"
-    return SchemaDriftError(
+    return TableHistoryLostError(
         f"{table} was taken out of the publication {publication!r}; what changed in it since is not in the log",
         code="RPL-3209",
         table=str(table),
-        hint=f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE {name}; then take a new snapshot of the table",
+        hint=f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE {name}; then start the pipeline again, which copies the table again",
     )

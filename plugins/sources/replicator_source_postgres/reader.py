@@ -19,15 +19,18 @@ from replicator_source_postgres.catalogue import CatalogueDoor
 from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.delivery import Delivery
 from replicator_source_postgres.diagnosis import diagnosed
+from replicator_source_postgres.heart import Heart
+from replicator_source_postgres.history import History, check_timeline, telling
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.place import LogPlace
 from replicator_source_postgres.publication import Publication
 from replicator_source_postgres.quiet_changes import QuietChanges
 from replicator_source_postgres.relations import Relations
 from replicator_source_postgres.seen import STATE_KEY, SeenTables
-from replicator_source_postgres.slot import Slot
+from replicator_source_postgres.slot import Slot, SlotState
 from replicator_source_postgres.stream import ReplicationStream, StatusThread
 from replicator_source_postgres.table_watch import TableWatch
+from replicator_source_postgres.unlogged import UnloggedChanges
 
 log = structlog.get_logger(__name__)
 
@@ -82,18 +85,24 @@ class PostgresEventReader(EventReader):
         catalogue = self._door.catalogue
         with diagnosed("preparing publication and slot"):
             slot = Slot(catalogue.connection, self._slot_name, self._endpoint.config.database)
+            publication = Publication(catalogue, self._publication_name)
+            history = History(self._endpoint, self._slot_name, self._publication_name, self._context, self._closed)
             if offset is None:
                 # The publication first: the server looks it up as of the slot's position.
-                Publication(catalogue, self._publication_name).ensure(is_first_start=True)
+                publication.ensure(is_first_start=True)
                 self._place.offset = slot.begin(is_ours=self._owns_slot)
             else:
                 assert isinstance(offset, PostgresOffset)
-                self._resume(slot, offset)
-                Publication(catalogue, self._publication_name).ensure(is_first_start=False)
+                state = self._free_slot(slot, offset)
+                publication.ensure(is_first_start=False)
+                history.check(offset, state.confirmed, publication.identity())
+                # The server may take a moment to see the end of the session that compared the histories.
+                self._free_slot(slot, offset)
                 self._place.offset = offset
+            history.keep_publication(publication.identity(), self._place.offset)
         return self._place.offset
 
-    def _resume(self, slot: Slot, offset: PostgresOffset) -> None:
+    def _free_slot(self, slot: Slot, offset: PostgresOffset) -> SlotState:
         """Check the slot, waiting a while for a session of ours that the server has not yet seen end."""
         deadline = time.monotonic() + _SLOT_PATIENCE_SECONDS
         pause = 0.1
@@ -106,7 +115,7 @@ class PostgresEventReader(EventReader):
                 pause = min(2.0, pause * 2)
             else:
                 self._watch_held(state.held_bytes)
-                return
+                return state
 
     def _watch_held(self, held_bytes: int) -> None:
         self._context.metrics.gauge("source.held_wal_bytes", held_bytes)
@@ -122,6 +131,7 @@ class PostgresEventReader(EventReader):
             for oid, schema in captured.items():
                 if self._seen.oid_of(schema.table) is None:
                     self._seen[oid] = schema.table
+            UnloggedChanges(catalogue, self._publication_name, self._context).adopt(captured)
         self._seen.save(self._context)
 
     # ------------------------------------------------------------ the run
@@ -140,21 +150,26 @@ class PostgresEventReader(EventReader):
     def _read(self) -> None:
         self._has_run = True
         catalogue, definition = self._door.catalogue, self._definition
+        unlogged = UnloggedChanges(catalogue, self._publication_name, self._context)
         relations = Relations(
             catalogue,
+            unlogged,
             self._endpoint.config.database,
             definition.tables.values(),
             self._policy,
             self._seen,
             definition.narrowed,
         )
-        watch = TableWatch(catalogue, self._publication_name)
+        watch = TableWatch(catalogue, unlogged, relations.is_behind)
+        unlogged.check(relations.captured())
         quiet = QuietChanges(self._place, relations, watch, self._context)
         delivery = Delivery(self._place, relations, quiet, self._context)
         stream = ReplicationStream.open(self._endpoint, self._slot_name, self._publication_name, self._place.offset)
         with contextlib.closing(stream), StatusThread(stream, self._durable, self._status_seconds()):
+            check_timeline(stream.timelines, self._place.offset)
+            self._place.timelines = stream.timelines
             self._context.set_ok()
-            self._receive(stream, delivery, _Heart(self._place, relations, watch, quiet))
+            self._receive(stream, delivery, Heart(self._place, relations, watch, quiet))
 
     def _durable(self) -> PostgresOffset:
         """What the server may forget; nothing (0/0 tells it nothing) until the context says so.
@@ -162,7 +177,7 @@ class PostgresEventReader(EventReader):
         Not the offset reading starts from: the context may hold that one back, to be able to start before it.
         """
         offset = self._context.committed_offset()
-        return offset if isinstance(offset, PostgresOffset) else PostgresOffset(0)
+        return PostgresOffset(telling(offset) if isinstance(offset, PostgresOffset) else 0)
 
     def _status_seconds(self) -> float:
         """A quarter of what the server tolerates, and often enough that an idle source's offset advances."""
@@ -172,7 +187,7 @@ class PostgresEventReader(EventReader):
         heartbeat = self._endpoint.config.heartbeat_interval_seconds
         return min(10.0, heartbeat, timeout / 4 if timeout > 0 else 10.0)
 
-    def _receive(self, stream: ReplicationStream, delivery: Delivery, heart: _Heart) -> None:
+    def _receive(self, stream: ReplicationStream, delivery: Delivery, heart: Heart) -> None:
         messages: list[memoryview | bytes] = []
         size, since, heartbeat = 0, 0.0, 0.0
         while not self._closed.is_set():
@@ -187,7 +202,8 @@ class PostgresEventReader(EventReader):
                 messages = delivery.deliver(messages, is_full=is_full)
                 size, since = sum(map(len, messages)), now
             if now - heartbeat >= self._endpoint.config.heartbeat_interval_seconds and not delivery.is_open:
-                heart.beat(None if messages else stream.wal_end, is_idle=came == 0)
+                heart.beat(None if messages else stream.wal_end, is_idle=came == 0, was_large=delivery.was_large)
+                delivery.was_large = delivery.was_large and bool(messages)
                 heartbeat = now
 
     # ------------------------------------------------------------ the end
@@ -197,35 +213,3 @@ class PostgresEventReader(EventReader):
         self._closed.set()
         if not self._has_run:
             self._door.close()
-
-
-class _Heart:
-    """What is done between transactions every few seconds; used by the reader's thread."""
-
-    def __init__(self, place: LogPlace, relations: Relations, watch: TableWatch, quiet: QuietChanges) -> None:
-        self._place = place
-        self._relations = relations
-        self._watch = watch
-        self._quiet = quiet
-
-    def beat(self, wal_end: int | None, *, is_idle: bool) -> None:
-        """Tell what no row announces, and move an idle source's offset on.
-
-        Args:
-            wal_end: The end of the log, when all of it was delivered; None when messages wait for their commit.
-            is_idle: Whether the log brought nothing just now.
-        """
-        if wal_end is not None:
-            self._quiet.retell(wal_end + 1)
-        self._watch.look(self._relations.captured(), is_idle=is_idle)
-        self._quiet.settle(self._place.offset.lsn if wal_end is None else wal_end)
-        if wal_end is not None:
-            self._move_on(wal_end)
-
-    def _move_on(self, wal_end: int) -> None:
-        """Whatever commits later does so behind the position the server told."""
-        if self._place.ordinal and wal_end <= self._place.offset.lsn:
-            # What was told needs a position behind it, which an idle server would not make.
-            self._watch.move_on()
-        if wal_end > self._place.offset.lsn and not self._watch.is_waiting:
-            self._place.commit_at(wal_end)

@@ -22,6 +22,7 @@ from replicator_source_postgres.types.array import split_arrays
 from replicator_source_postgres.types.convert import Converter
 from replicator_source_postgres.types.mapping import standard_type
 from replicator_source_postgres.types.range import Policy
+from replicator_source_postgres.unlogged import UnloggedChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Relations:
 
     Args:
         catalogue: Over a connection of the reader's own.
+        unlogged: Knows which tables were rewritten.
         database: The database's name in table identifiers.
         tables: The schemas as of the offset reading starts from.
         out_of_range: What becomes of values the standard types cannot hold.
@@ -51,6 +53,7 @@ class Relations:
     def __init__(
         self,
         catalogue: Catalogue,
+        unlogged: UnloggedChanges,
         database: str,
         tables: Iterable[TableSchema],
         out_of_range: OutOfRange,
@@ -58,23 +61,24 @@ class Relations:
         narrowed: Iterable[TableId] = (),
     ) -> None:
         self._catalogue = catalogue
+        self._unlogged = unlogged
         self._database = database
         self.seen = seen
         self._narrowed = set(narrowed)
         self._out_of_range = out_of_range
-        self._storage: dict[int, int] = {}
         self.schemas: dict[TableId, TableSchema] = {}
         for schema in tables:
             self.schemas[schema.table] = self._remember(schema)
         self.replaced: dict[TableId, Counter[str]] = {table: Counter() for table in self.schemas}
 
     def _remember(self, schema: TableSchema) -> TableSchema:
-        """Look at a table once at the start: its identifier and its file; columns without identity get theirs."""
+        """Look at a table once at the start for its identifier; columns without identity get theirs."""
         facts = self._catalogue.find(schema.table)
         if facts is None:
             return schema
-        self.seen.setdefault(facts.oid, schema.table)
-        self._storage[facts.oid] = facts.storage
+        if schema.table not in self.seen.values():
+            # Otherwise another table has taken the name, which is reported when the log or the catalogue shows it.
+            self.seen.setdefault(facts.oid, schema.table)
         numbers = {c.name: str(c.attnum) for c in facts.columns}
         return replace_columns(
             schema, (replace(c, source_id=c.source_id or numbers.get(c.name, "")) for c in schema.columns)
@@ -137,6 +141,15 @@ class Relations:
             self.seen.rename(oid, named)
         self._follow(self._narrow(self._catalogue.schema(facts, named)), facts, report, certain=True)
 
+    def is_behind(self, oid: int) -> bool:
+        """Whether the catalogue shows other columns than the log has shown so far."""
+        facts, table = self._catalogue.by_oid(oid), self.seen.name_in(oid, self.schemas)
+        if facts is None or table is None:
+            return True
+        known = self.schemas[table]
+        now = self._catalogue.schema(facts, table)
+        return bool(compare(known, narrow(now, known) if table in self._narrowed else now))
+
     def retell(self, told: ToldChange, report: Callable[[StructureChange], None]) -> None:
         """Report what was told from the catalogue in an earlier run, whatever the catalogue shows by now."""
         now = told.schema.table
@@ -160,9 +173,9 @@ class Relations:
             change = StructureChange(DDLOperation.ALTER_TABLE, now.table, now, alters=alters)
             change = replace(change, needs_snapshot=not certain or self._rewrote(change, facts))
             self.schemas[now.table] = now
+            if facts is not None and change.needs_snapshot:
+                self._unlogged.report(facts.oid)
             report(change)
-        if facts is not None:
-            self._storage[facts.oid] = facts.storage
 
     def _rename(self, before: TableId, now: TableId, report: Callable[[StructureChange], None]) -> None:
         schema = rename_table(self.schemas.pop(before), now)
@@ -232,11 +245,12 @@ class Relations:
         """Whether rows may hold values now that the log did not carry."""
         if facts is None:
             return False
-        moved = self._storage.get(facts.oid, facts.storage) != facts.storage
+        if self._unlogged.reason(facts.oid) is not None:
+            return True
         for alter in change.alters:
             if alter.kind is AlterKind.ADD_COLUMN and alter.column is not None:
                 live = _live(facts, alter.column)
-                filled = live is not None and live.missing is None and (live.has_default or live.not_null or moved)
+                filled = live is not None and live.missing is None and (live.has_default or live.not_null)
                 if filled:
                     return True
             if (

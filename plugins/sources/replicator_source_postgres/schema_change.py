@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from replicator_sdk.datatype import FLOAT32, FLOAT64, INT16, INT32, INT64, DataType, Decimal
 from replicator_sdk.event import Alter, AlterKind
+from replicator_sdk.renames import ordered_renames
 from replicator_sdk.schema import Column, TableSchema
 
 _WIDER: frozenset[tuple[DataType, DataType]] = frozenset(
@@ -67,7 +68,7 @@ def compare(known: TableSchema, now: TableSchema) -> tuple[Alter, ...]:
     after = {_identity(column): column for column in now.columns}
     drops = [Alter(AlterKind.DROP_COLUMN, previous=c) for key, c in before.items() if key not in after]
     pairs = [(old, after[key]) for key, old in before.items() if key in after]
-    steps = drops + _renames(pairs, taken={old.name for old, _ in pairs})
+    steps = drops + ordered_renames([(old, new.name) for old, new in pairs], [*known.names, *now.names])
     for old, new in pairs:
         steps += _column_steps(replace(old, name=new.name), new)
     steps += [Alter(AlterKind.ADD_COLUMN, column=c) for key, c in after.items() if key not in before]
@@ -79,28 +80,6 @@ def compare(known: TableSchema, now: TableSchema) -> tuple[Alter, ...]:
 
 def _identity(column: Column) -> str:
     return column.source_id or column.name
-
-
-def _renames(pairs: list[tuple[Column, Column]], taken: set[str]) -> list[Alter]:
-    """Renames such that none takes a name still in use; a cycle goes through a name nobody has."""
-    waiting = [(old, new) for old, new in pairs if old.name != new.name]
-    steps: list[Alter] = []
-    while waiting:
-        free = next((pair for pair in waiting if pair[1].name not in taken), None)
-        old, new = free or waiting[0]
-        if free is None:
-            aside = replace(old, name=_unused(taken))
-            waiting[0] = (aside, new)
-            new = aside
-        else:
-            waiting.remove(free)
-        taken = taken - {old.name} | {new.name}
-        steps.append(Alter(AlterKind.RENAME_COLUMN, column=replace(old, name=new.name), previous=old))
-    return steps
-
-
-def _unused(taken: set[str]) -> str:
-    return next(name for n in range(len(taken) + 1) if (name := f"_replicator_renaming_{n}") not in taken)
 
 
 def _column_steps(old: Column, new: Column) -> list[Alter]:

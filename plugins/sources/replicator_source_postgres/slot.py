@@ -21,7 +21,11 @@ SELECT s.plugin, s.database, s.active_pid, s.confirmed_flush_lsn - '0/0'::pg_lsn
 FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = %s
 """
 
-_NEW_SNAPSHOT = "start a new generation, which takes a new snapshot"
+_COPY_AGAIN = (
+    "give the pipeline another `name` (and another `slot`, where it has one) and its target another place; it then copies"
+    " all tables. Drop the old slot once it is not needed"
+)
+"""What helps when the log is lost: a new name is a new state, and the target's tables belong to the old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +118,19 @@ class Slot:
                 f"the replication slot {self.name!r} is gone, and with it the log after the saved offset",
                 code="RPL-3203",
                 position=str(offset),
-                hint=_NEW_SNAPSHOT,
+                hint=_COPY_AGAIN,
             )
         self._check_kind(state)
         if state.is_lost:
             raise self._lost(state, f"after {offset}")
         assert state.confirmed is not None
-        if offset < state.confirmed:
+        if offset.lsn < state.confirmed.lsn:
             raise HistoryLostError(
                 f"the slot {self.name!r} was confirmed up to {state.confirmed}, beyond the saved offset; somebody else"
                 " read from it, or the state is an old copy",
                 code="RPL-3204",
                 position=str(offset),
-                hint=_NEW_SNAPSHOT,
+                hint=_COPY_AGAIN,
             )
         self._check_end(offset)
         self._check_free(state)
@@ -135,12 +139,12 @@ class Slot:
     def _check_end(self, offset: PostgresOffset) -> None:
         row = self._connection.execute("SELECT pg_catalog.pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone()
         end = PostgresOffset(int(row[0]) if row else 0)
-        if end < offset:
+        if end.lsn < offset.lsn:
             raise HistoryLostError(
                 f"the server's log ends at {end}, before the saved offset: it was restored or failed over",
                 code="RPL-3205",
                 position=str(offset),
-                hint=_NEW_SNAPSHOT,
+                hint=_COPY_AGAIN,
             )
 
     def _check_kind(self, state: SlotState) -> None:
@@ -164,5 +168,5 @@ class Slot:
         return HistoryLostError(
             f"the slot {self.name!r} has lost the log {where} (wal_status {state.wal_status})",
             code="RPL-3202",
-            hint=f"raise max_slot_wal_keep_size, drop the slot, and {_NEW_SNAPSHOT}",
+            hint=f"raise max_slot_wal_keep_size; then {_COPY_AGAIN}",
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from replicator_sdk.config import OutOfRange
+from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader, TableSnapshot
@@ -18,6 +19,7 @@ from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.registry import check_readable
 from replicator_source_postgres.relations import narrow
 from replicator_source_postgres.types.native import selected
+from replicator_source_postgres.unlogged import UnloggedChanges
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
@@ -26,8 +28,17 @@ if TYPE_CHECKING:
 class PostgresSnapshotReader(SnapshotReader):
     """Opens snapshots; each holds one walsender and one temporary slot until closed."""
 
-    def __init__(self, endpoint: Endpoint, out_of_range: OutOfRange, narrowed: frozenset[TableId]) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        publication: str,
+        out_of_range: OutOfRange,
+        narrowed: frozenset[TableId],
+        context: DeltaSourceContext,
+    ) -> None:
         self._endpoint = endpoint
+        self._publication = publication
+        self._context = context
         self._out_of_range = out_of_range
         self._narrowed = narrowed
 
@@ -47,6 +58,8 @@ class PostgresSnapshotReader(SnapshotReader):
                 parts = cutting.storages(catalogue, facts)
                 plan = cutting.plan(catalogue, now, parts, self._endpoint.config.chunk_rows)
                 native = native_columns(catalogue, now, facts)
+                unlogged = UnloggedChanges(catalogue, self._publication, self._context)
+                goes_on = unlogged.begin(facts.oid, goes_on=bool(chunks))
         except BaseException:
             exported.close()
             raise
@@ -54,7 +67,7 @@ class PostgresSnapshotReader(SnapshotReader):
             self._endpoint, now, exported.name, self._out_of_range, {part.oid: part for part in parts}, native
         )
         if chunks:
-            plan = _resumed(plan, chunks, parts)
+            plan = _resumed(plan, chunks, parts, goes_on=goes_on)
         return PostgresTableSnapshot(exported, now, plan, read)
 
     def _selected(self, schema: TableSchema, facts: TableFacts, catalogue: Catalogue) -> TableSchema:
@@ -76,9 +89,11 @@ def _find(catalogue: Catalogue, table: TableId) -> TableFacts:
     return facts
 
 
-def _resumed(plan: cutting.Plan, chunks: Sequence[SnapshotChunk], parts: Sequence[cutting.Storage]) -> cutting.Plan:
-    """The kept chunks, unless a part of the table is gone or came since: then all is read anew."""
-    if {int(chunk.bounds["relation"]) for chunk in chunks} == {part.oid for part in parts}:
+def _resumed(
+    plan: cutting.Plan, chunks: Sequence[SnapshotChunk], parts: Sequence[cutting.Storage], *, goes_on: bool
+) -> cutting.Plan:
+    """The kept chunks, unless a part of the table is gone or new, or rows changed without the log: then all is read again."""
+    if goes_on and {int(chunk.bounds["relation"]) for chunk in chunks} == {part.oid for part in parts}:
         return cutting.Plan(tuple(chunks), plan.resumable)
     return cutting.Plan(plan.chunks, resumable=False)
 

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Self
 from replicator_sdk.errors import RetryableError
 from replicator_source_postgres.connection import Endpoint, quote_identifier, replication_command
 from replicator_source_postgres.diagnosis import diagnose, diagnosed
-from replicator_source_postgres.offset import PostgresOffset
+from replicator_source_postgres.offset import PostgresOffset, lsn_text
 from replicator_source_postgres.pgoutput.window import PG_EPOCH_MICROSECONDS
+from replicator_source_postgres.timelines import Timelines
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
 _KEEPALIVE_BYTES = 18
 _SLICE = 4096
+_SKIPS_EMPTY = 150000
 _FAREWELL_SECONDS = 2.0
 _SILENCE_SECONDS = 120.0
 """A server that is alive answers every status report that asks for it."""
@@ -36,10 +38,12 @@ class ReplicationStream:
 
     Attributes:
         wal_end: The furthest log position the server has told.
+        timelines: The server's timelines when the stream began.
     """
 
-    def __init__(self, connection: PGconn, start: PostgresOffset) -> None:
+    def __init__(self, connection: PGconn, start: PostgresOffset, timelines: Timelines) -> None:
         self._connection = connection
+        self.timelines = timelines
         self._lock = threading.Lock()
         self.wal_end = start.lsn
         self.wants_reply = threading.Event()
@@ -54,18 +58,22 @@ class ReplicationStream:
         """
         connection = endpoint.replication()
         try:
+            timelines = Timelines.read(connection)
             # The replication grammar knows doubled quotes, and no backslashes.
             names = quote_identifier(publication).replace("'", "''")
+            # Older servers send every transaction; newer ones only those with something in them that was asked for, and
+            # a message of ours has to count as such (`history`).
+            more = ", messages 'true'" if connection.server_version >= _SKIPS_EMPTY else ""
             replication_command(
                 connection,
-                f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {start}"
-                f" (proto_version '1', publication_names '{names}')",
+                f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {lsn_text(start.lsn)}"
+                f" (proto_version '1', publication_names '{names}'{more})",
             )
         except BaseException:
             connection.finish()
             raise
         connection.nonblocking = 1
-        return cls(connection, start)
+        return cls(connection, start, timelines)
 
     def receive(self, into: list[memoryview | bytes], limit_messages: int, limit_bytes: int, wait: float) -> int:
         """Append the row messages that have come to `into`, at most about the limits; returns their bytes.

@@ -1,16 +1,16 @@
-"""What the log does not say, or says only with the next row: tables dropped, altered, taken out of the publication."""
+"""What the log does not say, or says only with the next row: tables dropped, altered, rewritten, not published any more."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from replicator_sdk.schema import TableId
 from replicator_source_postgres.catalogue import Catalogue
 from replicator_source_postgres.connection import driver
-from replicator_source_postgres.publication import Publication, taken_out
+from replicator_source_postgres.unlogged import UnloggedChanges
 
 _PATIENCE_SECONDS = 2.0
 _REST = 10
@@ -54,9 +54,10 @@ class TableWatch:
         dropped: Identifiers of tables found gone.
     """
 
-    def __init__(self, catalogue: Catalogue, publication: str) -> None:
+    def __init__(self, catalogue: Catalogue, unlogged: UnloggedChanges, is_behind: Callable[[int], bool]) -> None:
         self._catalogue = catalogue
-        self._publication = Publication(catalogue, publication)
+        self._unlogged = unlogged
+        self._is_behind = is_behind
         self._told: dict[int, str | None] = {}
         self._waiting: dict[int, tuple[TableId, _Sight]] = {}
         self._next = 0.0
@@ -66,20 +67,18 @@ class TableWatch:
         """Find tables that look other than told; `is_idle` says that the log brought nothing just now.
 
         Raises:
-            SchemaDriftError: When one is there but no longer published.
+            TableHistoryLostError: When one is there but no longer published.
+            SnapshotNeededError: When one changed in a way that the log does not carry.
         """
         now = time.monotonic()
         if now < self._next:
             return
-        # In this order: a table dropped in between is missing below, not merely unpublished.
-        published = self._publication.tables()
+        self._unlogged.check(captured, self._is_behind)
         looks, position = self._look(list(captured))
         self._waiting = {oid: waiting for oid, waiting in self._waiting.items() if oid in captured}
         self._next = now + _REST * (time.monotonic() - now)
         for oid, table in captured.items():
             look = looks.get(oid)
-            if look is not None and oid not in published:
-                raise taken_out(self._publication.name, table)
             before = self._waiting.get(oid)
             if oid in self._told and self._told[oid] == look:
                 self._waiting.pop(oid, None)

@@ -7,10 +7,17 @@ from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableSchema
 from replicator_source_postgres.assessment.columns import about_column
 from replicator_source_postgres.assessment.server import about_server
-from replicator_source_postgres.assessment.tables import about_content, about_publishing, about_reading, missing
-from replicator_source_postgres.catalogue import CatalogueDoor
+from replicator_source_postgres.assessment.tables import (
+    NamedPublication,
+    about_content,
+    about_publishing,
+    about_reading,
+    missing,
+)
+from replicator_source_postgres.catalogue import Catalogue, CatalogueDoor
 from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.diagnosis import diagnosed
+from replicator_source_postgres.publication import Publication
 
 
 class PostgresTableAssessor(TableAssessor):
@@ -19,6 +26,7 @@ class PostgresTableAssessor(TableAssessor):
     def __init__(self, endpoint: Endpoint) -> None:
         self._config = endpoint.config
         self._door = CatalogueDoor(endpoint)
+        self._publication: NamedPublication | None = None
 
     def assess(self) -> Assessment:
         """Connection, WAL settings, capacity, rights. Reports what it cannot reach as a finding."""
@@ -36,9 +44,16 @@ class PostgresTableAssessor(TableAssessor):
             facts = catalogue.find(schema.table)
             if facts is None:
                 return TableAssessment(schema.table, columns, (missing(schema.table),))
-            findings = about_publishing(catalogue, schema.table, facts)
+            findings = about_publishing(catalogue, schema.table, facts, self._named_publication(catalogue))
             findings += about_reading(catalogue, schema.table, facts)
         return TableAssessment(schema.table, columns, tuple(findings + about_content(schema, facts)))
+
+    def _named_publication(self, catalogue: Catalogue) -> NamedPublication | None:
+        """The publication that the pipeline names, looked at once; None when it names none."""
+        name = self._config.publication
+        if name is not None and self._publication is None:
+            self._publication = NamedPublication(name, frozenset(Publication(catalogue, name).tables()))
+        return self._publication
 
     def close(self) -> None:
         """Close the connection."""

@@ -54,7 +54,24 @@ def about_server(connection: psycopg.Connection[Row], config: PostgresConfig) ->
     row = connection.execute(_SETTINGS).fetchone()
     assert row is not None
     server = _Server(*row)
-    return [*_about_wal(server), *_about_capacity(server), *_about_version(server), *_about_rights(server, config)]
+    findings = [*_about_wal(server), *_about_capacity(server), *_about_version(server), *_about_rights(server, config)]
+    if config.publication is not None and not server.may_create:
+        query = "SELECT FROM pg_catalog.pg_publication WHERE pubname = %s"
+        if connection.execute(query, [config.publication]).fetchone() is None:
+            findings.append(_no_publication(server, config.publication))
+    return findings
+
+
+def _no_publication(server: _Server, publication: str) -> Finding:
+    return Finding(
+        "publication",
+        Severity.ERROR,
+        f"the publication {publication!r} does not exist, and the role {server.role} may not create it",
+        "the pipeline cannot start",
+        "let the owner of the tables create it, then add the tables as the next findings say",
+        fix=f"CREATE PUBLICATION {quote_identifier(publication)} WITH (publish_via_partition_root = true);",
+        code="RPL-3303",
+    )
 
 
 def _about_wal(server: _Server) -> list[Finding]:

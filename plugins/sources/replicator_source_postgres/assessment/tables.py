@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from replicator_sdk.assessment import Finding, Severity
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
@@ -20,6 +22,19 @@ SELECT pg_catalog.has_schema_privilege(%s, 'USAGE'), pg_catalog.has_table_privil
 """
 
 
+@dataclass(frozen=True, slots=True)
+class NamedPublication:
+    """The publication that the pipeline names.
+
+    Attributes:
+        name: Its name.
+        tables: The identifiers of the tables that it has; empty when it does not exist.
+    """
+
+    name: str
+    tables: frozenset[int]
+
+
 def missing(table: TableId) -> Finding:
     """The table is not there."""
     return Finding(
@@ -33,8 +48,17 @@ def missing(table: TableId) -> Finding:
     )
 
 
-def about_publishing(catalogue: Catalogue, table: TableId, facts: TableFacts) -> list[Finding]:
-    """Whether the log can carry the table without harm to the application, and whether the role may publish it."""
+def about_publishing(
+    catalogue: Catalogue, table: TableId, facts: TableFacts, publication: NamedPublication | None
+) -> list[Finding]:
+    """Whether the log can carry the table without harm to the application, and whether the role may publish it.
+
+    Args:
+        catalogue: Where to look.
+        table: The table as the pipeline names it.
+        facts: The table as the server knows it.
+        publication: The one that the pipeline names; None when the pipeline names none.
+    """
     findings = []
     try:
         check_publishable(catalogue, table, facts)
@@ -53,20 +77,33 @@ def about_publishing(catalogue: Catalogue, table: TableId, facts: TableFacts) ->
             )
         )
     row = catalogue.connection.execute(_OWNER, [facts.oid]).fetchone()
-    if row and not row[0]:
-        findings.append(
-            Finding(
-                "ownership",
-                Severity.WARNING,
-                f"the role does not own {table}",
-                "it cannot add the table to a publication; one that has it already is used as it is",
-                f"let {row[1]} add the table to the publication named in the pipeline",
-                fix=f"ALTER PUBLICATION <publication> ADD TABLE {qualified(facts)};",
-                table=table,
-                code="RPL-3303",
-            )
-        )
+    if row and not row[0] and (publication is None or facts.oid not in publication.tables):
+        findings.append(_not_owned(table, facts, row[1], publication))
     return findings
+
+
+def _not_owned(table: TableId, facts: TableFacts, owner: str, publication: NamedPublication | None) -> Finding:
+    if publication is None:
+        return Finding(
+            "ownership",
+            Severity.WARNING,
+            f"the role does not own {table}",
+            "it cannot add the table to a publication; one that has it already is used as it is",
+            f"let {owner} add the table to a publication, and name that in `publication` of the pipeline",
+            fix=f"ALTER PUBLICATION <publication> ADD TABLE {qualified(facts)};",
+            table=table,
+            code="RPL-3303",
+        )
+    return Finding(
+        "ownership",
+        Severity.ERROR,
+        f"the publication {publication.name!r} does not have {table}, and the role does not own the table",
+        "the role cannot add the table, so the table is not replicated",
+        f"let {owner} add the table to the publication",
+        fix=f"ALTER PUBLICATION {quote_identifier(publication.name)} ADD TABLE {qualified(facts)};",
+        table=table,
+        code="RPL-3303",
+    )
 
 
 def about_reading(catalogue: Catalogue, table: TableId, facts: TableFacts) -> list[Finding]:

@@ -12,7 +12,6 @@ from replicator_sdk.errors import BugError
 from replicator_source_postgres.pgoutput.images import RelationPlan, decode_rows
 from replicator_source_postgres.pgoutput.message import (
     Relation,
-    check_logical_message,
     check_origin,
     check_type,
     parse_relation,
@@ -85,7 +84,7 @@ class Decoder:
         """
         weights = np.isin(window.kind, list(b"IUD")).astype(np.int64)
         begin, ordinal = 0, first
-        for index in window.where(b"RTYOM").tolist():
+        for index in window.where(b"RTYO").tolist():
             if not self._is_border(window, index):
                 continue
             yield from self._changes(window, begin, index, ordinal)
@@ -113,7 +112,7 @@ class Decoder:
         kind, payload = chr(int(window.kind[index])), window.payload(index)
         if kind in "RT":
             return True
-        {"Y": check_type, "O": check_origin, "M": check_logical_message}[kind](payload)
+        {"Y": check_type, "O": check_origin}[kind](payload)
         return False
 
     def _learn(self, relation: Relation, ordinal: int, lsn: int) -> int:

@@ -1,4 +1,4 @@
-"""The rare messages of pgoutput, parsed one by one: relations, types, truncates, origins, logical messages.
+"""The rare messages of pgoutput, parsed one by one: relations, types, truncates, origins.
 
 Row messages are frequent and are walked by columns in `tuples`; nothing here runs per row.
 """
@@ -117,13 +117,3 @@ def check_origin(payload: bytes) -> None:
     cursor.take("BQ")
     cursor.text()
     cursor.finish("O")
-
-
-def check_logical_message(payload: bytes) -> None:
-    """A logical message (`M`, pg_logical_emit_message): carries no change of a table."""
-    cursor = _Cursor(payload)
-    cursor.take("BBQ")
-    cursor.text()
-    (length,) = cursor.take("I")
-    cursor.take(f"{length}x")
-    cursor.finish("M")

@@ -26,11 +26,13 @@ class CommitRun:
 
     Attributes:
         index: Rank of each Commit message in the window.
-        end_lsn: Where the log goes on after each transaction; ascending.
+        lsn: Where each commit record starts in the log; ascending.
+        end_lsn: Where the log goes on after each transaction; ascending, each before the next `lsn` or at it.
         timestamp: Microseconds since 1970 UTC.
     """
 
     index: Int64s
+    lsn: Int64s
     end_lsn: Int64s
     timestamp: Int64s
 
@@ -87,7 +89,32 @@ class Window:
         at = self.start[index]
         if (self.end[index] - at != 26).any() or self.data[at + 1].any():
             raise _unknown("C", int(index[0]), "its length or flags are not those of protocol version 1")
-        return CommitRun(index, int64_at(self.data, at + 10), int64_at(self.data, at + 18) + PG_EPOCH_MICROSECONDS)
+        lsn, end_lsn, timestamp = (int64_at(self.data, at + field) for field in (2, 10, 18))
+        return CommitRun(index, lsn, end_lsn, timestamp + PG_EPOCH_MICROSECONDS)
+
+    def begins(self) -> bool:
+        """Whether a transaction begins in it; without one it holds logical messages outside transactions, or nothing.
+
+        Only for a window that does not go on with an open transaction.
+        """
+        index = self.where(b"B")
+        outside = self.kind[: index[0]] if len(index) else self.kind
+        if (outside != ord("M")).any():
+            raise _unknown(chr(int(outside[0])), 0, "a transaction was expected to begin")
+        return len(index) > 0
+
+    def begin_records(self) -> list[tuple[int, int]]:
+        """For each transaction that begins here, where its commit record starts and its time as in `CommitRun`.
+
+        The server sends a transaction once its commit was read, so both are known at its Begin message (`B`: commit LSN,
+        time, transaction number).
+        """
+        index = self.where(b"B")
+        at = self.start[index]
+        if (self.end[index] - at != 21).any():
+            raise _unknown("B", int(index[0]), "its length is not that of protocol version 1")
+        lsn, timestamp = int64_at(self.data, at + 1), int64_at(self.data, at + 9) + PG_EPOCH_MICROSECONDS
+        return list(zip(lsn.tolist(), timestamp.tolist(), strict=True))
 
     def _refuse(self, lengths: Int64s) -> None:
         for index in range(len(self)):

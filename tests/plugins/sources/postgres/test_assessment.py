@@ -135,3 +135,23 @@ def test_tables_are_listed_without_partitions_views_and_system_tables(postgres_d
         ("Öther", "A t", 1), ("public", "b", 2), ("public", "p", 1),
     ]  # fmt: skip
     assert next(s.estimated_rows for s in listed if s.table.table == "p") == 100
+
+
+def test_a_missing_publication_and_a_table_it_lacks_are_found_and_the_statements_mend_it(
+    role: tuple[PostgresDatabase, dict[str, str]],
+) -> None:
+    db, login = role
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    db.execute(f"ALTER ROLE {login['user']} REPLICATION; GRANT SELECT ON t TO {login['user']}")
+    pump = Pump(db)
+    pump.schemas = {pump.table("t"): schema_of(Pump(db), "t")}
+    pump.source = source_of(db, publication="given", **login)
+    absent, lacking = (
+        system_findings(db, publication="given", **login)["publication"],
+        table_findings(pump)["ownership"],
+    )
+    assert (absent.severity, lacking.severity) == (Severity.ERROR, Severity.ERROR)
+    db.execute(absent.fix)
+    assert "publication" not in system_findings(db, publication="given", **login)
+    db.execute(lacking.fix)
+    assert "ownership" not in table_findings(pump)

@@ -6,15 +6,24 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import psutil
 import pytest
+from psycopg import OperationalError
 
 from replicator_sdk.batch import ChangeBatch, Commits
-from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError, SchemaDriftError
+from replicator_sdk.errors import (
+    HistoryLostError,
+    NeedsUserError,
+    ReplicatorError,
+    RetryableError,
+    TableHistoryLostError,
+)
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
+from replicator_source_postgres.diagnosis import diagnose
 from tests.plugins.sources.postgres.harness import Pump, Run, source_of
 from tests.services.postgres import PostgresDatabase, PostgresServer
 from tests.services.postgres_fixtures import PrivatePostgres
@@ -206,9 +215,9 @@ def test_a_table_taken_out_of_the_publication_is_told(pump: Pump) -> None:
     """While running and at the next start; adding it again in silence would lose what changed in between."""
     statement = f'ALTER PUBLICATION "{_publication(pump)}" DROP TABLE t'
     error = error_of(pump, lambda run: pump.database.execute(statement))
-    assert isinstance(error, SchemaDriftError)
+    assert isinstance(error, TableHistoryLostError)
     assert (error.code, error.table) == ("RPL-3209", "public.t")
-    with pytest.raises(SchemaDriftError, match="RPL-3209"):
+    with pytest.raises(TableHistoryLostError, match="RPL-3209"):
         pump.read()
 
 
@@ -318,6 +327,96 @@ def test_a_server_that_falls_silent_is_given_up(pump: Pump, monkeypatch: pytest.
     assert error.code == "RPL-3210"
 
 
+def break_with_tls(server: PostgresServer, pump: Pump, how: str) -> None:
+    """What ends a session without a word of TLS: a crash of the server, or of one of its processes."""
+    if how == "terminated walsender":
+        pump.database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'walsender'")
+    elif how == "killed walsender":
+        query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'"
+        for (pid,) in pump.database.execute(query):
+            psutil.Process(int(pid)).kill()
+    elif how == "killed server":
+        server.kill()
+        server.start()
+    else:
+        server.stop_at_once()
+        server.start()
+
+
+TLS_CRASHES = ["terminated walsender", "killed walsender", "killed server", "immediate shutdown"]
+
+
+@pytest.mark.parametrize("how", TLS_CRASHES)
+def test_a_crash_under_tls_is_retried_and_loses_nothing(how: str, private_postgres: PrivatePostgres) -> None:
+    server = private_postgres(tls=True)
+    assert server.certificate is not None
+    with server.database() as db:
+        db.execute(PREPARED)
+        pump = Pump(db, "t", host="localhost", ssl_mode="verify-full", ssl_root_cert=server.certificate.authority)
+        pump.prepare()
+        db.execute("INSERT INTO t VALUES (1)")
+        error = error_of(pump, lambda _: break_with_tls(server, pump, how))
+        assert isinstance(error, RetryableError), error
+        for n in range(2, 5):  # the server may still be recovering
+            server.wait_until_ready()
+            db.execute(f"INSERT INTO t VALUES ({n})")
+            assert ids(pump) == ([1, 2] if n == 2 else [n])
+
+
+@pytest.mark.parametrize("as_text", [True, False], ids=["copy", "adbc"])
+@pytest.mark.parametrize("how", ["killed server", "immediate shutdown"])
+def test_a_crash_under_tls_during_a_snapshot_is_retried(
+    how: str, as_text: bool, private_postgres: PrivatePostgres
+) -> None:
+    server = private_postgres(tls=True)
+    assert server.certificate is not None
+    with server.database() as db:
+        db.execute(f"{PREPARED}; INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 40000) i")
+        pump = Pump(db, "t", host="localhost", ssl_mode="verify-full", ssl_root_cert=server.certificate.authority)
+        pump.prepare()
+        reader = pump.source.create_snapshot_reader(pump.definition, pump.context)
+        assert reader is not None
+        with reader.open(pump.schemas[pump.table("t")]) as snapshot:
+            if as_text:
+                snapshot.read = replace(snapshot.read, native=None)  # type: ignore[type-var]
+            batches = snapshot.read(snapshot.chunks[0])
+            next(batches)
+            break_with_tls(server, pump, how)
+            with pytest.raises(RetryableError):
+                list(batches)
+        assert pump.snapshot("t")[1].num_rows == 40000
+
+
+def test_only_a_failed_negotiation_of_tls_needs_the_user() -> None:
+    """A connection that is lost under TLS is lost like any other, and a table may be called `certificate`."""
+    lost = [
+        "consuming input failed: SSL error: unexpected eof while reading",
+        "consuming input failed: SSL SYSCALL error: Connection reset by peer",
+        "SSL SYSCALL error: EOF detected",
+        "SSL error: decryption failed or bad record mac",
+        "SSL error: ssl/tls alert bad record mac",
+        'connection failed: connection to server at "127.0.0.1", port 5432 failed: SSL error: unexpected eof while reading',
+    ]
+    assert [diagnose(OperationalError(words), "reading").code for words in lost] == ["RPL-3107"] * len(lost)
+    refused = [
+        "SSL error: certificate verify failed",
+        'server certificate for "db" does not match host name "localhost"',
+        'root certificate file "/nowhere" does not exist',
+        "server does not support SSL, but SSL was required",
+        "SSL error: tlsv1 alert unknown ca",
+        "SSL error: sslv3 alert handshake failure",
+        "SSL error: unsupported protocol",
+        "SSL error: wrong version number",
+        'weak sslmode "require" may not be used with sslrootcert=system (use "verify-full")',
+    ]
+    assert [diagnose(OperationalError(words), "connecting").code for words in refused] == ["RPL-3106"] * len(refused)
+
+
+def test_a_table_called_certificate_is_not_taken_for_tls(pump: Pump) -> None:
+    with pytest.raises(NeedsUserError, match="RPL-3108"), source_of(pump.database).endpoint().session() as session:
+        session.execute("SELECT * FROM certificate")
+
+
 class BlockedEmitter(CollectingEmitter):
     """A full queue: holds the first batch until told."""
 
@@ -343,7 +442,7 @@ def test_a_reader_held_back_by_the_target_is_not_taken_for_dead(private_postgres
         with pump.running(emitter) as run:
             # More than socket buffers hold, so that the server waits for us while it sends.
             db.execute("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 60000) i")
-            assert emitter.blocked.wait(20)
+            assert emitter.blocked.wait(120)
             time.sleep(4)
             emitter.go_on.set()
             run.wait_for(pump.source.latest_offset())
@@ -364,7 +463,9 @@ def test_the_server_is_told_only_what_is_durable(pump: Pump) -> None:
         durable = run.emitter.last_offset
         assert isinstance(durable, PostgresOffset)
         pump.context.committed = durable
-        run.wait_until(lambda: int(db.execute(confirmed)[0][0]) == durable.lsn)
+        commit = durable.commit  # it stays in the log, to be compared at the next start
+        assert commit is not None
+        run.wait_until(lambda: int(db.execute(confirmed)[0][0]) == commit.lsn)
 
 
 def test_an_idle_table_on_a_busy_server_does_not_hold_the_log(pump: Pump) -> None:

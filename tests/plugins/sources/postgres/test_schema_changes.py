@@ -74,7 +74,7 @@ def test_a_replay_emits_the_change_of_structure_at_the_same_place(postgres_datab
         ("ALTER TABLE t RENAME b TO bb", [A.RENAME_COLUMN], False),
         ("ALTER TABLE t RENAME b TO x; ALTER TABLE t RENAME c TO b; ALTER TABLE t RENAME x TO c",
          [A.RENAME_COLUMN] * 3, False),
-        ("ALTER TABLE t ALTER n TYPE bigint", [A.RETYPE_COLUMN], False),
+        ("ALTER TABLE t ALTER n TYPE bigint", [A.RETYPE_COLUMN], True),
         ("ALTER TABLE t ALTER n TYPE text", [A.RETYPE_COLUMN], True),
         ("ALTER TABLE t ALTER b TYPE text", [A.RETYPE_COLUMN], False),
         ("ALTER TABLE t DROP COLUMN b; ALTER TABLE t ADD b int", [A.DROP_COLUMN, A.ADD_COLUMN], False),
@@ -95,10 +95,12 @@ def test_each_change_is_told_by_its_steps(
     db.execute("CREATE TABLE t (id int PRIMARY KEY, b varchar(10), c varchar(10), n int, z int)")
     pump = Pump(db, "t")
     pump.prepare()
-    db.execute("INSERT INTO t VALUES (1, 'b1', 'c1', 1, 1)")
-    db.execute(change)
-    db.execute("INSERT INTO t (id, n) VALUES (2, '7')")
-    run = pump.read()
+    with pump.running() as run:
+        db.execute("INSERT INTO t VALUES (1, 'b1', 'c1', 1, 1)")
+        run.wait_for(pump.source.latest_offset())
+        db.execute(change)
+        db.execute("INSERT INTO t (id, n) VALUES (2, '7')")
+        run.wait_for(pump.source.latest_offset())
     kinds = [alter.kind for event in run.ddl for alter in event.alters]
     assert kinds == steps
     assert any(event.needs_snapshot for event in run.ddl) is needs_snapshot
@@ -247,6 +249,16 @@ def test_renames_in_a_circle_can_be_applied_step_by_step(order: str) -> None:
     before = schema(("1", "a", INT32), ("2", "b", INT32), ("3", "c", INT32))
     after = schema(*((str(i + 1), name, INT32) for i, name in enumerate(order)))
     assert names_after(compare(before, after), before) == {"a", "b", "c"}
+
+
+def test_a_rename_to_a_name_in_another_case_waits_until_that_name_is_free() -> None:
+    """Many targets do not distinguish the case of names; to Postgres, `B` and `b` are two columns."""
+    before = schema(("1", "id", INT32), ("2", "a", INT32), ("3", "b", INT32))
+    after = schema(("1", "id", INT32), ("2", "B", INT32), ("3", "c", INT32))
+    assert [(s.previous.name, s.column.name) for s in compare(before, after) if s.previous and s.column] == [
+        ("b", "c"),
+        ("a", "B"),
+    ]
 
 
 def test_a_name_freed_by_a_drop_can_be_taken_by_rename_and_add() -> None:
