@@ -13,6 +13,7 @@ from replicator_sdk.errors import SchemaDriftError
 from replicator_sdk.event import Alter, DDLOperation
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventReaderDefinition
+from replicator_source_mysql.advice import COPY_TABLE_AGAIN
 from replicator_source_mysql.binlog.plan import TablePlan
 from replicator_source_mysql.binlog.table_map import TableMap
 from replicator_source_mysql.config import MySqlConfig
@@ -170,5 +171,5 @@ def _not_understood(change: TableChange) -> SchemaDriftError:
         f"the statement {change.head!r} is not understood: {change.reason}",
         code="RPL-3790",
         table=str(change.table),
-        hint="take a new snapshot of the table (a new generation), and report the statement",
+        hint=f"report the statement; {COPY_TABLE_AGAIN}",
     )

@@ -162,6 +162,7 @@ def column_definition(
         is_expression,
         is_generated,
         "INVISIBLE" in marks,
+        "AUTO_INCREMENT" in marks,
     )
 
 

@@ -31,6 +31,7 @@ class ColumnDefinition:
             CURRENT_TIMESTAMP), so that the value older rows got cannot be known from the statement.
         is_generated: Whether it is a generated column, virtual or stored.
         is_invisible: Whether `SELECT *` leaves it out.
+        is_auto_increment: Whether the server numbers its rows; False as well in what older versions stored.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ColumnDefinition:
     has_expression_default: bool = False
     is_generated: bool = False
     is_invisible: bool = False
+    is_auto_increment: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The form kept in state; what has its usual value is left out."""
@@ -55,6 +57,7 @@ class ColumnDefinition:
             "expressionDefault": self.has_expression_default,
             "generated": self.is_generated,
             "invisible": self.is_invisible,
+            "autoIncrement": self.is_auto_increment,
         }
         return stored | {name: True for name, is_set in flags.items() if is_set}
 
@@ -70,6 +73,7 @@ class ColumnDefinition:
             value.get("expressionDefault", False),
             value.get("generated", False),
             value.get("invisible", False),
+            value.get("autoIncrement", False),
         )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import NeedsUserError
+from replicator_source_mysql.advice import COPY_AGAIN
 from replicator_source_mysql.binlog.decoder import Decoder
 from replicator_source_mysql.binlog.event import Events, FilePosition
 from replicator_source_mysql.captured import CapturedTables
@@ -64,7 +65,7 @@ class Delivery:
         """Move the offset of an idle source on, to where the server says that it has nothing else to send."""
         if heard is None or self._scanner.is_open:
             return
-        there = self._place.idle_at(heard, self._resume)
+        there = self._place.idle_at(heard, self._scanner.created(heard.file), self._resume)
         self._place.pass_by(there)
         if self._place.offset < there:
             self._place.commit_at(there)
@@ -102,13 +103,23 @@ class Delivery:
                     begin, commits = mark.index + 1, []
                     self._pass_border(self._place.here)
                 continue
-            self._emit_window(events, begin, mark.index, commits)
+            self._emit_window(events, begin, mark.index, commits, mark.begin)
             begin, commits = mark.index, []
             self._interrupt(mark)
-        self._emit_window(events, begin, len(events), commits)
+        self._emit_window(events, begin, len(events), commits, self._scanner.begin)
 
-    def _emit_window(self, events: Events, begin: int, end: int, commits: Sequence[Mark]) -> None:
-        """Emit the row changes of `events[begin:end]`, up to the last commit and behind it."""
+    def _emit_window(
+        self, events: Events, begin: int, end: int, commits: Sequence[Mark], group: FilePosition | None = None
+    ) -> None:
+        """Emit the row changes of `events[begin:end]`, up to the last commit and behind it.
+
+        Args:
+            events: The events.
+            begin: The first of them.
+            end: Behind the last of them.
+            commits: The commits among them.
+            group: Where the group begins that is open behind the last commit.
+        """
         if commits:
             last = commits[-1].index + 1
             ranks = self._emit_rows(events.part(begin, last))
@@ -117,10 +128,13 @@ class Delivery:
             self._place.commit_marks(commits, ranks[ends], self._resume)
             begin = last
         if begin < end:
-            self._place.ordinal = int(self._emit_rows(events.part(begin, end))[-1])
+            self._place.ordinal = int(self._emit_rows(events.part(begin, end), group)[-1])
 
-    def _emit_rows(self, events: Events) -> Int64s:
-        """Emit the row changes of `events`; returns how many lie before each event, and in the end."""
+    def _emit_rows(self, events: Events, group: FilePosition | None = None) -> Int64s:
+        """Emit the row changes of `events`; returns how many are before each event, and in the end.
+
+        Rows that are emitted before their commit is known follow a commit where their group begins, which is `group`.
+        """
         ordinal = self._place.ordinal
         if self._prepared.current is not None:
             for batch in self._decoder.decode(events, self._prepared.current.count):
@@ -128,6 +142,8 @@ class Delivery:
             self._prepared.current.count = int(self._decoder.ranks[-1])
         elif not self._place.is_known:
             for batch in self._decoder.decode(events, ordinal):
+                if group is not None:
+                    self._place.begin_group(group, self._scanner.created(group.file), self._resume)
                 self._place.emitter.emit_batch(batch)
             return self._decoder.ranks
         return np.full(len(events) + 1, ordinal, np.int64)
@@ -163,6 +179,7 @@ class Delivery:
         assert mark.query is not None
         after = self._place.after(mark, self._resume)
         for change in self._structure.follow(mark.query, after, self._captured):
+            self._place.begin_group(mark.begin, mark.proof.created, self._resume)
             self._place.report(change)
         self._decoder.forget()
 
@@ -179,6 +196,6 @@ def _rolled_back(mark: Mark) -> NeedsUserError:
         "a transaction that also changed a table without transactions was rolled back behind row changes in the log",
         code="RPL-3789",
         position=str(mark.place),
-        hint="which of them stayed cannot be told: take a new snapshot (a new generation), and change tables with and"
-        " without transactions in transactions of their own",
+        hint="change tables with and without transactions in transactions of their own; which of these changes stayed cannot be"
+        f" told, so {COPY_AGAIN}",
     )

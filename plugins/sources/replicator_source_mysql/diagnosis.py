@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Iterator
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
+from replicator_source_mysql.advice import COPY_AGAIN
 
 _Kind = tuple[type[ReplicatorError], str, str]
 
@@ -25,12 +26,12 @@ _UNREACHABLE: _Kind = (RetryableError, "RPL-3804", "check host, port and network
 _LOST: _Kind = (
     HistoryLostError,
     "RPL-3805",
-    "the log after the saved offset is gone: take a new snapshot (a new generation), and raise binlog_expire_logs_seconds",
+    f"the log after the saved offset is gone: raise binlog_expire_logs_seconds, then {COPY_AGAIN}",
 )
 _DIVERGED: _Kind = (
     HistoryLostError,
     "RPL-3785",
-    "point the pipeline at a server that has all that was replicated, or take a new snapshot (a new generation)",
+    f"point the pipeline at a server that has all that was replicated, or {COPY_AGAIN}",
 )
 _NO_BINLOG: _Kind = (NeedsUserError, "RPL-3806", "start the server with --log-bin and binlog_format=ROW")
 _SAME_ID: _Kind = (
@@ -69,6 +70,13 @@ _BY_NUMBER: dict[int, _Kind] = {
     3118: _REFUSED,  # ER_ACCOUNT_HAS_BEEN_LOCKED
     3159: _TLS,  # ER_SECURE_TRANSPORT_REQUIRED
 }
+_CUT_OFF = (
+    "eof occurred", "unexpected eof", "unexpected_eof", "lost connection", "connection reset", "broken pipe", "timed out",
+    "bad record mac", "bad_record_mac", "decryption failed", "record layer failure", "record_layer_failure", "shutdown",
+    "bad length", "bad_length",
+)  # fmt: skip
+"""How OpenSSL and the driver say that a server that crashed, or something between, ended a connection in the middle."""
+
 _BY_TEXT: tuple[tuple[str, _Kind], ...] = (
     ("which is not in the master's binlog", _DIVERGED),  # MariaDB, after a failover
     ("could not find first log file", _LOST),
@@ -84,6 +92,8 @@ _BY_TEXT: tuple[tuple[str, _Kind], ...] = (
     ("same server_id", _SAME_ID),
     ("same uuid", _SAME_ID),
     ("certificate", _TLS),
+    ("hostname mismatch", _TLS),
+    *((words, _UNREACHABLE) for words in _CUT_OFF),
     ("ssl", _TLS),
     ("tls", _TLS),
 )
@@ -110,10 +120,13 @@ def diagnose(error: Exception, doing: str) -> ReplicatorError:
 
 
 def _classify(number: int, words: str, error: Exception) -> _Kind:
-    if number in _BY_NUMBER:
+    if number in _BY_NUMBER and not isinstance(error, ssl.SSLError):
         return _BY_NUMBER[number]
+    if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)):
+        return _UNREACHABLE
     if isinstance(error, ssl.SSLError):
-        return _TLS
+        # Its number is OpenSSL's, not the server's.
+        return next((kind for text, kind in _BY_TEXT if text in words and kind in {_TLS, _UNREACHABLE}), _TLS)
     if number in {0, 1236} or number >= 2000:
         for text, kind in _BY_TEXT:
             if text in words:

@@ -13,6 +13,7 @@ import uuid
 from dataclasses import dataclass
 
 from replicator_sdk.errors import NeedsUserError
+from replicator_source_mysql.advice import COPY_AGAIN
 from replicator_source_mysql.gtid import Gtid
 
 _MYSQL_GTID = struct.Struct("<B16sq")
@@ -76,7 +77,7 @@ def tagged_group(position: str) -> GroupStart:
         "the log holds a transaction whose GTID has a tag",
         code="RPL-3788",
         position=position,
-        hint="tags are not supported: set gtid_next to AUTOMATIC without a tag, and take a new snapshot",
+        hint=f"tags are not supported: set gtid_next to AUTOMATIC without a tag, then {COPY_AGAIN}",
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
+from replicator_source_mysql.advice import COPY_AGAIN
 from replicator_source_mysql.connection import Server, execute, named_rows, server_of, variables
 from replicator_source_mysql.gtid import GtidPosition, GtidProgress, GtidSet, parse_gtids
 from replicator_source_mysql.offset import MySqlOffset
@@ -15,7 +16,6 @@ from replicator_source_mysql.offset import MySqlOffset
 if TYPE_CHECKING:
     import pymysql
 
-_START_ANEW = "take a new snapshot (a new generation)"
 _NO_EVENT_THERE = 1220
 _WRAP = 1 << 32
 """SHOW BINLOG EVENTS and BINLOG_GTID_POS know no places behind it."""
@@ -116,15 +116,21 @@ def _check_file(connection: pymysql.Connection[Any], origin: Origin, offset: MyS
             f" {_retention(connection)}",
             code="RPL-3782",
             position=str(offset),
-            hint=f"{_START_ANEW}, and raise binlog_expire_logs_seconds above the longest stop",
+            hint=f"raise binlog_expire_logs_seconds above the longest stop; then {COPY_AGAIN}",
         )
     if size < offset.position or not _is_same_history(connection, origin, offset):
-        raise HistoryLostError(
-            f"the server's binlog was reset: its {offset.file} is not the file that was read before",
-            code="RPL-3783",
-            position=str(offset),
-            hint=_START_ANEW,
-        )
+        raise other_file(offset)
+
+
+def other_file(offset: MySqlOffset) -> HistoryLostError:
+    """The file of the offset's name is another one, or has another transaction at its place."""
+    return HistoryLostError(
+        f"the server's binlog was reset, or the server was restored from a copy: its {offset.file} is not the file that was"
+        " read before",
+        code="RPL-3783",
+        position=str(offset),
+        hint=COPY_AGAIN,
+    )
 
 
 def _is_same_history(connection: pymysql.Connection[Any], origin: Origin, offset: MySqlOffset) -> bool:
@@ -168,7 +174,7 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             " binlog cannot be found",
             code="RPL-3784",
             position=str(offset),
-            hint=f"point the pipeline back at its server, or {_START_ANEW}; gtid_mode=ON makes failover possible",
+            hint=f"point the pipeline back at its server (gtid_mode=ON makes failover possible), or {COPY_AGAIN}",
         )
     if not _covers(_executed(connection, origin), offset):
         raise HistoryLostError(
@@ -176,7 +182,7 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             " transactions in a failover",
             code="RPL-3785",
             position=str(offset),
-            hint=f"point the pipeline at a server that has all of it, or {_START_ANEW}",
+            hint=f"point the pipeline at a server that has all of it, or {COPY_AGAIN}",
         )
     purged = variables(connection, "gtid_purged").get("gtid_purged", "") if not origin.server.is_mariadb else ""
     if purged and not parse_gtids(offset.gtid).covers(GtidSet.parse(purged)):
@@ -185,7 +191,7 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             f" {_retention(connection)}",
             code="RPL-3782",
             position=str(offset),
-            hint=f"{_START_ANEW}, and raise binlog_expire_logs_seconds above the longest stop",
+            hint=f"raise binlog_expire_logs_seconds above the longest stop; then {COPY_AGAIN}",
         )
 
 

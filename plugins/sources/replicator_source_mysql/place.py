@@ -14,6 +14,7 @@ from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.captured import StructureChange
 from replicator_source_mysql.gtid import GtidTrail
 from replicator_source_mysql.log_end import Origin
+from replicator_source_mysql.log_proof import LogProof
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.transactions import Mark
 from replicator_source_mysql.wire import Int64s
@@ -43,6 +44,7 @@ class LogPlace:
         self.ordinal = 0
         self._known_until = offset if offset.resume else None
         self._progress = origin.gtids(offset.gtid)
+        self._last = (offset.file, LogProof.parse(offset.proof))
 
     # ------------------------------------------------------------ what is read again
 
@@ -65,14 +67,28 @@ class LogPlace:
 
     def after(self, mark: Mark, resume: str) -> MySqlOffset:
         """The offset behind a mark; `resume` as in the offset."""
-        return self._offset(mark.place, str(GtidTrail(self._progress, [mark.gtid]).after(0)), resume)
+        return self._offset(mark.place, str(GtidTrail(self._progress, [mark.gtid]).after(0)), resume, mark.proof)
 
-    def idle_at(self, heard: FilePosition, resume: str) -> MySqlOffset:
-        """The offset at a place that no transaction lies before which was not read."""
-        return self._offset(heard, str(self._progress), resume)
+    def begin_group(self, begin: FilePosition, created: int, resume: str) -> None:
+        """Emit an empty commit where a group begins, unless the last commit is there or the group has events already.
 
-    def _offset(self, place: FilePosition, gtid: str, resume: str) -> MySqlOffset:
-        return MySqlOffset(place.file, place.position, gtid, self.origin.identity, resume)
+        The base of a change of structure has to be the same at every replay. The last commit is not: heartbeats and
+        snapshots have places between two groups that a replay does not come to again.
+        """
+        if self.is_known or self.ordinal:
+            return
+        there = self.idle_at(begin, created, resume)
+        if self.offset < there:
+            self.commit_at(there)
+
+    def idle_at(self, heard: FilePosition, created: int, resume: str) -> MySqlOffset:
+        """The offset at a place before which every transaction was read; `created` is when its file was."""
+        file, last = self._last
+        proof = last if file == heard.file and last.created else LogProof(created)
+        return self._offset(heard, str(self._progress), resume, proof)
+
+    def _offset(self, place: FilePosition, gtid: str, resume: str, proof: LogProof) -> MySqlOffset:
+        return MySqlOffset(place.file, place.position, gtid, self.origin.identity, resume, str(proof))
 
     # ------------------------------------------------------------ emission
 
@@ -80,7 +96,11 @@ class LogPlace:
         """Emit the commits of a window; `ordinals` as in `Commits`."""
         trail = GtidTrail(self._progress.copy(), [mark.gtid for mark in marks])
         stamps = np.array([mark.timestamp for mark in marks], np.int64)
-        self._commit(Commits(ordinals, stamps, lambda i: self._offset(marks[i].place, str(trail.after(i)), resume)))
+
+        def offset_at(i: int) -> MySqlOffset:
+            return self._offset(marks[i].place, str(trail.after(i)), resume, marks[i].proof)
+
+        self._commit(Commits(ordinals, stamps, offset_at))
 
     def commit_at(self, offset: MySqlOffset, timestamp: int = -1) -> None:
         """Emit the commit of what was emitted since the last one."""
@@ -90,6 +110,7 @@ class LogPlace:
         last = commits.last
         assert isinstance(last, MySqlOffset)
         self.here = last
+        self._last = (last.file, LogProof.parse(last.proof))
         if self.is_known:
             return
         self.emitter.emit_commits(commits)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import DataError, HistoryLostError
+from replicator_source_mysql.advice import COPY_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 
 Xid = tuple[int, bytes, bytes]
@@ -93,7 +94,7 @@ class PreparedTransactions:
                 "a distributed transaction was committed that had been prepared before replication began",
                 code="RPL-3795",
                 position=place,
-                hint="take a new snapshot (a new generation) at a moment when XA RECOVER lists nothing",
+                hint=f"wait until XA RECOVER lists nothing; then {COPY_AGAIN}",
             )
         return rows
 

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.context import DeltaSourceContext
@@ -13,6 +14,7 @@ from replicator_sdk.errors import HistoryLostError, ReplicatorError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.source import EventEmitter, EventReader, EventReaderDefinition
+from replicator_source_mysql.advice import COPY_AGAIN
 from replicator_source_mysql.assessment import check_server, check_tables
 from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.binlog.stream import BinlogStream
@@ -22,7 +24,8 @@ from replicator_source_mysql.connection import Endpoint, variables
 from replicator_source_mysql.delivery import Delivery
 from replicator_source_mysql.diagnosis import diagnosed
 from replicator_source_mysql.history.session import Session
-from replicator_source_mysql.log_end import check_readable, check_same, origin_of
+from replicator_source_mysql.log_end import Origin, check_readable, check_same, origin_of, other_file
+from replicator_source_mysql.log_proof import LogProof, is_same_file, read_proof
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.place import LogPlace
 from replicator_source_mysql.structure import StructureLog
@@ -74,10 +77,14 @@ class MySqlEventReader(EventReader):
             origin = origin_of(connection)
             if offset is None:
                 start = self._structure.begin(connection, origin, self._definition.tables)
+                place = FilePosition(start.file, start.position)
+                proof = read_proof(self._endpoint, origin.server, place, 0, server_id=self._server_id)
+                start = replace(start, proof=str(proof))
             else:
                 assert isinstance(offset, MySqlOffset)
                 start = offset
                 check_readable(connection, origin, start)
+                self._check_file(origin, start)
                 if start.resume and start.server != origin.identity:
                     raise _prepared_elsewhere(start)
                 self._structure.resume(start.reading_from)
@@ -86,6 +93,13 @@ class MySqlEventReader(EventReader):
         captured = CapturedTables(self._definition, self._endpoint.config, self._structure)
         self._delivery = Delivery(self._place, self._structure, captured, usual, self._context)
         return start
+
+    def _check_file(self, origin: Origin, start: MySqlOffset) -> None:
+        if start.server != origin.identity:
+            return  # the place is found by GTIDs
+        place, proof = FilePosition(start.file, start.position), LogProof.parse(start.proof)
+        if not is_same_file(self._endpoint, origin.server, place, proof, server_id=self._server_id):
+            raise other_file(start)
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """Check that the log will have the tables' changes whole, and learn what they look like now."""
@@ -179,6 +193,5 @@ def _prepared_elsewhere(offset: MySqlOffset) -> HistoryLostError:
         " rows cannot be found in this one's log",
         code="RPL-3797",
         position=str(offset),
-        hint="point the pipeline back at its server until they are committed or rolled back, or take a new snapshot (a new"
-        " generation)",
+        hint=f"point the pipeline back at its server until they are committed or rolled back, or {COPY_AGAIN}",
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError
 from replicator_sdk.schema import TableId
+from replicator_source_mysql.advice import COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.baseline import Baseline, read_baseline
 from replicator_source_mysql.captured import CapturedTables, StructureChange
 from replicator_source_mysql.connection import variables
@@ -78,7 +79,7 @@ class StructureLog:
                 "the schema history is gone from state, and without it the log cannot be decoded",
                 code="RPL-3791",
                 position=str(offset),
-                hint="restore the state folder, or take a new snapshot (a new generation)",
+                hint=f"restore the state folder, or {COPY_AGAIN}",
             )
         self._history = SchemaHistory.load(stored)
         self._history.rewind(offset)
@@ -118,7 +119,7 @@ class StructureLog:
             "the log holds rows of a table that the schema history does not know",
             code="RPL-3792",
             table=str(table),
-            hint="take a new snapshot of the table (a new generation), and report it",
+            hint=f"report it; {COPY_TABLE_AGAIN}",
         )
 
     def follow(self, query: Query, after: MySqlOffset, captured: CapturedTables) -> list[StructureChange]:
@@ -190,5 +191,5 @@ def _refuse_statement(tables: Collection[TableId], captured: CapturedTables, pla
         code="RPL-3793",
         table=str(touched[0]) if touched else None,
         position=str(place),
-        hint="set binlog_format=ROW for all sessions, then take a new snapshot (a new generation)",
+        hint=f"set binlog_format=ROW for all sessions, then {COPY_TABLE_AGAIN if touched else COPY_AGAIN}",
     )

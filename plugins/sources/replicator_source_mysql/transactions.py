@@ -21,17 +21,11 @@ from replicator_source_mysql.group import (
 )
 from replicator_source_mysql.gtid import Gtid
 from replicator_source_mysql.history.session import Session
+from replicator_source_mysql.log_proof import LogProof, event_digest
 from replicator_source_mysql.query import Query, parse_query
 
-_CONTROL = (
-    Kind.GTID,
-    Kind.ANONYMOUS_GTID,
-    Kind.GTID_TAGGED,
-    Kind.MARIADB_GTID,
-    Kind.QUERY,
-    Kind.XID,
-    Kind.XA_PREPARE,
-)
+GROUP_STARTS = (Kind.GTID, Kind.ANONYMOUS_GTID, Kind.GTID_TAGGED, Kind.MARIADB_GTID)
+_CONTROL = (*GROUP_STARTS, Kind.FORMAT_DESCRIPTION, Kind.QUERY, Kind.XID, Kind.XA_PREPARE)
 
 
 class MarkKind(enum.Enum):
@@ -59,6 +53,8 @@ class Mark:
         place: Where that event ends.
         timestamp: When the group was committed, microseconds since 1970 UTC.
         gtid: The group's identifier.
+        begin: Where the group begins.
+        proof: What identifies its file and the group in it.
         ends_group: Whether the transaction ends there.
         query: The statement, for STATEMENT.
         xid: The distributed transaction, for the XA kinds.
@@ -69,6 +65,8 @@ class Mark:
     place: FilePosition
     timestamp: int
     gtid: Gtid | None
+    begin: FilePosition
+    proof: LogProof
     ends_group: bool = True
     query: Query | None = None
     xid: tuple[int, bytes, bytes] | None = None
@@ -85,16 +83,34 @@ class TransactionScanner:
         self._usual = usual
         self._group: GroupStart | None = None
         self._has_begun = False
+        self._group_begin = FilePosition("", 0)
+        self._group_digest = 0
+        self._created = ("", 0)
 
     @property
     def is_open(self) -> bool:
         """Whether the events so far end inside a group."""
         return self._group is not None or self._has_begun
 
+    @property
+    def begin(self) -> FilePosition:
+        """Where the group begins that is open, or that ended last."""
+        return self._group_begin
+
+    def created(self, file: str) -> int:
+        """When a file was created, as its own first event says; 0 for another file than the one that is read."""
+        return self._created[1] if self._created[0] == file else 0
+
     def scan(self, events: Events) -> Iterator[Mark]:
         """The marks of `events`, in order; to be taken to the end before the next call."""
         for index in events.where(_CONTROL).tolist():
             kind = events.kind[index]
+            if kind == Kind.FORMAT_DESCRIPTION:
+                self._created = (events.place(index).file, int(events.timestamp[index]))
+                continue
+            if not self.is_open or kind in GROUP_STARTS:
+                self._group_begin = events.begin_place(index)
+                self._group_digest = event_digest(events, index)
             if kind == Kind.QUERY:
                 mark = self._query(events, index)
             elif kind == Kind.XID:
@@ -178,4 +194,6 @@ class TransactionScanner:
     ) -> Mark:
         group = self._group or GroupStart(None)
         timestamp = group.timestamp if group.timestamp >= 0 else int(events.timestamp[index]) * 1_000_000
-        return Mark(kind, index, events.place(index), timestamp, group.gtid, ends_group, query, xid)
+        begin = self._group_begin
+        proof = LogProof(self.created(begin.file), begin.position, self._group_digest)
+        return Mark(kind, index, events.place(index), timestamp, group.gtid, begin, proof, ends_group, query, xid)

@@ -154,8 +154,9 @@ class Events:
         timestamp: Seconds since 1970 UTC, from the header.
         server_id: Of the server that wrote it first, from the header.
         flags: From the header.
+        begin: Where it begins in its file.
         position: Where it ends in its file. An event that is in no file (a ROTATE or FORMAT_DESCRIPTION made for the
-            stream, a heartbeat) has the position of the one before it.
+            stream, a heartbeat) begins and ends at the position of the one before it.
         file: Which of `names` its file is.
         names: Files, in log order.
     """
@@ -167,6 +168,7 @@ class Events:
     timestamp: Int64s
     server_id: Int64s
     flags: Int64s
+    begin: Int64s
     position: Int64s
     file: Int64s
     names: tuple[str, ...]
@@ -181,6 +183,10 @@ class Events:
     def place(self, index: int) -> FilePosition:
         """Where one event ends; where reading goes on after it."""
         return FilePosition(self.names[int(self.file[index])], int(self.position[index]))
+
+    def begin_place(self, index: int) -> FilePosition:
+        """Where one event begins."""
+        return FilePosition(self.names[int(self.file[index])], int(self.begin[index]))
 
     def where(self, kinds: Iterable[int]) -> Int64s:
         """Ranks of the events of these kinds, ascending."""
@@ -200,6 +206,7 @@ class Events:
             self.timestamp[which],
             self.server_id[which],
             self.flags[which],
+            self.begin[which],
             self.position[which],
             self.file[which],
             self.names,

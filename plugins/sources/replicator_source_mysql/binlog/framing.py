@@ -78,6 +78,7 @@ class Framer:
             words_at(data, header + 17, 2),
             np.zeros(len(header), np.int64),
             np.zeros(len(header), np.int64),
+            np.zeros(len(header), np.int64),
             (self._file,),
         )
         size = words_at(data, header + 9, 4)
@@ -103,7 +104,7 @@ class Framer:
             begin = border + 1
         settled = Events(
             events.data, events.kind, events.start, events.end, events.timestamp, events.server_id, events.flags,
-            events.position, events.file, tuple(names),
+            events.begin, events.position, events.file, tuple(names),
         )  # fmt: skip
         return self._known(settled)
 
@@ -119,6 +120,7 @@ class Framer:
         steps = np.zeros(len(moving), np.int64)
         steps[moving] = step
         events.position[which] = self._position + np.cumsum(steps)
+        events.begin[which] = events.position[which] - np.where(moving, size[which], 0)
         if self._has_checksum:
             self._verify(events, which)
             events.end[which] -= CHECKSUM_BYTES

@@ -12,7 +12,7 @@ from replicator_source_mysql.binlog.refusal import refused
 
 _HEADER = struct.Struct("<IBIIIH")
 _KNOWN = frozenset(Kind) - STATEMENT_LOADS - {Kind.INCIDENT, Kind.TRANSACTION_PAYLOAD}
-_Row = tuple[int, int, int, int, int, int, int, int]
+_Row = tuple[int, int, int, int, int, int, int, int, int]
 
 
 class Joiner:
@@ -41,6 +41,7 @@ class Joiner:
             events.timestamp.tolist(),
             events.server_id.tolist(),
             events.flags.tolist(),
+            events.begin.tolist(),
             events.position.tolist(),
             events.file.tolist(),
             strict=True,
@@ -57,6 +58,7 @@ class Joiner:
                 int(events.timestamp[index]),
                 int(events.server_id[index]),
                 int(events.flags[index]),
+                int(events.begin[index]),
                 int(events.position[index]),
                 int(events.file[index]),
             )
@@ -69,14 +71,14 @@ class Joiner:
         Raises:
             BugError: When one of them is of an unknown type.
         """
-        position, file = int(events.position[index]), int(events.file[index])
+        begin, position, file = int(events.begin[index]), int(events.position[index]), int(events.file[index])
         at = 0
         while at < len(block):
             timestamp, kind, server_id, size, _, flags = _HEADER.unpack_from(block, at)
             if kind not in _KNOWN:
                 raise refused(kind, str(events.place(index)))
             start = self._size + at + HEADER_BYTES
-            self._rows.append((kind, start, self._size + at + size, timestamp, server_id, flags, position, file))
+            self._rows.append((kind, start, self._size + at + size, timestamp, server_id, flags, begin, position, file))
             at += size
         self._append(block)
 
@@ -90,9 +92,9 @@ class Joiner:
             return
         data = np.frombuffer(b"".join(self._chunks), np.uint8)
         columns = np.array(self._rows, np.int64).T
-        kind, start, end, timestamp, server_id, flags, position, file = (
+        kind, start, end, timestamp, server_id, flags, begin, position, file = (
             np.ascontiguousarray(column) for column in columns
         )
         self._chunks, self._rows, self._size = [], [], 0
         kind = kind.astype(np.uint8)
-        yield Events(data, kind, start, end, timestamp, server_id, flags, position, file, self._names)
+        yield Events(data, kind, start, end, timestamp, server_id, flags, begin, position, file, self._names)

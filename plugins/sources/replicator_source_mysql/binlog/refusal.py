@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError, ReplicatorError
+from replicator_source_mysql.advice import COPY_AGAIN
 from replicator_source_mysql.binlog.event import STATEMENT_LOADS, Kind
 
 _REPORT = "report it with the server's version; the log was not read past this event"
@@ -15,14 +16,14 @@ def refused(kind: int, place: str) -> ReplicatorError:
             "the server wrote an incident into its log: changes are missing there",
             code="RPL-3708",
             position=place,
-            hint="look for the cause in the server's error log, then take a new snapshot (a new generation)",
+            hint=f"look for the cause in the server's error log, then {COPY_AGAIN}",
         )
     if kind in STATEMENT_LOADS:
         return NeedsUserError(
             "a LOAD DATA was logged as a statement, so that its rows are not in the log",
             code="RPL-3709",
             position=place,
-            hint="set binlog_format=ROW for all sessions, then take a new snapshot (a new generation)",
+            hint=f"set binlog_format=ROW for all sessions, then {COPY_AGAIN}",
         )
     return BugError(f"unknown event type {kind} at {place}", code="RPL-3702", position=place, hint=_REPORT)
 
@@ -39,7 +40,7 @@ def damaged(place: str) -> NeedsUserError:
         code="RPL-3707",
         position=place,
         hint="if it comes back, `mysqlbinlog --verify-binlog-checksum` on the server tells whether the file or the "
-        "network is bad; a bad file means a new snapshot behind it",
+        f"network is bad; when the file is bad, {COPY_AGAIN}",
     )
 
 

@@ -164,7 +164,7 @@ def _closed() -> RetryableError:
 def _nothing() -> Events:
     none = np.zeros(0, np.int64)
     empty = np.zeros(0, np.uint8)
-    return Events(empty, empty, none, none, none, none, none, none, none, ("",))
+    return Events(empty, empty, none, none, none, none, none, none, none, none, ("",))
 
 
 _NOTHING = _nothing()

@@ -201,6 +201,11 @@ def _partition(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
     return _skip_partitions(cursor)
 
 
+def _repair(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+    _skip_partitions(cursor)
+    return [act.ChangeRows("REPAIR PARTITION")]
+
+
 def _skip_partitions(cursor: Cursor) -> _Actions:
     while not cursor.done:
         cursor.take()
@@ -279,11 +284,14 @@ _HEADS: dict[str, Callable[[Cursor, Session], _Actions]] = {
     "SECONDARY_LOAD": _word_after(), "SECONDARY_UNLOAD": _word_after(), "DISCARD": _tablespace, "IMPORT": _tablespace,
     "TRUNCATE": _truncate, "EXCHANGE": _exchange, "PARTITION": _partition, "REORGANIZE": _partition,
     "COALESCE": _partition, "REBUILD": _partition, "OPTIMIZE": _partition, "ANALYZE": _partition, "CHECK": _partition,
-    "REPAIR": _partition, "REMOVE": _partition,
+    "REPAIR": _repair, "REMOVE": _partition,
 }  # fmt: skip
 
 
 def _table_option(cursor: Cursor) -> _Actions:
+    if cursor.peek() == "ENGINE" and cursor.token(2 if cursor.peek(1) == "=" else 1).text.upper() == "BLACKHOLE":
+        read_table_option(cursor)
+        return [act.ChangeRows("ENGINE BLACKHOLE")]
     charset = read_table_option(cursor)
     return [] if charset is None else [act.DefaultCharset(charset)]
 

@@ -31,7 +31,8 @@ class Altered:
     Attributes:
         structure: The table after it, under its new name.
         origins: Names before by names after.
-        rewritten: Columns defined anew that are or were generated.
+        rewritten: Columns whose definition changes and that are or were generated, or are numbered by the server from
+            now on: it gives rows with 0 the next number.
     """
 
     structure: Structure
@@ -140,7 +141,8 @@ class _Alteration:
                 slot.column = with_default(column, kind, action.default, self._session)
             case act.ChangeColumn():
                 slot.column = self._built(action.column, column.name)
-                slot.is_rewritten = column.is_generated or slot.column.is_generated
+                is_numbered = slot.column.is_auto_increment and not column.is_auto_increment
+                slot.is_rewritten = column.is_generated or slot.column.is_generated or is_numbered
             case _:
                 raise InconsistentError
         return slot

@@ -122,6 +122,16 @@ def _truncate(effect: eff.TruncateTable, structures: Structures) -> list[TableCh
     return [TableChange(structures.name(effect.table), ChangeKind.TRUNCATED, before=known, after=known)]
 
 
+def _repair(effect: eff.RepairTables, structures: Structures) -> list[TableChange]:
+    changes: list[TableChange] = []
+    for table in effect.tables:
+        known = definition_of(structures.get(table))
+        if known is not None:
+            told = {"origins": _origins(known), "needs_snapshot": True, "reason": "REPAIR TABLE changed rows"}
+            changes.append(TableChange(structures.name(table), ChangeKind.ALTERED, None, known, known, **told))  # type: ignore[arg-type]
+    return changes
+
+
 def _rename(effect: eff.RenameTables, structures: Structures) -> list[TableChange]:
     changes: list[TableChange] = []
     for old, new in effect.pairs:
@@ -272,6 +282,7 @@ _APPLY: dict[type, Callable[[Any, Structures], list[TableChange]]] = {
     eff.RenameTables: _rename,
     eff.AlterTable: _alter,
     eff.TruncateTable: _truncate,
+    eff.RepairTables: _repair,
     eff.CreateDatabase: _create_database,
     eff.AlterDatabase: _alter_database,
     eff.DropDatabase: _drop_database,

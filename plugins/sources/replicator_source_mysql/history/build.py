@@ -40,6 +40,7 @@ def build_column(syntax: ColumnSyntax, charset: str, session: Session, *, has_ti
         is_computed,
         syntax.is_generated,
         syntax.is_invisible,
+        syntax.is_auto_increment,
     )
 
 
@@ -68,4 +69,5 @@ def with_default(
         is_computed,
         column.is_generated,
         column.is_invisible,
+        column.is_auto_increment,
     )

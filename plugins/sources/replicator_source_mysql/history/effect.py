@@ -87,6 +87,13 @@ class TruncateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class RepairTables:
+    """REPAIR TABLE: rows that cannot be read are removed without row events."""
+
+    tables: tuple[TableId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateDatabase:
     """CREATE DATABASE; `charset` is empty when it is not known."""
 
@@ -139,5 +146,5 @@ class Unreadable:
 
 Effect: TypeAlias = (
     Harmless | CreateTable | CreateTableLike | DropTables | RenameTables | AlterTable | TruncateTable | CreateDatabase
-    | AlterDatabase | DropDatabase | StatementDml | Unreadable
+    | AlterDatabase | DropDatabase | StatementDml | RepairTables | Unreadable
 )  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 
 from replicator_sdk.errors import BugError, HistoryLostError, SchemaDriftError
 from replicator_sdk.schema import TableId
+from replicator_source_mysql.advice import COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.definition import TableDefinition, UniqueKey
 from replicator_source_mysql.history.apply import apply_effects
 from replicator_source_mysql.history.change import TableChange
@@ -152,7 +153,7 @@ class SchemaHistory:
                 "the schema history has no such table at this place of the log",
                 code="RPL-3751",
                 table=str(table),
-                hint="take a new snapshot of the table, and report it with the statements that made the table",
+                hint=f"report it with the statements that made the table; {COPY_TABLE_AGAIN}",
             )
         since = self._tables[self._now.key(table)].since
         raise SchemaDriftError(
@@ -160,7 +161,7 @@ class SchemaHistory:
             code="RPL-3750",
             table=str(table),
             position=str(since),
-            hint="take a new snapshot of the table, and report the statement",
+            hint=f"report the statement; {COPY_TABLE_AGAIN}",
         )
 
     def tables(self) -> list[TableId]:
@@ -253,7 +254,7 @@ class SchemaHistory:
             raise HistoryLostError(
                 "the stored schema history cannot be read",
                 code="RPL-3752",
-                hint="restore the state folder, or take a new snapshot (a new generation)",
+                hint=f"restore the state folder, or {COPY_AGAIN}",
             ) from err
         return history
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.history.action import KeyKind
@@ -25,16 +25,18 @@ from replicator_source_mysql.history.effect import (
     Effect,
     Harmless,
     RenameTables,
+    RepairTables,
     StatementDml,
     TruncateTable,
     Unreadable,
 )  # fmt: skip
 from replicator_source_mysql.history.session import Session
+from replicator_source_mysql.history.set_statement import inner_statement
 from replicator_source_mysql.history.token import Kind, Token, UnreadError, tokenize
 
 _HARMLESS = {
     "BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", "SET", "USE", "GRANT", "REVOKE", "ANALYZE",
-    "OPTIMIZE", "REPAIR", "FLUSH", "CHECK", "CHECKSUM", "LOCK", "UNLOCK", "KILL", "RESET", "PURGE", "INSTALL", "UNINSTALL",
+    "OPTIMIZE", "FLUSH", "CHECK", "CHECKSUM", "LOCK", "UNLOCK", "KILL", "RESET", "PURGE", "INSTALL", "UNINSTALL",
     "SHUTDOWN", "CHANGE", "STOP", "SHOW", "DESCRIBE", "EXPLAIN", "CACHE", "BINLOG", "CLONE", "BACKUP", "DEALLOCATE",
 }  # fmt: skip
 _DML = {
@@ -52,6 +54,7 @@ _DML = {
     "VALUES",
     "TABLE",
 }
+_ANALYZED = {"TABLE", "TABLES", "LOCAL", "NO_WRITE_TO_BINLOG"}
 _OTHER_OBJECTS = {
     "VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "USER", "ROLE", "SERVER", "TABLESPACE", "LOGFILE", "UNDO",
     "RESOURCE", "SEQUENCE", "SPATIAL_REFERENCE_SYSTEM", "INSTANCE", "PACKAGE", "LIBRARY", "MASKING", "AGGREGATE", "DEFINER",
@@ -71,12 +74,16 @@ def read_statement(text: str, session: Session) -> tuple[Effect, ...]:
         session: Whose statement it is.
     """
     try:
-        tokens = tokenize(text, session)
+        inner = inner_statement(tokenize(text, session), text, session)
     except UnreadError as err:
         return (Unreadable(None, str(err), _first_words(text)),)
+    tokens, session = inner.tokens, inner.session
     if not tokens:
         return (Harmless(),)
     cursor = Cursor(tokens, session.database)
+    if inner.doubt and cursor.peek() not in _HARMLESS:
+        named = None if inner.hides_tables else _named(cursor)
+        return (Unreadable(named, inner.doubt, _head(tokens)),)
     try:
         effects = _read(cursor, text, session)
     except UnreadError as err:
@@ -89,6 +96,8 @@ def _read(cursor: Cursor, text: str, session: Session) -> list[Effect]:
     if head in _DML:
         emptied = empties(cursor, text)
         return [TruncateTable(emptied) if emptied else StatementDml(changed_tables(text, session))]
+    if head == "ANALYZE" and cursor.peek(1) not in _ANALYZED:
+        return [StatementDml(())]  # MariaDB: runs a statement that changes rows, and shows how
     if head in _HARMLESS:
         return [Harmless()]
     read = _STATEMENTS.get(head)
@@ -210,8 +219,19 @@ def _truncate(cursor: Cursor, session: Session) -> list[Effect]:  # noqa: ARG001
     return [TruncateTable(table)]
 
 
+def _repair(cursor: Cursor, session: Session) -> list[Effect]:  # noqa: ARG001
+    cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
+    if not cursor.accept_any("TABLE", "TABLES"):
+        return [Harmless()]
+    tables = cursor.tables()
+    while not cursor.done:
+        cursor.take()
+    return [RepairTables(tuple(tables))]
+
+
 _STATEMENTS: dict[str, Callable[[Cursor, Session], list[Effect]]] = {
     "CREATE": _create, "ALTER": _alter, "DROP": _drop, "RENAME": _rename, "TRUNCATE": _truncate,
+    "REPAIR": _repair,
 }  # fmt: skip
 
 
@@ -257,7 +277,7 @@ def _leads_to_table(cursor: Cursor) -> bool:
     return cursor.accept("RENAME") and cursor.peek() not in {"COLUMN", "INDEX", "KEY"}
 
 
-def _head(tokens: list[Token]) -> str:
+def _head(tokens: Sequence[Token]) -> str:
     """The first words; literals are data and stay out."""
     shown = []
     for token in tokens[: 2 * _HEAD_WORDS]:

@@ -50,7 +50,7 @@ def table_steps(
     kept_old, kept_new = {pair.old.name for pair in pairs}, {pair.new.name for pair in pairs}
     steps = [Alter(AlterKind.DROP_COLUMN, previous=c) for c in old.columns if c.name not in kept_old]
     steps += _renames(pairs, taken={pair.old.name for pair in pairs})
-    keeps = not any(name in new for name in rewritten) and not _recomputes(before, after, pairs)
+    keeps = not any(name in new for name in rewritten) and not _recomputes(before, after, new, origins, rewritten)
     for pair in pairs:
         steps += _column_steps(replace(pair.old, name=pair.new.name), pair.new)
         keeps = keeps and _keeps(before, after, pair, zero_dates)
@@ -76,12 +76,23 @@ def _add(after: TableDefinition, column: Column, origins: Mapping[str, str], zer
     return Alter(AlterKind.ADD_COLUMN, column=column, default=value), True
 
 
-def _recomputes(before: TableDefinition, after: TableDefinition, pairs: list[_Pair]) -> bool:
-    """Whether generated columns may see other values: `length(a)` differs between two character sets."""
-    if not any(after[pair.new.name].is_generated for pair in pairs):
+def _recomputes(
+    before: TableDefinition,
+    after: TableDefinition,
+    new: TableSchema,
+    origins: Mapping[str, str],
+    rewritten: frozenset[str],
+) -> bool:
+    """Whether generated columns may see other values, of columns nobody looks at as well: `length(a)` differs between
+    two character sets.
+    """
+    if not any(after[name].is_generated for name in new.names if name in after):
         return False
-    changed = ((before[pair.old.name], after[pair.new.name]) for pair in pairs)
-    return any((was.type, was.charset) != (now.type, now.charset) for was, now in changed)
+    changed = ((before[was], after[name]) for name, was in origins.items())
+    return bool(rewritten) or any(
+        (was.type, was.charset) != (now.type, now.charset) or (was.nullable and not now.nullable)
+        for was, now in changed
+    )
 
 
 def _keeps(before: TableDefinition, after: TableDefinition, pair: _Pair, zero_dates: str) -> bool:

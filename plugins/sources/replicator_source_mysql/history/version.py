@@ -9,7 +9,7 @@ from replicator_sdk.schema import TableId
 from replicator_source_mysql.definition import ColumnDefinition, TableDefinition, UniqueKey
 from replicator_source_mysql.history.structures import Entry, Structure, Unknown
 
-_EXPRESSION, _GENERATED, _INVISIBLE, _NOT_NULL = 1, 2, 4, 8
+_EXPRESSION, _GENERATED, _INVISIBLE, _NOT_NULL, _NUMBERED = 1, 2, 4, 8, 16
 
 
 class Version:
@@ -59,6 +59,7 @@ def _column(column: ColumnDefinition) -> list[Any]:
     """Name and type, then flags, character set and default as far as there are any."""
     flags = _EXPRESSION * column.has_expression_default + _GENERATED * column.is_generated
     flags += _INVISIBLE * column.is_invisible + _NOT_NULL * (not column.nullable)
+    flags += _NUMBERED * column.is_auto_increment
     parts: list[Any] = [column.name, column.type, flags, column.charset, column.default]
     while len(parts) > 2 and parts[-1] in {None, "", 0} and (parts[-1] != "" or len(parts) < 5):
         parts.pop()
@@ -90,6 +91,7 @@ def _read_column(
         bool(flags & _EXPRESSION),
         bool(flags & _GENERATED),
         bool(flags & _INVISIBLE),
+        bool(flags & _NUMBERED),
     )
 
 

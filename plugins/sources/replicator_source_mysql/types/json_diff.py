@@ -9,6 +9,7 @@ from json import JSONDecoder
 
 import pyarrow as pa
 
+from replicator_source_mysql.advice import COPY_TABLE_AGAIN
 from replicator_source_mysql.types.json_binary import (
     MalformedError,
     Tree,
@@ -19,10 +20,7 @@ from replicator_source_mysql.types.policy import ColumnPolicy
 
 _REPLACE, _INSERT, _REMOVE = 0, 1, 2
 _LEG = re.compile(r"\s*(?:\[\s*(?P<cell>[0-9]+)\s*\]|\.\s*(?:(?P<quoted>\")|(?P<name>[^\s.*\[\"]+)))")
-_HINT = (
-    "the document before the update is another one than the log's: take a new snapshot of the table, "
-    "or set binlog_row_value_options to '' at the server"
-)
+_HINT = f"set binlog_row_value_options to '' at the server, since a document is another one than the log's; {COPY_TABLE_AGAIN}"
 
 
 @dataclass(frozen=True, slots=True)

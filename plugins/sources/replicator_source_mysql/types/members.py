@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_source_mysql.advice import COPY_TABLE_AGAIN
 from replicator_source_mysql.types.arrays import Cells, with_nulls
 from replicator_source_mysql.types.policy import ColumnPolicy
 
-_HINT = "the table's structure at this place of the log is another one than known: take a new snapshot of the table"
+_HINT = f"the table's structure at this place of the log is another one than known: {COPY_TABLE_AGAIN}"
 
 
 def enum_members(cells: Cells, members: tuple[str, ...], policy: ColumnPolicy) -> pa.StringArray:

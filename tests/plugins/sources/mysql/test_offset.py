@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replicator_sdk import Position
 from replicator_sdk.errors import HistoryLostError
+from replicator_source_mysql.log_proof import LogProof
 from replicator_source_mysql.offset import MySqlOffset
 
 _UUID = "aaaaaaaa-1111-2222-3333-bbbbbbbbbbbb"
@@ -37,6 +39,18 @@ def test_after_a_failover_the_number_of_transactions_decides() -> None:
     assert not after < before
     assert not before < same
     assert not same < before
+    assert before == same
+    assert hash(before) == hash(same)
+    assert before != after
+
+
+def test_a_change_of_structure_that_a_table_has_is_known_again_in_another_servers_log() -> None:
+    old, new = (
+        MySqlOffset("b.000001", place, f"{_UUID}:1-100", server) for place, server in ((90, "old"), (70, "new"))
+    )
+    assert Position(new, 1) <= Position(old, 1)
+    assert not Position(new, 2) <= Position(old, 1)
+    assert not Position(new, 1) <= Position(old, 0)
 
 
 def test_an_offset_survives_its_stored_forms() -> None:
@@ -59,3 +73,15 @@ def test_an_offset_comes_back_whole_from_the_state_store() -> None:
     assert (back, back.gtid, back.resume) == (offset, offset.gtid, "binlog.000002:99")
     again = MySqlOffset.from_json(offset.to_json())
     assert (again, again.gtid, again.resume) == (offset, offset.gtid, offset.resume)
+
+
+def test_an_offset_of_an_earlier_version_is_read_and_proves_nothing() -> None:
+    """Its file is not compared; the offsets that follow it have a proof."""
+    offset = MySqlOffset("b.000001", 99, f"{_UUID}:1-3", "srv", "b.000001:4", "1700000000:4:0000002a")
+    stored = {name: value for name, value in offset.fields().items() if name != "proof"}
+    assert MySqlOffset.from_fields(offset.fields()).proof == offset.proof
+    assert MySqlOffset.from_json(offset.to_json()).proof == offset.proof
+    assert MySqlOffset.from_fields(stored).proof == ""
+    assert MySqlOffset.from_json(offset.to_json()[:5]).proof == ""
+    assert LogProof.parse("") == LogProof(0)
+    assert LogProof.parse(offset.proof) == LogProof(1_700_000_000, 4, 42)

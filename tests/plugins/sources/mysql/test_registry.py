@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 
 import pytest
@@ -37,6 +38,33 @@ def test_a_table_is_described_with_key_and_types(mysql_and_mariadb: MysqlDatabas
         ]  # fmt: skip
         with pytest.raises(NeedsUserError, match="RPL-3825"):
             registry.describe_table(TableId(db.name, "nothing"))
+
+
+def test_a_table_that_others_take_the_place_of_is_always_listed(mysql_and_mariadb: MysqlDatabase) -> None:
+    """As online schema changes do it; MariaDB's catalogue leaves it out for a moment."""
+    db, stop = mysql_and_mariadb, threading.Event()
+    db.execute("CREATE TABLE ticket (a int PRIMARY KEY)")
+
+    def swap() -> None:
+        with db.connect() as connection, connection.cursor() as cursor:
+            while not stop.is_set():
+                for statement in (
+                    "CREATE TABLE g LIKE ticket",
+                    "RENAME TABLE ticket TO d, g TO ticket",
+                    "DROP TABLE d",
+                ):
+                    cursor.execute(statement)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        with MySqlTableRegistry(endpoint_of(db)) as registry:
+            for _ in range(150):
+                names = {line.table.table for line in registry.list_tables() if line.table.database == db.name}
+                assert "ticket" in names, names
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_a_table_the_account_may_read_in_part_is_not_offered(mysql_and_mariadb: MysqlDatabase) -> None:

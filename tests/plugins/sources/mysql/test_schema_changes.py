@@ -106,6 +106,32 @@ def test_a_conversion_that_may_change_values_asks_for_the_rows_again(shop: Mysql
     assert event.needs_snapshot
 
 
+@pytest.mark.parametrize("statement", ["REPAIR TABLE t, absent QUICK", "ALTER TABLE t MODIFY id INT AUTO_INCREMENT"])
+def test_a_statement_that_may_remove_or_renumber_rows_asks_for_them_again(shop: MysqlDatabase, statement: str) -> None:
+    """Neither has row events."""
+    shop.execute("ALTER TABLE t ENGINE MyISAM")
+    pump = Pump(shop, "t")
+    pump.prepare()
+    shop.execute(statement)
+    (event,) = pump.read().ddl
+    assert event.needs_snapshot
+    shop.execute("ALTER TABLE t MODIFY id BIGINT AUTO_INCREMENT")
+    (event,) = pump.read().ddl
+    assert event.needs_snapshot == statement.startswith("REPAIR"), "one that is numbered already keeps its numbers"
+
+
+@pytest.mark.parametrize("engine", ["ENGINE=BLACKHOLE", "ENGINE `blackhole`, COMMENT 'x'"])
+def test_rows_that_an_engine_throws_away_are_asked_for_again(mysql_database: MysqlDatabase, engine: str) -> None:
+    """Also when the table has another engine by the time that the log is read."""
+    mysql_database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    pump = Pump(mysql_database, "t")
+    pump.prepare()
+    mysql_database.execute(f"ALTER TABLE t {engine}")
+    mysql_database.execute("ALTER TABLE t ENGINE=InnoDB")
+    (event,) = pump.read().ddl
+    assert event.needs_snapshot
+
+
 def test_truncate_stands_in_the_log(shop: MysqlDatabase) -> None:
     pump = Pump(shop, "t")
     pump.prepare()
@@ -177,3 +203,33 @@ def test_a_key_without_a_name_gets_the_servers_name_also_beside_an_older_index(s
     shop.execute("INSERT INTO k VALUES (1, 1)")
     run = pump.read()
     assert [e.schema.primary_key for e in run.ddl if e.schema] == [("a",), ()]
+
+
+def test_ddl_inside_other_statements_is_followed_on_mariadb(mariadb_database: MysqlDatabase) -> None:
+    """SET STATEMENT is logged with the statement, what a compound or a prepared statement runs without it."""
+    shop = mariadb_database
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20))")
+    pump = Pump(shop, "t")
+    pump.prepare()
+    for statement in (
+        "SET STATEMENT lock_wait_timeout=5 FOR ALTER TABLE t ADD COLUMN a INT DEFAULT 7",
+        "SET STATEMENT sql_mode='', max_statement_time=10 FOR ALTER TABLE t CHANGE a b BIGINT DEFAULT 8",
+        "SET STATEMENT explicit_defaults_for_timestamp=0 FOR ALTER TABLE t ADD COLUMN at TIMESTAMP",
+        "SET STATEMENT sql_mode='' FOR SET STATEMENT lock_wait_timeout=5 FOR ALTER TABLE t MODIFY b TEXT",
+        "BEGIN NOT ATOMIC ALTER TABLE t ADD COLUMN c INT; END",
+        "EXECUTE IMMEDIATE 'SET STATEMENT sql_mode='''' FOR ALTER TABLE t DROP COLUMN c'",
+        "/*M!100000 ALTER */ /*!50000 TABLE t */ ADD COLUMN d INT",
+        "SET STATEMENT lock_wait_timeout=5 FOR TRUNCATE t",
+        "INSERT INTO t (id, b) VALUES (1, 'x')",
+        "SET STATEMENT lock_wait_timeout=5 FOR RENAME TABLE t TO u",
+    ):
+        shop.execute(statement)
+    run = pump.read()
+    assert [event.operation for event in run.ddl[-2:]] == [DDLOperation.TRUNCATE_TABLE, DDLOperation.RENAME_TABLE]
+    assert len(run.ddl) == 9
+    last = run.ddl[-2].schema
+    assert last is not None
+    assert last.names == ("id", "name", "b", "at", "d")
+    assert not next(column for column in last.columns if column.name == "at").nullable
+    ((_, row, _, _),) = run.changes("t")
+    assert row["b"] == "x"

@@ -116,7 +116,7 @@ class Judge:
 def plain(definition: TableDefinition) -> list[Any]:
     """A definition in a form that can be compared: defaults of floating point as numbers, keys in the order that matters."""
     columns = [
-        (c.name, c.type, c.nullable, c.charset, *_comparable(c), c.is_generated, c.is_invisible)
+        (c.name, c.type, c.nullable, c.charset, *_comparable(c), c.is_generated, c.is_invisible, c.is_auto_increment)
         for c in definition.columns
     ]
     # Behind a primary key the catalogue gives the others in order of their names.

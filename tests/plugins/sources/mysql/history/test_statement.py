@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.history.effect import (
     AlterTable,
+    CreateDatabase,
     CreateTable,
     DropTables,
     Harmless,
@@ -44,6 +45,7 @@ def test_what_changes_no_table_is_harmless(text: str) -> None:
         ("INSERT INTO t VALUES ('x')", {"t"}), ("update t, u set t.a = 1", {"t", "u"}), ("DELETE FROM `d`.`t`", {"t"}),
         ("REPLACE INTO t SELECT * FROM u", {"t", "u"}), ("call p('secret')", set()), ("update 'secret' where", set()),
         ("LOAD DATA INFILE 'secret' INTO TABLE t", set()), ("insert nothing 'secret' known", set()),
+        ("ANALYZE FORMAT=JSON DELETE FROM t WHERE a = 'secret'", set()), ("analyze update t set a = 'secret'", set()),
     ],
 )  # fmt: skip
 def test_a_statement_that_changes_rows_is_told_with_its_tables(
@@ -102,6 +104,63 @@ def test_executable_comments_are_code_and_others_are_not() -> None:
     assert effect == DropTables((TableId("d", "t"),), if_exists=True)
     (effect,) = read_statement("DROP /*!50000 TABLE */ /* VIEW */ /*M!100000 IF EXISTS */ t", _SESSION)
     assert effect == DropTables((TableId("d", "t"),), if_exists=False)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "SET STATEMENT max_statement_time=10 FOR ",
+        "set statement lock_wait_timeout = 5, max_statement_time=0 for ",
+        "SET STATEMENT a='x FOR TRUNCATE u', b=\"FOR\" FOR ",
+        "SET STATEMENT a=substring('abc' FROM 1 FOR 2) /* FOR */ FOR /* c */ ",
+        "SET STATEMENT a=1 FOR SET STATEMENT SESSION b=(1) FOR ",
+        "/*M!100000 SET */ STATEMENT sql_mode='' FOR ",
+        "SET STATEMENT sql_mode=concat('A','NSI') FOR ",
+    ],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TRUNCATE t", "DROP TABLE t", "RENAME TABLE t TO u", "ALTER TABLE t MODIFY a bigint", "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t CHANGE a b int, ADD COLUMN c varchar(5) DEFAULT 'FOR'", "CREATE OR REPLACE TABLE t (a int)",
+        "ALTER TABLE t FROBNICATE", "GRANT ALL ON *.* TO x",
+    ],
+)  # fmt: skip
+def test_a_statement_behind_set_statement_does_what_it_does_alone(prefix: str, text: str) -> None:
+    found, alone = read_statement(prefix + text, _MARIADB), read_statement(text, _MARIADB)
+    if isinstance(alone[0], StatementDml):
+        assert isinstance(found[0], StatementDml)  # refused, whichever tables it names
+    else:
+        assert found == alone
+
+
+def test_what_set_statement_sets_counts_for_its_statement() -> None:
+    (effect,) = read_statement(
+        "SET STATEMENT explicit_defaults_for_timestamp=OFF FOR ALTER TABLE t ADD a timestamp", _MARIADB
+    )
+    assert isinstance(effect, AlterTable)
+    assert not effect.session.has_explicit_timestamps
+    (effect,) = read_statement("SET STATEMENT collation_server=latin1_bin FOR CREATE DATABASE x", _MARIADB)
+    assert effect == CreateDatabase("x", "", if_not_exists=False, or_replace=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        ("SET STATEMENT sql_mode='ANSI_QUOTES' FOR ALTER TABLE t ADD a varchar(5) DEFAULT \"x\"", None),
+        ("SET STATEMENT sql_mode='' FOR ALTER TABLE t ADD a varchar(5) DEFAULT 'a\\n'", None),
+        ("SET STATEMENT sql_mode='REAL_AS_FLOAT' FOR ALTER TABLE t ADD a real", {"t"}),
+        ("SET STATEMENT explicit_defaults_for_timestamp=@x FOR ALTER TABLE t ADD a timestamp", None),
+        ("SET STATEMENT lock_wait_timeout=5", None),
+    ],
+)
+def test_a_text_that_was_parsed_in_a_mode_the_log_does_not_have_is_not_guessed(
+    text: str, tables: set[str] | None
+) -> None:
+    """MariaDB parses the statement in the session's mode and logs the mode that is set for the run."""
+    (effect,) = read_statement(text, _MARIADB)
+    assert isinstance(effect, Unreadable)
+    assert (None if effect.tables is None else {table.table for table in effect.tables}) == tables
 
 
 _NAMES = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=20) | st.text(
