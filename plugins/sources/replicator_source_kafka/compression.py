@@ -46,7 +46,7 @@ def _unreadable(how: str) -> DataError:
     return DataError(
         f"a record batch cannot be read: it is compressed with {how}",
         code="RPL-3981",
-        hint="look at the client that wrote it; to go on behind it, begin a new generation with startFrom",
+        hint="look at the client that wrote it; to go on behind it, start the pipeline under another `name` with another place at the target and with startFrom",
     )
 
 

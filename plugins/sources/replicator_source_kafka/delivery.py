@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,12 +16,13 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventEmitter
 from replicator_source_kafka import quarantine
 from replicator_source_kafka.fetch import Piece
-from replicator_source_kafka.formats.format import Format, Part
+from replicator_source_kafka.formats.format import Format, Part, Poison
 from replicator_source_kafka.known_tables import KnownTables
 from replicator_source_kafka.merge import empty_part, merged
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.shape import conform
+from replicator_source_kafka.topic_tables import TopicTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,13 @@ class _Decoded:
     Attributes:
         records: The records.
         parts: Changes by table, each in the order of the records.
+        tombstones: Which of the records are deletes of a table that they do not name.
         ranks: For each record how many events come before it in its partition; one more for all of them.
     """
 
     records: Records
     parts: Sequence[Part]
+    tombstones: Int64s
     ranks: Int64s
 
 
@@ -67,6 +70,7 @@ class Delivery:
         self._emitter = emitter
         self._context = context
         self._keep_poison = keep_poison
+        self._topic_tables = TopicTables()
 
     def deliver(self, begin: KafkaOffset, end: KafkaOffset, pieces: Sequence[Piece]) -> None:
         """Emit the window between two offsets, which `pieces` are all the records of, by topic and partition."""
@@ -75,7 +79,7 @@ class Delivery:
         self._tables.save(end)
         latest = -1
         for part in decoded:
-            for changes in self._by_table(part):
+            for changes in self._by_table(part, end.topics):
                 self._emit(begin, changes, base + part.ranks)
                 latest = max(latest, int(changes.timestamps.max(initial=-1)))
             base += int(part.ranks[-1])
@@ -84,16 +88,23 @@ class Delivery:
     def _decode(self, records: Records) -> _Decoded:
         decoded = self._format.decode(records)
         parts = list(decoded.parts)
-        if decoded.poison:
-            if not self._keep_poison:
-                raise quarantine.refuse(records, decoded.poison[0])
-            parts.append(quarantine.rows_of(records, decoded.poison))
-            self._context.metrics.count("source.quarantined", len(decoded.poison))
+        parts += self._quarantined(records, decoded.poison)
         is_event = np.zeros(len(records), np.int64)
         for part in parts:
             is_event[part.index] = 1
             is_event[part.truncates] = 1
-        return _Decoded(records, parts, np.concatenate([np.zeros(1, np.int64), np.cumsum(is_event)]))
+        is_event[decoded.tombstones] = 1
+        return _Decoded(
+            records, parts, decoded.tombstones, np.concatenate([np.zeros(1, np.int64), np.cumsum(is_event)])
+        )
+
+    def _quarantined(self, records: Records, poison: Sequence[Poison]) -> list[Part]:
+        if not poison:
+            return []
+        if not self._keep_poison:
+            raise quarantine.refuse(records, poison[0])
+        self._context.metrics.count("source.quarantined", len(poison))
+        return [quarantine.rows_of(records, poison)]
 
     # ------------------------------------------------------------ schemas
 
@@ -116,10 +127,23 @@ class Delivery:
 
     # ------------------------------------------------------------ rows
 
-    def _by_table(self, decoded: _Decoded) -> Iterator[Part]:
+    def _deletes(self, decoded: _Decoded, topics: Collection[str]) -> list[Part]:
+        """What tombstones delete."""
+        if not len(decoded.tombstones):
+            return []
+        here = [part.table for part in decoded.parts]
+        table = self._topic_tables.table_of(decoded.records.topic, here, self._tables.names, topics)
+        known = None if table is None else self._tables.find(table)
+        if known is None or not known.primary_key:
+            return []
+        poison: list[Poison] = []
+        parts = self._format.deletes(decoded.records, decoded.tombstones, known, poison)
+        return [*parts, *self._quarantined(decoded.records, sorted(poison, key=lambda p: p.index))]
+
+    def _by_table(self, decoded: _Decoded, topics: Collection[str]) -> Iterator[Part]:
         """The changes of each table in its schema of now, and in order."""
         grouped: dict[TableId, list[Part]] = {}
-        for part in decoded.parts:
+        for part in [*decoded.parts, *self._deletes(decoded, topics)]:
             known = self._tables.find(part.table)
             if known is not None:
                 ours = conform(part, known) if len(part) else empty_part(known, part.truncates)

@@ -10,7 +10,7 @@ from replicator_source_kafka.record_fields import CorruptBatchError
 from replicator_source_kafka.refusal import is_distrust, is_refusal
 from replicator_source_kafka.wire import OldFormatError
 
-NEW_SNAPSHOT = "let the connector snapshot its tables again and start a new generation, or go on and lose what is gone: startFrom in a new generation"
+NEW_SNAPSHOT = "let the connector snapshot its tables again and start the pipeline under another `name` with another place at the target; to go on and lose what is gone, set startFrom there"
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from replicator_source_kafka.plan import ranges_between
 from replicator_source_kafka.range_reader import KafkaRangeReader, narrow_to
 from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.shape import reconcile
-from replicator_source_kafka.start import check_place, check_reach, find_topics, resolve_start, with_newcomers
+from replicator_source_kafka.start import Newcomers, check_place, check_reach, find_topics, grown_topics, resolve_start
 
 _SAMPLE_BYTES: Final = 1 << 20
 _SAMPLE_SECONDS: Final = 60.0
@@ -62,6 +62,7 @@ class KafkaLog(DistributedLog):
                 check_place(cluster, self._config, place)
             else:
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
+        self._newcomers = Newcomers(cluster, self._config)
         self._pin(place)
         return place
 
@@ -97,7 +98,7 @@ class KafkaLog(DistributedLog):
         """As far as everything is decided now; topics and partitions that are new join first, in a slice of their own."""
         if time.monotonic() - self._looked_at >= self._config.metadata_interval_seconds:
             self._looked_at = time.monotonic()
-            joined = with_newcomers(self._open, self._config, start)
+            joined = self._newcomers.join(start)
             if joined != start:
                 return joined
         ends = self._open.offsets(dict.fromkeys(start.next, LATEST))
@@ -109,6 +110,10 @@ class KafkaLog(DistributedLog):
         """`end`, as far as it is stable by now, which it was when it was planned."""
         stable = self._open.offsets(dict.fromkeys(end.next, LATEST))
         upto = {place: max(start.next.get(place, 0), min(there, stable[place])) for place, there in end.next.items()}
+        if grown_topics(start, end):  # older partitions first, as `Newcomers` has it
+            older = KafkaOffset(start.topics, {place: upto.get(place, there) for place, there in start.next.items()})
+            if older != start:
+                return older
         return KafkaOffset(end.topics, upto)
 
     def _begun(self, start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:

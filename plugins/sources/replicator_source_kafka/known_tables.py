@@ -66,6 +66,11 @@ class KnownTables:
                 self._silent.add(schema.table)
                 self._schemas.setdefault(schema.table, schema)
 
+    @property
+    def names(self) -> Collection[TableId]:
+        """The tables of which a row was seen, also those that nothing is emitted of."""
+        return self._schemas.keys()
+
     def find(self, table: TableId) -> TableSchema | None:
         """The table's schema; None when nothing of it is to be emitted, or no row of it was seen yet."""
         return None if table in self._silent else self._schemas.get(table)

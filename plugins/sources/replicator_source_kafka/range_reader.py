@@ -18,11 +18,12 @@ from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.diagnosis import diagnosed
 from replicator_source_kafka.fetch import stream_range
 from replicator_source_kafka.formats import make_format
-from replicator_source_kafka.formats.format import Format, Part
+from replicator_source_kafka.formats.format import Decoded, Format, Part
 from replicator_source_kafka.merge import merged
 from replicator_source_kafka.ranges import PartitionRange
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.shape import conform, reconcile
+from replicator_source_kafka.topic_tables import TopicTables
 
 
 def narrow_to(known: TableSchema, seen: TableSchema) -> TableSchema:
@@ -75,17 +76,19 @@ class _Decoding:
         self._decoder = decoder
         self._tables = tables
         self._refused: set[TableId] = set()
+        self._topic_tables = TopicTables()
 
     def decode(self, records: Records) -> Iterator[LogItem]:
         """Changes of the block, table by table, or the schemas that they have beyond what is known."""
         grouped: dict[TableId, list[Part]] = {}
-        for part in self._parts(records):
+        decoded = self._decoder.decode(records)
+        for part in self._parts(records, decoded):
             grouped.setdefault(part.table, []).append(part)
         for table, parts in grouped.items():
             known = self._tables.get(table)
             if known is not None and any(len(part.truncates) for part in parts):
                 raise _emptied(table, records)
-            beyond = [part.schema for part in parts if known is None or not self._fits(known, part)]
+            beyond = [p.schema for p in parts if not p.is_of_keys and (known is None or not self._fits(known, p))]
             if known is None or beyond or table in self._refused:
                 self._refused.add(table)
                 yield from map(SchemaSeen, dict.fromkeys(beyond))
@@ -94,13 +97,19 @@ class _Decoding:
             if len(changes):
                 yield _batch(changes, records)
 
-    def _parts(self, records: Records) -> Iterable[Part]:
-        decoded = self._decoder.decode(records)
-        if not decoded.poison:
-            return decoded.parts
+    def _parts(self, records: Records, decoded: Decoded) -> Iterable[Part]:
+        poison, parts = list(decoded.poison), list(decoded.parts)
+        if len(decoded.tombstones):
+            here = [part.table for part in parts]
+            table = self._topic_tables.table_of(records.topic, here, self._tables.keys(), self._reader.ids.keys())
+            known = None if table is None else self._tables.get(table)
+            if known is not None and known.primary_key:
+                parts += self._decoder.deletes(records, decoded.tombstones, known, poison)
+        if not poison:
+            return parts
         if self._reader.config.on_poison != "quarantine":
-            raise quarantine.refuse(records, decoded.poison[0])
-        return [*decoded.parts, quarantine.rows_of(records, decoded.poison)]
+            raise quarantine.refuse(records, poison[0])
+        return [*parts, quarantine.rows_of(records, sorted(poison, key=lambda p: p.index))]
 
     def _fits(self, known: TableSchema, part: Part) -> bool:
         """Whether a part can be delivered under the schema that is known.
@@ -114,7 +123,7 @@ class _Decoding:
         return reconcile(known, seen).schema == known
 
     def _narrowed(self, known: TableSchema, part: Part) -> Part:
-        if part.table not in self._reader.narrowed:
+        if part.is_of_keys or part.table not in self._reader.narrowed:
             return part
         return conform(part, narrow_to(known, part.schema))
 

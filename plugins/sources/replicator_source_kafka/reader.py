@@ -25,7 +25,7 @@ from replicator_source_kafka.known_tables import KnownTables
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.plan import WindowPlan, ranges_between
 from replicator_source_kafka.ranges import Place
-from replicator_source_kafka.start import check_place, find_topics, resolve_start, with_newcomers
+from replicator_source_kafka.start import Newcomers, check_place, find_topics, resolve_start
 from replicator_source_kafka.transactions import Transactions
 
 _START_KEY: Final = "start"
@@ -60,6 +60,7 @@ class KafkaEventReader(EventReader):
         self._order: list[Place] = []
         self._looked_at = 0.0
         self._transactions: Transactions | None = None
+        self._newcomers: Newcomers | None = None
 
     # ------------------------------------------------------------ before the run
 
@@ -174,7 +175,9 @@ class KafkaEventReader(EventReader):
 
     def _look_around(self, cluster: Cluster, delivery: Delivery) -> None:
         """See whether topics are still the same, and let new ones join at their beginning."""
-        end = with_newcomers(cluster, self._config, self._place)
+        if self._newcomers is None:
+            self._newcomers = Newcomers(cluster, self._config)
+        end = self._newcomers.join(self._place)
         self._looked_at = time.monotonic()
         if end == self._place:
             return

@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.offset import Offset
 from replicator_sdk.registry import TableRegistry, TableSummary
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka import quarantine
@@ -16,6 +17,7 @@ from replicator_source_kafka.diagnosis import diagnosed
 from replicator_source_kafka.fetch import records_behind
 from replicator_source_kafka.formats import make_format
 from replicator_source_kafka.formats.format import Decoded
+from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.shape import reconcile
 from replicator_source_kafka.start import check_begun, find_topics
@@ -37,6 +39,7 @@ class KafkaTableRegistry(TableRegistry):
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self._found: dict[TableId, tuple[TableSchema, int]] | None = None
+        self._begins: dict[TableId, dict[Place, int]] = {}
 
     def list_tables(self) -> list[TableSummary]:
         """The tables found; their rows are the records of their topics, where each has one of its own."""
@@ -56,6 +59,14 @@ class KafkaTableRegistry(TableRegistry):
                 hint="look at `replicator tables`; a table is known once its topic holds a record that tells its columns",
             )
         return found[0]
+
+    def is_ahead(self, table: TableId, offset: Offset) -> bool:
+        """Whether none of the table's topics has been read at `offset`; unknown where records name their tables."""
+        self._tables()
+        begins = self._begins.get(table)
+        if not begins or self._config.table_field or not isinstance(offset, KafkaOffset):
+            return False
+        return all(offset.next.get(place, 0) <= begin for place, begin in begins.items())
 
     def _tables(self) -> Mapping[TableId, tuple[TableSchema, int]]:
         if self._found is None:
@@ -80,6 +91,7 @@ class KafkaTableRegistry(TableRegistry):
                     schemas[part.table] = part.schema if known is None else reconcile(known, part.schema).schema
             count = sum(ends[place] - begins[place] for place in places) if len(schemas) == 1 else -1
             for table, schema in schemas.items():
+                self._begins.setdefault(table, {}).update(begins)
                 known = found[table][0] if table in found else None
                 wide = schema if known is None else reconcile(known, schema).schema
                 found[table] = (wide, count if known is None else -1)

@@ -13,7 +13,7 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.ranges import Place
 from replicator_source_kafka.topics import Topic
 
-_AGAIN = "let the connector snapshot its tables again and start a new generation"
+_AGAIN = "let the connector snapshot its tables again and start the pipeline under another `name` with another place at the target"
 
 
 def find_topics(cluster: Cluster, config: KafkaConfig) -> dict[str, Topic]:
@@ -105,6 +105,36 @@ def with_newcomers(cluster: Cluster, config: KafkaConfig, place: KafkaOffset) ->
     return place.joined(ids, cluster.offsets(dict.fromkeys(places, EARLIEST))) if places else place
 
 
+def grown_topics(place: KafkaOffset, later: KafkaOffset) -> set[str]:
+    """Topics of `place` that have more partitions at `later`."""
+    return {topic for topic, partition in later.next if (topic, partition) not in place.next} & set(place.topics)
+
+
+class Newcomers:
+    """Lets topics and partitions join a place. Used by one thread.
+
+    Where a topic got more partitions, keys move: what older partitions held when that was noticed is read first, so that
+    a key's older changes come before its newer ones in another partition.
+    """
+
+    def __init__(self, cluster: Cluster, config: KafkaConfig) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._first: dict[Place, int] = {}
+
+    def join(self, place: KafkaOffset) -> KafkaOffset:
+        """As `with_newcomers`; `place` itself while older partitions are still to be read."""
+        joined = with_newcomers(self._cluster, self._config, place)
+        grown = grown_topics(place, joined)
+        older = [known for known in place.next if known[0] in grown]
+        unknown = [known for known in older if known not in self._first]
+        self._first.update(self._cluster.offsets(dict.fromkeys(unknown, LATEST)))
+        if any(place.next[known] < self._first[known] for known in older):
+            return place
+        self._first.clear()
+        return joined
+
+
 def check_same_topics(topics: Mapping[str, Topic], offset: KafkaOffset) -> None:
     """Refuse to go on in topics that are not those the offset is of.
 
@@ -118,7 +148,7 @@ def check_same_topics(topics: Mapping[str, Topic], offset: KafkaOffset) -> None:
                 f"the topic {name} is gone, or selected no more",
                 code="RPL-3954",
                 position=str(offset),
-                hint="bring the topic or its name in the pipeline back; to go on without it, start a new generation",
+                hint="bring the topic or its name in the pipeline back; to go on without it, start the pipeline under another `name` with another place at the target",
             )
         if known and topics[name].id and topics[name].id != known:
             raise HistoryLostError(
@@ -171,7 +201,7 @@ def grown(config: KafkaConfig, topics: Mapping[str, Topic], offset: KafkaOffset)
             code="RPL-3957",
             position=str(offset),
             hint="with the topic read to its end before partitions were added, set onNewPartitions to read; else let the"
-            " connector snapshot its tables again and start a new generation",
+            " connector snapshot its tables again and start the pipeline under another `name` with another place at the target",
         )
     return new
 

@@ -11,16 +11,19 @@ import pyarrow as pa
 
 from replicator_sdk.batch import Int64s
 from replicator_sdk.config import OutOfRange
+from replicator_sdk.schema import TableSchema
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.change_rows import Block, changes_of
 from replicator_source_kafka.formats.decimal_form import DecimalForm, decimal_form
 from replicator_source_kafka.formats.embedded_schema import NO_SCHEMA, Run, SchemaHeads, may_have_schema
 from replicator_source_kafka.formats.envelope import Envelope, NotAnEnvelope, compile_envelope, is_quiet
+from replicator_source_kafka.formats.flat_rows import FlatMaker
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
 from replicator_source_kafka.formats.json_objects import Objects
-from replicator_source_kafka.formats.payloads import keys_as, read_objects
+from replicator_source_kafka.formats.payloads import keys_as, keys_by, read_objects
 from replicator_source_kafka.formats.plain_envelope import plain_envelopes
 from replicator_source_kafka.formats.record_keys import RecordKeys
+from replicator_source_kafka.formats.tombstones import TombstoneReader, lone_tombstones
 from replicator_source_kafka.formats.unavailable import Unavailable
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.types.mapping import codec_of
@@ -29,7 +32,7 @@ from replicator_source_kafka.types.mapping import codec_of
 class DebeziumJson(Format):
     """Debezium's envelopes as Connect's JsonConverter writes them, with or without `schemas.enable`.
 
-    Tombstones and what Debezium writes beside changes say nothing about rows.
+    What Debezium writes beside changes says nothing about rows.
     """
 
     def __init__(self, config: KafkaConfig, rule: OutOfRange) -> None:
@@ -61,7 +64,19 @@ class DebeziumJson(Format):
         plain = np.sort(np.concatenate([plain, [i for i, reason in bad if reason == NO_SCHEMA]]).astype(np.int64))
         poison.extend(Poison(i, "RPL-3900", reason) for i, reason in bad if reason != NO_SCHEMA)
         parts.extend(self._plain(records, plain, poison))
-        return Decoded(parts, sorted(poison, key=lambda p: p.index))
+        return Decoded(parts, sorted(poison, key=lambda p: p.index), lone_tombstones(records, parts))
+
+    def deletes(self, records: Records, index: Int64s, known: TableSchema, poison: list[Poison]) -> list[Part]:
+        """By keys with schemas, or without."""
+        maker = FlatMaker(
+            records,
+            lambda codecs, which: keys_by(codecs, records.key.take(pa.array(which))),
+            Unavailable(self._config.unavailable_value),
+            self._rule,
+            poison,
+        )
+        reader = TombstoneReader(maker, known, self._hints(str(known.table)), lambda kind, by, _: codec_of(kind, by))
+        return reader.deletes(self._keys.groups(records.key, index, poison), index)
 
     def _embedded(self, records: Records, run: Run, poison: list[Poison], bad: list[tuple[int, str]]) -> list[Part]:
         """The changes of records with one schema; their keys may still be of several."""

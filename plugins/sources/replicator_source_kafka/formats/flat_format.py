@@ -17,7 +17,7 @@ from replicator_sdk.batch import Int64s
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.schema import TableId
 from replicator_source_kafka.config import KafkaConfig
-from replicator_source_kafka.formats.flat_rows import FlatBlock, FlatMaker, is_added
+from replicator_source_kafka.formats.flat_rows import FlatBlock, FlatMaker, is_added, key_codecs
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
 from replicator_source_kafka.formats.record_keys import KeyGroup
 from replicator_source_kafka.formats.table_name import named, table_of_topic
@@ -72,7 +72,7 @@ class FlatFormat(Format):
             maker.poison.extend(Poison(int(i), "RPL-3909", reason) for i in index)
             return
         table = table_of_topic(maker.records.topic, self._config.table_from_topic)
-        yield maker.tombstones(table, index, key, self.hints(table))
+        yield maker.tombstones(table, index, key, key_codecs(key, self.hints(table)))
 
     def tables(
         self, records: Records, rows: pa.StructArray | None, index: Int64s, poison: list[Poison]

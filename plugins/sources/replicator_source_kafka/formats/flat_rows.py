@@ -123,9 +123,8 @@ class FlatMaker:
         )
         return keep(part, np.setdiff1d(np.arange(len(ops)), list(bad))) if bad else part
 
-    def tombstones(self, table: TableId, index: Int64s, key: KeyGroup, hints: Mapping[str, str]) -> Part:
+    def tombstones(self, table: TableId, index: Int64s, key: KeyGroup, codecs: Mapping[str, Codec]) -> Part:
         """Deletes of the rows that the keys of value-less records name."""
-        codecs = key_codecs(key, hints)
         maker = self._maker(table, {name: _key_kind(key, name) for name in codecs}, codecs, key)
         keys = self.read_keys(codecs, index)
         made = maker.make(keys, lambda i: self.records.place(int(index[i])))

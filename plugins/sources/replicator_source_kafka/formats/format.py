@@ -50,6 +50,7 @@ class Part:
             unavailable value); only columns with at least one true. Such a change is an UPDATE.
         transaction: The source's transaction ids where the records tell them.
         truncates: Which of the records emptied the table, ascending; they are no changes.
+        is_of_keys: Whether the changes are deletes by key alone, which say nothing about the table's other columns.
     """
 
     schema: TableSchema
@@ -62,6 +63,7 @@ class Part:
     unchanged: Mapping[str, pa.BooleanArray] = field(default_factory=dict)
     transaction: pa.StringArray | None = None
     truncates: Int64s = field(default_factory=no_indexes)
+    is_of_keys: bool = False
 
     def __len__(self) -> int:
         return len(self.index)
@@ -74,17 +76,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a block of records says. A record that is in no part and no poison says nothing about rows (a tombstone
-    behind a delete, a heartbeat, a schema change, a logical message, a transaction's border).
+    """What a block of records says. A record that is in none of these says nothing about rows (a tombstone right behind
+    its own row's delete, a heartbeat, a schema change, a logical message, a transaction's border).
 
     Attributes:
         parts: In any order between tables; those of one table ascend by index and may interleave with each other only
             where the records of different schemas do.
         poison: The records that could not be read, ascending.
+        tombstones: The other records with a key and without a value, ascending, where those do not say which table they
+            are of. Compaction keeps a tombstone and takes the delete before it. `Format.deletes` reads them.
     """
 
     parts: Sequence[Part]
     poison: Sequence[Poison] = ()
+    tombstones: Int64s = field(default_factory=no_indexes, compare=False)
 
 
 class Format(ABC):
@@ -103,3 +108,14 @@ class Format(ABC):
             RetryableError: When the schema registry cannot be reached now.
             NeedsUserError: When the registry refuses, or an optional library is missing.
         """
+
+    def deletes(self, records: Records, index: Int64s, known: TableSchema, poison: list[Poison]) -> list[Part]:
+        """The deletes that some of `Decoded.tombstones` mean; those whose keys are not of `known` are added to `poison`.
+
+        Args:
+            records: As for `decode`.
+            index: Which of them.
+            known: The table that they are of. The parts have its key's columns only.
+            poison: Takes what cannot be read.
+        """
+        raise NotImplementedError(f"{type(self).__name__} reads tombstones as it reads rows")

@@ -11,15 +11,18 @@ import pyarrow as pa
 
 from replicator_sdk.batch import Int64s
 from replicator_sdk.config import OutOfRange
+from replicator_sdk.schema import TableSchema
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.avro_objects import Avro
 from replicator_source_kafka.formats.change_rows import Block, changes_of
 from replicator_source_kafka.formats.envelope import Envelope, NotAnEnvelope, compile_envelope, is_quiet
+from replicator_source_kafka.formats.flat_rows import FlatMaker
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
 from replicator_source_kafka.formats.record_keys import KeyGroup
 from replicator_source_kafka.formats.registry_keys import RegistryKeys
 from replicator_source_kafka.formats.registry_schemas import Language, RegistryRun, RegistrySchemas
 from replicator_source_kafka.formats.schema_registry import SchemaRegistry
+from replicator_source_kafka.formats.tombstones import TombstoneReader, lone_tombstones
 from replicator_source_kafka.formats.unavailable import Unavailable
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.types.column_codec import Codec
@@ -71,7 +74,20 @@ class RegistryEnvelopes(Format):
                 mine = RegistryRun(run.schema, index[run.positions[key.positions]], _take(run.data, key.positions))
                 for route in self.routes(mine):
                     parts.extend(self._changes(records, mine, key, route, poison))
-        return Decoded(parts, sorted(poison, key=lambda p: p.index))
+        return Decoded(parts, sorted(poison, key=lambda p: p.index), lone_tombstones(records, parts))
+
+    def deletes(self, records: Records, index: Int64s, known: TableSchema, poison: list[Poison]) -> list[Part]:
+        """By keys of the registry's schemas, or JSON."""
+        maker = FlatMaker(
+            records,
+            lambda codecs, which: self._keys.read(records, codecs, which),
+            Unavailable(self._config.unavailable_value),
+            self._rule,
+            poison,
+        )
+        hints = self._config.column_types.get(str(known.table), {})
+        reader = TombstoneReader(maker, known, hints, self._language.codec)
+        return reader.deletes(self._keys.groups(records, index, poison), index)
 
     def routes(self, run: RegistryRun) -> Iterator[Route]:
         """The run's records by what their schema does not tell: here, nothing."""

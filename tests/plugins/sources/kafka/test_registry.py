@@ -8,6 +8,7 @@ from replicator_sdk import TableId
 from replicator_sdk.datatype import INT64, STRING
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.schema import Column
+from replicator_source_kafka.offset import KafkaOffset
 from tests.plugins.sources.kafka.harness import inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
 from tests.services.kafka import KafkaBroker
@@ -58,3 +59,24 @@ def test_the_quarantine_is_listed_where_it_is_wanted(kafka: KafkaBroker, kafka_t
             "_replicator.kafka_quarantine",
             "public.orders",
         ]
+
+
+def test_a_table_is_ahead_of_an_offset_that_has_read_none_of_its_topic(
+    kafka: KafkaBroker, kafka_topic: MakeTopic
+) -> None:
+    """Only such a table may be selected later: everything of it is still to be read."""
+    read, new = kafka_topic(), kafka_topic()
+    kafka.produce(read, inserts([1]))
+    kafka.produce(new, inserts([2], orders("others")))
+    kafka.produce(new, inserts([3], orders("others")))
+    kafka.delete_records(new, {0: 1})
+    both = source_of(kafka, topics=[read, new])
+    end = source_of(kafka, topics=[read]).latest_offset()
+    assert isinstance(end, KafkaOffset)
+    with both.create_table_registry() as registry:
+        table = TableId("shop", "others", "public")
+        assert registry.is_ahead(table, end)
+        assert registry.is_ahead(table, end.joined({new: ""}, {(new, 0): 1})), "its first record is the next one"
+        assert not registry.is_ahead(table, end.joined({new: ""}, {(new, 0): 2}))
+        assert not registry.is_ahead(TableId("shop", "orders", "public"), end)
+        assert not registry.is_ahead(TableId("shop", "unknown", "public"), end)

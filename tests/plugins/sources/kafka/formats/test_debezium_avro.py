@@ -18,6 +18,7 @@ from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.schema import TableId
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import Decoded, Format, make_format
+from replicator_source_kafka.formats.format import Poison
 from tests.plugins.sources.kafka.formats.connect import PLACEHOLDER, records
 
 fastavro = pytest.importorskip("fastavro")
@@ -167,6 +168,20 @@ def test_a_delete_without_a_row_before_takes_the_key(registry: str) -> None:
     (part,) = decoded.parts
     assert part.before is not None
     assert [b and b["id"] for b in part.before.to_pylist()] == [9, None]
+
+
+def test_a_tombstone_deletes_by_its_key(registry: str) -> None:
+    format_ = avro(registry)
+    first, second = change("c", None, FULL), change("d", None, None)
+    block = records(first, second, (second[0], None), (first[0], None), (second[0], None))
+    decoded = format_.decode(block)
+    assert decoded.tombstones.tolist() == [3, 4]
+    poison: list[Poison] = []
+    parts = format_.deletes(block, decoded.tombstones, decoded.parts[0].schema, poison)
+    assert poison == []
+    assert [index for part in parts for index in part.index.tolist()] == [3, 4]
+    befores = [before for part in parts if part.before is not None for before in part.before.to_pylist()]
+    assert befores == [{"id": 2**62}, {"id": 9}]
 
 
 def test_maps_are_json_and_bytes_beside_them_are_bytes(registry: str) -> None:
