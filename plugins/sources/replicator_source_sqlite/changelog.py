@@ -16,10 +16,13 @@ from replicator_sdk import TableSchema
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_source_sqlite.catalogue import TableShape
 from replicator_source_sqlite.connection import transaction
+from replicator_source_sqlite.offset import SqliteOffset
 from replicator_source_sqlite.trigger import create_triggers
 
 DDL = 0
 """The `op` of a row that stands for a schema change; the others are the codes of `DMLOperation`."""
+
+COPY_AGAIN = "give the pipeline another `name` and its target another place: every table is then copied again"
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS _replicator_changes (
@@ -78,25 +81,40 @@ def last_change(database: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def check_reach(database: sqlite3.Connection, change: int) -> None:
-    """Make sure that every change after `change` is in the log.
+def offset_of(database: sqlite3.Connection, change: int) -> SqliteOffset:
+    """The offset after `change`, with its time where the changelog still has it."""
+    row = database.execute("SELECT at FROM _replicator_changes WHERE id = ?", (change,)).fetchone()
+    return SqliteOffset(change, int(row[0]) if row else 0)
+
+
+def check_reach(database: sqlite3.Connection, offset: SqliteOffset) -> None:
+    """Make sure that `offset` is of this changelog and that every change after it is in it.
 
     Raises:
-        HistoryLostError: RPL-3506 when some were pruned, RPL-3507 when the log ends before `change`.
+        HistoryLostError: RPL-3506 when some were pruned, RPL-3507 when the log ends before the offset or has another
+            change there.
     """
-    if not identity(database) or last_change(database) < change:
+    if not identity(database) or last_change(database) < offset.change:
         raise HistoryLostError(
             "the changelog ends before the saved offset: the database was replaced or restored from a copy",
             code="RPL-3507",
-            hint="take a new snapshot",
-            position=str(change),
+            hint=COPY_AGAIN,
+            position=str(offset),
         )
-    if int(_fact(database, "pruned")) > change:
+    there = offset_of(database, offset.change)
+    if offset.at and there.at and there.at != offset.at:
+        raise HistoryLostError(
+            "the changelog has another change at the saved offset: the database was restored from a copy and written since",
+            code="RPL-3507",
+            hint=COPY_AGAIN,
+            position=str(offset),
+        )
+    if int(_fact(database, "pruned")) > offset.change:
         raise HistoryLostError(
             "changes after the saved offset were removed from the changelog",
             code="RPL-3506",
-            hint="take a new snapshot; do not delete from _replicator_readers while a replicator stands still",
-            position=str(change),
+            hint=COPY_AGAIN + "; keep _replicator_readers as it is while a replicator does not run",
+            position=str(offset),
         )
 
 
@@ -139,12 +157,15 @@ def remember_reader(database: sqlite3.Connection, name: str, change: int) -> Non
 
 
 def prune(database: sqlite3.Connection, rows: int) -> int:
-    """Remove up to `rows` changes that every reader has done with, in one short transaction; returns how many."""
+    """Remove up to `rows` changes that every reader has done with, in one short transaction; returns how many.
+
+    The last one stays: a restored database is recognised by it.
+    """
     with transaction(database, write=True):
         (done,) = database.execute("SELECT min(change) FROM _replicator_readers").fetchone()
         removed = database.execute(
             "DELETE FROM _replicator_changes WHERE id IN "
-            "(SELECT id FROM _replicator_changes WHERE id <= ? ORDER BY id LIMIT ?) RETURNING id",
+            "(SELECT id FROM _replicator_changes WHERE id < ? ORDER BY id LIMIT ?) RETURNING id",
             (done or 0, rows),
         ).fetchall()
         if removed:

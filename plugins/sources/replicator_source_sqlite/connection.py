@@ -47,6 +47,29 @@ def connect(path: Path, *, read_only: bool = False) -> Iterator[sqlite3.Connecti
             database.close()
 
 
+def file_identity(path: Path) -> tuple[int, int]:
+    """Which file the path names now; zeros when it names none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def check_file(path: Path, file: tuple[int, int]) -> None:
+    """Make sure that the path still names the file that was opened; a connection goes on with the old one.
+
+    Raises:
+        RetryableError: RPL-3513 when it names another one, or none.
+    """
+    if file_identity(path) != file:
+        raise RetryableError(
+            f"the file {path} was replaced or removed while it was read",
+            code="RPL-3513",
+            hint="nothing to do when it is a newer state of the same database: the attempt is repeated with it",
+        )
+
+
 @contextmanager
 def transaction(database: sqlite3.Connection, *, write: bool = False) -> Iterator[None]:
     """One transaction: what is read in it belongs to one state; rolled back on any error."""

@@ -12,13 +12,21 @@ from replicator_sdk.errors import NeedsUserError
 
 @dataclass(frozen=True, slots=True)
 class SqliteOffset(Offset):
-    """After the change `change` of the changelog, which ends a transaction; 0 before the first."""
+    """After the change `change` of the changelog, which ends a transaction; 0 before the first.
+
+    Attributes:
+        change: Its number.
+        at: When it was made, microseconds since 1970 UTC; 0 when unknown. By it a restored database is recognised in which
+            another change has the number; offsets are compared by number alone.
+    """
 
     change: int
+    at: int = 0
 
     def fields(self) -> Mapping[str, bytes]:
-        """One field, eight bytes big-endian."""
-        return {"change": self.change.to_bytes(8, "big")}
+        """Number and time, eight bytes big-endian each."""
+        known = {"at": self.at.to_bytes(8, "big")} if self.at else {}
+        return {"change": self.change.to_bytes(8, "big"), **known}
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, bytes]) -> Self:
@@ -27,13 +35,13 @@ class SqliteOffset(Offset):
         Raises:
             NeedsUserError: RPL-3501 when the fields are another source's.
         """
-        if set(fields) != {"change"} or len(fields["change"]) != 8:
+        if not {"change"} <= set(fields) <= {"change", "at"} or any(len(value) != 8 for value in fields.values()):
             raise NeedsUserError(
                 f"a saved offset with the fields {sorted(fields)} is not of a SQLite source",
                 code="RPL-3501",
                 hint="use another pipeline name, or the source the offset was saved for",
             )
-        return cls(int.from_bytes(fields["change"], "big"))
+        return cls(int.from_bytes(fields["change"], "big"), int.from_bytes(fields.get("at", b""), "big"))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SqliteOffset) and self.change == other.change

@@ -42,13 +42,13 @@ class SqliteSource(DeltaSource):
 
     def latest_offset(self) -> Offset:
         """After the last committed change, schema changes included."""
-        from replicator_source_sqlite.changelog import install
+        from replicator_source_sqlite.changelog import install, offset_of
         from replicator_source_sqlite.connection import connect
         from replicator_source_sqlite.schema_change import synchronise
 
         with connect(self._settings.path) as database:
             install(database)
-            return SqliteOffset(synchronise(database, 0)[1])
+            return offset_of(database, synchronise(database, 0)[1])
 
     def create_table_registry(self) -> TableRegistry:
         """The catalogue."""

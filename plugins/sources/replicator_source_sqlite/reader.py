@@ -34,12 +34,13 @@ from replicator_source_sqlite.changelog import (
     add_version,
     check_reach,
     install,
+    offset_of,
     prune,
     remember_reader,
     versions,
 )
 from replicator_source_sqlite.config import SqliteConfig
-from replicator_source_sqlite.connection import connect, transaction
+from replicator_source_sqlite.connection import check_file, connect, file_identity, transaction
 from replicator_source_sqlite.decode import Decoder
 from replicator_source_sqlite.offset import SqliteOffset
 from replicator_source_sqlite.schema_change import schema_version, synchronise
@@ -75,7 +76,7 @@ class SqliteReader(EventReader):
         self._emitter = emitter
         self._closed = threading.Event()
         self._name = f"{context.namespace}/{context.replicator_name}/{context.generation}"
-        self._position = 0
+        self._position = self._at = 0
         self._ordinal = 0
         self._emitted: list[Int64s] = []
         self._late = 0
@@ -91,12 +92,12 @@ class SqliteReader(EventReader):
             install(database)
             if offset is None:
                 _, last = synchronise(database, 0)
-                offset = SqliteOffset(last)
+                offset = offset_of(database, last)
             if not isinstance(offset, SqliteOffset):
                 raise BugError(f"{offset!r} is not an offset of SQLite", code="RPL-3509")
-            check_reach(database, offset.change)
+            check_reach(database, offset)
             remember_reader(database, self._name, offset.change)
-            self._position = offset.change
+            self._position, self._at = offset.change, offset.at
             return offset
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
@@ -112,11 +113,13 @@ class SqliteReader(EventReader):
 
     def run(self) -> None:
         """Emit what is committed, then rest, until closed."""
+        file = file_identity(self._config.path)
         with connect(self._config.path) as database:
             self._versions = versions(database)
             self._selection = Selection.of(self._definition)
             self._schema_log = SchemaLog(self._versions, self._selection, self._policy)
             while not self._closed.is_set():
+                check_file(self._config.path, file)
                 upper = self._observe(database)
                 if upper > self._position:
                     self._emit_until(database, upper)
@@ -129,8 +132,13 @@ class SqliteReader(EventReader):
         self._closed.set()
 
     def _observe(self, database: sqlite3.Connection) -> int:
-        """The last committed change, at a moment when all triggers fit their tables."""
+        """The last committed change, at a moment when all triggers fit their tables.
+
+        Raises:
+            HistoryLostError: When the database was restored while it was read.
+        """
         with transaction(database):
+            check_reach(database, SqliteOffset(self._position, self._at))
             now = schema_version(database)
             (last,) = database.execute("SELECT coalesce(max(id), 0) FROM _replicator_changes").fetchone()
         if now != self._known_schema:
@@ -175,9 +183,10 @@ class SqliteReader(EventReader):
             self._emitted.append(np.array([(last, -1)], np.int64))
         ends = np.concatenate(self._emitted)
         ordinals = np.minimum(np.arange(1, len(ends) + 1) + self._late, self._ordinal)
-        commits = Commits(ordinals, ends[:, 1], lambda i: SqliteOffset(int(ends[i, 0])))
+        commits = Commits(ordinals, ends[:, 1], lambda i: SqliteOffset(int(ends[i, 0]), max(0, int(ends[i, 1]))))
         self._emitter.emit_commits(commits)
-        self._position, self._ordinal, self._late, self._emitted = last, 0, 0, []
+        self._position, self._at = last, max(0, int(ends[-1, 1]))
+        self._ordinal, self._late, self._emitted = 0, 0, []
 
     def _emit_late_alters(self) -> None:
         """Tables that the runtime knows in an older shape than the log has here; ahead of the window's changes."""

@@ -67,6 +67,11 @@ def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
                     _log_drift(database, drift, max(seen, remembered))
 
 
+def drifts(database: sqlite3.Connection, table: TableId) -> bool:
+    """Whether a captured table has a structure that is not in the log yet; read in the caller's transaction."""
+    return any(v.live and v.schema.table == table and _drift(database, v) for v in versions(database).values())
+
+
 def schema_version(database: sqlite3.Connection) -> int:
     """SQLite's counter of schema changes; read inside a transaction it belongs to what else is read there."""
     return int(database.execute("PRAGMA schema_version").fetchone()[0])

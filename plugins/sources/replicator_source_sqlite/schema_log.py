@@ -10,7 +10,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from replicator_sdk import Alter, AlterKind, Column, DDLEvent, DDLOperation, Offset, OutOfRange, TableId, TableSchema
+from replicator_sdk import (
+    Alter,
+    AlterKind,
+    Column,
+    DDLEvent,
+    DDLOperation,
+    Offset,
+    OutOfRange,
+    TableId,
+    TableSchema,
+    ordered_renames,
+)
 from replicator_sdk.errors import BugError
 from replicator_source_sqlite.changelog import Version
 from replicator_source_sqlite.decode import Decoder
@@ -89,7 +100,7 @@ class SchemaLog:
 
 
 def alters(old: TableSchema, new: TableSchema, origin: dict[str, str], defaults: dict[str, Any]) -> tuple[Alter, ...]:
-    """The steps from `old` to `new`.
+    """The steps from `old` to `new`, in an order in which a target can apply each of them.
 
     Args:
         old: The schema before.
@@ -97,14 +108,15 @@ def alters(old: TableSchema, new: TableSchema, origin: dict[str, str], defaults:
         origin: New column name → old column name, for columns that were there.
         defaults: Value of existing rows in added columns, by name.
     """
+    pairs = [(old[origin[column.name]], column) for column in new.columns if column.name in origin]
     kept = set(origin.values())
     steps = [Alter(AlterKind.DROP_COLUMN, None, column) for column in old.columns if column.name not in kept]
+    steps += ordered_renames([(before, after.name) for before, after in pairs], [*old.names, *new.names])
+    for before, after in pairs:
+        steps += _steps(replace(before, name=after.name), after)
     for column in new.columns:
         if column.name not in origin:
             steps.append(Alter(AlterKind.ADD_COLUMN, column, None, defaults.get(column.name)))
-            continue
-        before = old[origin[column.name]]
-        steps.extend(_steps(before, column))
     if tuple(origin.get(k) for k in new.primary_key) != old.primary_key:
         steps.append(Alter(AlterKind.CHANGE_KEY))
     return tuple(steps)
@@ -112,10 +124,6 @@ def alters(old: TableSchema, new: TableSchema, origin: dict[str, str], defaults:
 
 def _steps(before: Column, after: Column) -> list[Alter]:
     steps: list[Alter] = []
-    if before.name != after.name:
-        renamed = replace(before, name=after.name)
-        steps.append(Alter(AlterKind.RENAME_COLUMN, renamed, before))
-        before = renamed
     if before.type != after.type:
         retyped = replace(before, type=after.type, source_type=after.source_type)
         steps.append(Alter(AlterKind.RETYPE_COLUMN, retyped, before))

@@ -18,11 +18,12 @@ import pyarrow as pa
 from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableSchema, TableSnapshot
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_source_sqlite.catalogue import TableShape, describe
-from replicator_source_sqlite.changelog import last_change
+from replicator_source_sqlite.changelog import last_change, offset_of
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import connect, quoted, transaction
 from replicator_source_sqlite.decode import Decoder
 from replicator_source_sqlite.offset import SqliteOffset
+from replicator_source_sqlite.schema_change import drifts, synchronise
 
 _BATCH_ROWS = 32_768
 
@@ -51,9 +52,11 @@ class SqliteSnapshotReader(SnapshotReader):
             database.execute("ATTACH DATABASE ? AS copy", (f"file:{path}?mode=rwc",))
             database.execute("PRAGMA copy.journal_mode = OFF")
             database.execute("PRAGMA copy.synchronous = OFF")
+            synchronise(database, 0)
             with transaction(database):
                 shape = _shape(database, schema)
-                position = SqliteOffset(last_change(database))
+                _check_logged(database, schema)
+                position = offset_of(database, last_change(database))
                 selected = shape.schema.select(schema.names)
                 copy_rows(database, shape, selected)
                 plan = chunks if chunks and shape.rowid_alias else _plan(database, self._config.chunk_rows)
@@ -70,6 +73,17 @@ def _shape(database: sqlite3.Connection, wanted: TableSchema) -> TableShape:
     if missing := [name for name in wanted.names if name not in shape.schema]:
         raise _gone(f"the columns {missing}", wanted)
     return shape
+
+
+def _check_logged(database: sqlite3.Connection, wanted: TableSchema) -> None:
+    """What the table looks like must be in the log already: logged later, it would be applied to the copy again."""
+    if drifts(database, wanted.table):
+        raise RetryableError(
+            "the table changed its structure while a snapshot was opened",
+            code="RPL-3512",
+            hint="nothing to do: the attempt is repeated with what is there then",
+            table=str(wanted.table),
+        )
 
 
 def _gone(what: str, wanted: TableSchema) -> RetryableError:

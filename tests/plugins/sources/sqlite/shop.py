@@ -101,6 +101,9 @@ class SqliteShop(SourceSystem):
         rows = self.database.execute(f"SELECT {columns} FROM {self.dialect.table(schema.table)}")
         return [{c.name: _value(c.type, v) for c, v in zip(schema.columns, row, strict=True)} for row in rows]
 
+    def rest(self) -> None:
+        """The source emits no offset by itself."""
+
     def lose_history(self) -> None:
         """As if every reader had gone on and the log had been pruned."""
         with connect(self.path) as database:

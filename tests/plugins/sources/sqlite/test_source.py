@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,8 +64,8 @@ def test_the_log_is_pruned_up_to_what_every_reader_has_done_with(
         assert count(shop, "_replicator_changes") == 120, "the other reader has seen nothing yet"
         shop.database.execute("UPDATE _replicator_readers SET change = 70 WHERE name = 'default/other/1'")
         first.context.committed = SqliteOffset(110)
-        _settle(lambda: count(shop, "_replicator_changes") == 50)
-    with pytest.raises(HistoryLostError, match="RPL-3506"), recording(shop.source, schemas, SqliteOffset(69)):
+        _settle(lambda: count(shop, "_replicator_changes") == 51)
+    with pytest.raises(HistoryLostError, match="RPL-3506"), recording(shop.source, schemas, SqliteOffset(68)):
         pass
     with recording(shop.source, schemas, SqliteOffset(70)) as again:
         again.run()
@@ -76,6 +77,89 @@ def test_a_restored_copy_is_refused(shop: SqliteShop, schemas: dict[TableId, Tab
         fill(shop, 0, 3)
     with pytest.raises(HistoryLostError, match="RPL-3507"), recording(shop.source, schemas, SqliteOffset(4)):
         pass
+
+
+def _copy(shop: SqliteShop, name: str) -> Path:
+    copy = shop.path.with_name(name)
+    with sqlite3.connect(copy) as database:
+        shop.database.backup(database)
+    database.close()
+    return copy
+
+
+def _restore_in_place(shop: SqliteShop, copy: Path) -> None:
+    with sqlite3.connect(copy) as database:
+        database.backup(shop.database)
+    database.close()
+
+
+def test_a_restored_copy_that_was_written_since_is_refused(
+    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+) -> None:
+    """The numbers of its changes reach further than the saved offset; they are other changes."""
+    with recording(shop.source, schemas, None) as one:
+        one.run()
+        fill(shop, 0, 3)
+        copy = _copy(shop, "copy.db")
+        fill(shop, 3, 10)
+        one.catch_up(20)
+        saved = one.emitter.last_offset
+    assert saved is not None
+    again = SqliteOffset.from_fields(saved.fields())
+    time.sleep(0.01)
+    _restore_in_place(shop, copy)
+    fill(shop, 100, 50)
+    with pytest.raises(HistoryLostError, match=r"RPL-3507.*another change"), recording(shop.source, schemas, again):
+        pass
+
+
+@pytest.mark.parametrize("written", [0, 50])
+def test_a_copy_restored_in_place_is_noticed_while_it_is_read(
+    shop: SqliteShop, schemas: dict[TableId, TableSchema], written: int
+) -> None:
+    with recording(shop.source, schemas, None) as one:
+        fill(shop, 0, 3)
+        copy = _copy(shop, "copy.db")
+        fill(shop, 3, 10)
+        one.run()
+        one.catch_up(20)
+        time.sleep(0.01)
+        _restore_in_place(shop, copy)
+        fill(shop, 100, written)
+        _settle(lambda: one.error is not None)
+        assert isinstance(one.error, HistoryLostError)
+        assert one.error.code == "RPL-3507"
+
+
+def test_a_file_that_takes_the_place_of_the_one_that_is_read_is_noticed(
+    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+) -> None:
+    """A connection would go on with the old file and see no change any more."""
+    with recording(shop.source, schemas, None) as one:
+        fill(shop, 0, 3)
+        one.run()
+        one.catch_up(20)
+        _copy(shop, "copy.db").replace(shop.path)
+        _settle(lambda: one.error is not None)
+        assert isinstance(one.error, RetryableError)
+        assert one.error.code == "RPL-3513"
+
+
+def test_a_snapshot_comes_behind_every_change_of_structure_that_it_shows(
+    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+) -> None:
+    """An ALTER that no reader has noticed yet is in the log before the copy is made, not after it."""
+    with recording(shop.source, schemas, None) as one:
+        fill(shop, 0, 3)
+        shop.database.execute("ALTER TABLE t ADD COLUMN w TEXT")
+        snapshots = shop.source.create_snapshot_reader(EventReaderDefinition(schemas), one.context)
+        assert snapshots is not None
+        with snapshots.open(schemas[TableId("main", "t")]) as snapshot:
+            position = snapshot.position
+        one.run()
+        one.catch_up(20)
+        [ddl] = one.placed()
+        assert not position < ddl.end
 
 
 def test_a_window_never_ends_inside_a_transaction(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
