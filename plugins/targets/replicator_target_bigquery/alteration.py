@@ -8,13 +8,14 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
-from replicator_sdk.errors import BugError, SchemaDriftError
+from replicator_sdk.errors import BugError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent
 from replicator_sdk.schema import Column
-from replicator_target_bigquery.config import SchemaChanges
+from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, SchemaChanges
 from replicator_target_bigquery.fields import Field, field_of
 from replicator_target_bigquery.names import column_name, column_names
 from replicator_target_bigquery.pruning import Pruning
+from replicator_target_bigquery.sql.keys import KeyColumn, same_key
 from replicator_target_bigquery.sql.text import name, text
 from replicator_target_bigquery.table import TargetTable
 
@@ -45,13 +46,20 @@ class Step:
 class Alteration:
     """Makes the steps of one event; used once.
 
+    A column of the target is the source's, or a former one that `schemaChanges` keeps; only a former one makes room for
+    a new column of its name. Renaming the source's own would hide its values.
+
     Args:
         table: The table.
         event: What happened at the source.
         before: The target's columns before it.
+        begun: The revision under which it was begun, the same at every replay.
+
+    Attributes:
+        kept: Names, in lower case, of the former columns that the table has once all steps ran.
     """
 
-    def __init__(self, table: TargetTable, event: DDLEvent, before: tuple[Field, ...]) -> None:
+    def __init__(self, table: TargetTable, event: DDLEvent, before: tuple[Field, ...], begun: int) -> None:
         self._sql = table.place.sql
         self._event = event
         self._config = table.session.config
@@ -59,7 +67,8 @@ class Alteration:
         self._columns = before
         found = table.found()
         self._insists = found.column(found.partition) if found is not None and found.insists else None
-        self._revision = table.standing().revision
+        self._begun = begun
+        self.kept = set(table.standing().kept)
         self._steps: list[Step] = []
         if event.schema is not None:
             column_names(event.schema, self._config.metadata_columns)  # refuses twins
@@ -68,10 +77,13 @@ class Alteration:
         """All steps, in order.
 
         Raises:
-            SchemaDriftError: When the policy forbids one, or the target lacks a column.
+            SchemaDriftError: When the policy forbids one.
+            SnapshotNeededError: When the target's columns are not those from which the source's change starts.
         """
         for alter in self._event.alters:
             self._take(alter)
+        if any(alter.kind is AlterKind.CHANGE_KEY for alter in self._event.alters):
+            self._forget_twins()
         return self._steps
 
     def _take(self, alter: Alter) -> None:
@@ -79,7 +91,8 @@ class Alteration:
             return  # columns may hold NULL at the target; keys are compared, not declared
         if alter.kind is AlterKind.DROP_COLUMN:
             assert alter.previous is not None
-            self._drop(self._must_have(alter.previous.name))
+            if (dropped := self._find(column_name(alter.previous.name))) is not None:
+                self._drop(dropped)
             return
         assert alter.column is not None
         if alter.kind is AlterKind.ADD_COLUMN:
@@ -94,17 +107,50 @@ class Alteration:
         else:
             raise BugError(f"unknown step {alter.kind}", code="RPL-6560", table=str(self._event.table))
 
+    def _forget_twins(self) -> None:
+        """Remove rows that are marked as deleted and whose new key another row has; a MERGE would revive them beside it."""
+        schema = self._event.schema
+        if not self._config.soft_deletes or schema is None or not schema.primary_key:
+            return
+        found = (self._find(column_name(c.name)) for c in schema.key_columns())
+        keys = tuple(KeyColumn(column, nullable=True) for column in found if column is not None)
+        later = f"O.{name(IS_DELETED)} IS NOT TRUE OR O.{name(SEQUENCE)} > T.{name(SEQUENCE)}"
+        ours, theirs = (
+            "".join(f" AND {condition}" for condition in Pruning((), self._insists).conditions(alias)) for alias in "TO"
+        )
+        twin = f"SELECT 1 FROM {self._sql} AS O WHERE {same_key(keys, 'O', 'T')} AND ({later}){theirs}"
+        sql = f"DELETE FROM {self._sql} AS T WHERE T.{name(IS_DELETED)} IS TRUE AND EXISTS ({twin}){ours}"
+        self._steps.append(Step(sql, self._columns))
+
     def _add(self, column: Column, default: Any) -> None:
         made = field_of(column_name(column.name), column.type)
-        there = self._find(made.name)
-        if there is not None:  # kept when the source dropped or renamed its former bearer
-            self._set_aside(there)
+        self._make_room(made.name)
         self._alter(f"ADD COLUMN {name(made.name)} {made.sql}", (*self._columns, made))
         if default is not None and not self._event.needs_snapshot:
             self._fill(made, self._literal(made, default))
 
+    def _make_room(self, new: str) -> None:
+        """Let a new column have the name `new`.
+
+        Raises:
+            SnapshotNeededError: When a column has it that is the source's, as far as anybody knows.
+        """
+        there = self._find(new)
+        if there is None:
+            return
+        if there.name.lower() not in self.kept:
+            raise SnapshotNeededError(
+                f"the source adds column {new}, which the target's table has already",
+                code="RPL-6564",
+                table=str(self._event.table),
+                position=str(self._event.position),
+                hint="nothing to do: the table is copied again",
+            )
+        self._set_aside(there)
+
     def _drop(self, column: Field) -> None:
         self._refuse_partition(column)
+        self.kept.discard(column.name.lower())
         self._alter(f"DROP COLUMN {name(column.name)}", tuple(c for c in self._columns if c != column), (column.name,))
 
     def _relax(self, column: Field) -> None:
@@ -118,6 +164,10 @@ class Alteration:
             return
         if self._policy is SchemaChanges.FAIL:
             raise self._forbidden(f"the source renames column {old.name} to {new}")
+        if new.lower() == old.name.lower():  # one name to BigQuery, which has no room for both
+            self._rename_to(self._set_aside(old), new)
+            return
+        self._make_room(new)
         if self._policy is SchemaChanges.REBUILD:
             self._rename_to(old, new)
             return
@@ -125,6 +175,7 @@ class Alteration:
         made = field_of(new, column.type)
         self._alter(f"ADD COLUMN {name(new)} {made.sql}", (*self._columns, made))
         self._fill(made, name(old.name))
+        self.kept.add(old.name.lower())
 
     def _retype(self, old: Field, column: Column) -> None:
         made = field_of(old.name, column.type)
@@ -148,15 +199,18 @@ class Alteration:
     def _set_aside(self, column: Field) -> Field:
         """Give a column another name, under which it keeps its values."""
         taken = {c.name.lower() for c in self._columns}
-        names = (f"{column.name}_before_{self._revision + n}" for n in range(len(taken) + 1))
+        names = (f"{column.name}_before_{self._begun + n}" for n in range(len(taken) + 1))
         kept = next(n for n in names if n.lower() not in taken)
         self._relax(column)
         present = self._find(column.name)
         assert present is not None
-        return self._rename_to(present, kept)
+        renamed = self._rename_to(present, kept)
+        self.kept.add(kept.lower())
+        return renamed
 
     def _rename_to(self, old: Field, new: str) -> Field:
         self._refuse_partition(old)
+        self.kept.discard(old.name.lower())
         renamed = replace(old, name=new)
         self._alter(f"RENAME COLUMN {name(old.name)} TO {name(new)}", self._swapped(old, renamed), (old.name,))
         return renamed
@@ -180,12 +234,12 @@ class Alteration:
     def _must_have(self, source_name: str) -> Field:
         found = self._find(column_name(source_name))
         if found is None:
-            raise SchemaDriftError(
+            raise SnapshotNeededError(
                 f"the target's table has no column {column_name(source_name)} to change",
                 code="RPL-6561",
                 table=str(self._event.table),
                 position=str(self._event.position),
-                hint="the target was altered by somebody else: take a new snapshot of the table",
+                hint="nothing to do: the table is copied again",
             )
         return found
 
@@ -201,7 +255,7 @@ class Alteration:
             code="RPL-6562",
             table=str(self._event.table),
             position=str(self._event.position),
-            hint="set `schemaChanges` to newColumn or rebuild, take a new snapshot of the table, or leave the column out by `columns`",
+            hint="set `schemaChanges` to newColumn or rebuild, take the table out of `tables`, run once and put it in again (it is copied again), or leave the column out by `columns`",
         )
 
     def _literal(self, column: Field, value: Any) -> str:
@@ -218,7 +272,7 @@ class Alteration:
             code="RPL-6563",
             table=str(self._event.table),
             position=str(self._event.position),
-            hint="take a new snapshot of the table",
+            hint="take the table out of `tables`, run once and put it in again: it is copied again",
         )
 
 

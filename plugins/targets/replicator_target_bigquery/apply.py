@@ -41,8 +41,7 @@ class TableApply:
 
     def apply(self, changes: TableChanges) -> None:
         """Apply all changes with their progress; nothing when the table stands there already."""
-        standing = self._table.standing()
-        if standing.stands_at(changes.identity.position):
+        if self._table.has(changes):
             return
         self._begin()
         failpoint("bigquery.apply.begun")
@@ -141,7 +140,7 @@ def must_fit(changes: TableChanges, wanted: tuple[Field, ...], found: Found) -> 
             code="RPL-6531",
             table=str(changes.table),
             position=str(changes.identity.position),
-            hint="undo what was altered there by hand, or take a new snapshot of the table",
+            hint="undo what was altered there by hand, or take the table out of `tables`, run once and put it in again: it is copied again",
         )
 
 
@@ -162,5 +161,5 @@ def _refused(outcome: str, changes: TableChanges) -> Exception:
         code="RPL-6533",
         table=table,
         position=position,
-        hint="rows were removed at the target by somebody else: take a new snapshot of the table",
+        hint="rows were removed at the target by somebody else: take the table out of `tables`, run once and put it in again: it is copied again",
     )

@@ -62,7 +62,8 @@ class Commit:
         source: The table at the source.
         progress: What the table's commit says of itself; as it was, in rows without data.
         chunks: Indexes of snapshot chunks in the table, also once the snapshot is finished.
-        note: For `LOADING` the load job's name, for `APPENDING` the stream's, for `DDL_BEGUN` the columns before.
+        note: For `LOADING` the load job's name, for `APPENDING` the stream's, for `DDL_BEGUN` the columns before, for
+            `COMMITTED` the former columns that are kept, if there are any.
     """
 
     revision: int
@@ -126,10 +127,17 @@ class Standing:
         progress = self.progress
         return progress is not None and position <= progress.position
 
-    def begun_ddl(self, batch: str) -> Commit | None:
-        """The note that a change of structure was begun, if that is the last thing that happened."""
+    @property
+    def kept(self) -> frozenset[str]:
+        """Columns that are not the source's any more and that `schemaChanges` keeps, in lower case."""
+        noted = self.last.note if self.last is not None and self.last.kind == COMMITTED else ""
+        return frozenset(json.loads(noted)) if noted else frozenset()
+
+    @property
+    def altering(self) -> Commit | None:
+        """The note that a change of structure was begun, when nobody has said that it is done."""
         after = self.last.revision if self.last else 0
-        return next((r for r in self.rows if r.kind == DDL_BEGUN and r.batch == batch and r.revision > after), None)
+        return next((row for row in self.rows if row.kind == DDL_BEGUN and row.revision > after), None)
 
     def _since(self, kind: str) -> tuple[Commit, ...]:
         """Rows of a kind since the last one with data, oldest first."""

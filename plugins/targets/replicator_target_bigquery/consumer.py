@@ -31,7 +31,7 @@ from replicator_target_bigquery.warehouse import Warehouse
 def prune_commits(config: BigQueryConfig, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
     """Remove rows of the commit logs of the tables' datasets that nobody will ask for again."""
     clients = Clients(config)
-    jobs = Jobs(clients.bigquery, config, context.metrics)
+    jobs = Jobs(clients.bigquery, config, context.metrics, lambda: context.is_stopping)
     try:
         for place in {p.commits_id: p for p in (Place.of(table, config) for table in tables)}.values():
             if Warehouse(clients.bigquery, jobs, config).find(place.commits_id, tables[0]) is not None:
@@ -51,14 +51,14 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         self._clients = Clients(config)
-        self._jobs = Jobs(self._clients.bigquery, config, context.metrics)
+        self._jobs = Jobs(self._clients.bigquery, config, context.metrics, lambda: context.is_stopping)
         warehouse = Warehouse(self._clients.bigquery, self._jobs, config)
         self._session = Session(config, context, self._jobs, warehouse, self._clients.storage)
         streaming = config.mode is Mode.CDC
         self._ingestion = DefaultStreams(config, self._jobs) if streaming else None
         self._snapshot = CdcSnapshotLoad if streaming else TableSnapshotLoad
         self._ddl = CdcDDL if streaming else TableDDL
-        self._pace = Pace(config.load_interval, self._jobs.pause)
+        self._pace = Pace(config.load_interval, self._jobs.rest)
         self._tables: dict[TableId, TargetTable] = {}
         self._lock = threading.Lock()
 

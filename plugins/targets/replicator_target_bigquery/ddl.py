@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from replicator_sdk.errors import BugError, NeedsUserError, SchemaDriftError
+from replicator_sdk.errors import BugError, NeedsUserError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_bigquery.alteration import Alteration, Step
@@ -13,7 +13,7 @@ from replicator_target_bigquery.commits import DDL_BEGUN, DROPPED
 from replicator_target_bigquery.fields import Field
 from replicator_target_bigquery.fitting import misfit
 from replicator_target_bigquery.sql.text import name
-from replicator_target_bigquery.table import TargetTable
+from replicator_target_bigquery.table import TargetTable, former_columns
 from replicator_target_bigquery.warehouse import clustering, target_fields
 
 register("bigquery.ddl.begun", "bigquery.ddl.step", "bigquery.ddl.done")
@@ -59,14 +59,14 @@ class TableDDL:
     def _create(self, event: DDLEvent) -> None:
         if event.schema is None:
             raise BugError(f"a {event.operation} without a schema", code="RPL-6552", table=str(event.table))
-        found = self._table.make(event.schema)
+        found = self._table.make(event.schema, replacing=True)
         if problem := misfit(target_fields(event.schema, self._config), found):
             raise SchemaDriftError(
                 f"the source creates a table that the target holds already, and which {problem}",
                 code="RPL-6553",
                 table=str(event.table),
                 position=str(event.position),
-                hint="take a new snapshot of the table, or move the target's table away",
+                hint="take the table out of `tables`, run once and put it in again (it is copied again), or move the target's table away",
             )
         self._commit(event)
 
@@ -91,22 +91,17 @@ class TableDDL:
     def _alter(self, event: DDLEvent) -> None:
         """Carry out the steps that are left, having noted from which columns they start."""
         table = self._table
-        before = self._columns_before(event)
-        steps = self._alteration(table, event, before).steps()
+        before, begun = self._columns_before(event)
+        alteration = self._alteration(table, event, before, begun)
+        steps = alteration.steps()
         self._allow(steps, event)
         done = _done(steps, before, self._present())
         if done is None:
-            raise SchemaDriftError(
-                "the target's table has other columns than before the change at the source",
-                code="RPL-6555",
-                table=str(event.table),
-                position=str(event.position),
-                hint="the target was altered by somebody else: take a new snapshot of the table",
-            )
+            raise _other_columns(event)
         self._recluster(steps[done:], event)
         for place, step in enumerate(steps[done:], done):
             table.session.jobs.query(
-                f"{table.place.dataset}_{table.place.table}_ddl_{table.standing().revision}_{place}",
+                f"{table.place.dataset}_{table.place.table}_ddl_{begun}_{place}",
                 step.sql,
                 f"altering {table.place.id}",
                 event.table,
@@ -119,7 +114,7 @@ class TableDDL:
             if found is not None and list(found.clustered) != wanted:
                 table.session.warehouse.cluster(table.place, wanted, event.table)
                 table.changed()
-        self._commit(event)
+        self._commit(event, kept=alteration.kept)
 
     def _allow(self, steps: Sequence[Step], event: DDLEvent) -> None:
         """Refuse statements that the mode cannot run; this one runs all."""
@@ -132,34 +127,46 @@ class TableDDL:
             self._table.session.warehouse.cluster(self._table.place, (), event.table)
             self._table.changed()
 
-    def _columns_before(self, event: DDLEvent) -> tuple[Field, ...]:
-        """The columns the event starts from: as noted when it was begun, else as they are, which is noted now."""
+    def _columns_before(self, event: DDLEvent) -> tuple[tuple[Field, ...], int]:
+        """The columns the event starts from, and the revision under which they were noted.
+
+        They are as noted when the event was begun, else as they are, which is noted now. The revision makes the names of
+        jobs and of columns that are kept, so that a replay finds both.
+        """
         table = self._table
-        what = f"alter-{event.position}"
-        noted = next((r for r in table.standing().rows if r.kind == DDL_BEGUN and r.batch.startswith(f"{what}@")), None)
-        last = table.standing().last
-        if noted is not None and last is not None and noted.revision > last.revision:
-            return tuple(Field.from_api(f) for f in json.loads(noted.note))
-        present = self._present()
-        note = json.dumps([f.to_api() for f in present])
-        table.commit(table.row(table.standing().progress, what, kind=DDL_BEGUN, note=note))
-        return present
+        what, noted, present = f"alter-{event.position}", table.standing().altering, self._present()
+        if noted is not None:
+            before = tuple(Field.from_api(f) for f in json.loads(noted.note))
+            if noted.batch.startswith(f"{what}@"):
+                return before, noted.revision
+            if _shape(before) != _shape(present):  # another change is half done, and does not come again
+                raise _other_columns(event)
+        row = table.row(table.standing().progress, what, kind=DDL_BEGUN, note=json.dumps([f.to_api() for f in present]))
+        table.commit(row)
+        return present, row.revision
 
     def _present(self) -> tuple[Field, ...]:
         self._table.changed()
         found = self._table.found()
         if found is None:
-            raise NeedsUserError(
-                f"the table {self._table.place.id} is gone",
-                code="RPL-6556",
-                table=str(self._table.table),
-                hint="take a new snapshot of the table",
-            )
+            raise self._table.gone()
         return found.fields
 
-    def _commit(self, event: DDLEvent, statements: Sequence[str] = ()) -> None:
+    def _commit(self, event: DDLEvent, statements: Sequence[str] = (), *, kept: Collection[str] | None = None) -> None:
         assert event.position is not None
-        self._table.commit(self._table.row(self._table.at(event.position, event.sequence_number), "ddl"), statements)
+        progress = self._table.at(event.position, event.sequence_number)
+        note = None if kept is None else former_columns(kept)
+        self._table.commit(self._table.row(progress, "ddl", note=note), statements)
+
+
+def _other_columns(event: DDLEvent) -> SnapshotNeededError:
+    return SnapshotNeededError(
+        "the target's table has other columns than before the change at the source",
+        code="RPL-6555",
+        table=str(event.table),
+        position=str(event.position),
+        hint="nothing to do: the table is copied again",
+    )
 
 
 def _done(steps: Sequence[Step], before: tuple[Field, ...], present: tuple[Field, ...]) -> int | None:
@@ -177,10 +184,9 @@ def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
     if event.position is None:
         raise BugError("a RENAME_TABLE without a position", code="RPL-6550", table=str(event.table))
     standing = table.standing()
-    if standing.stands_at(event.position) and not standing.dropped:
-        return
     old = former.standing()
-    if table.found() is None:
+    arrived = standing.stands_at(event.position) and not standing.dropped
+    if not arrived and table.found() is None:
         if old.progress is None or old.dropped or former.found() is None:
             raise NeedsUserError(
                 "the table to rename is not at the target",
@@ -196,7 +202,7 @@ def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
                 hint="take a snapshot of the table under its new name",
             )
         # Noted under the new name first: a table of that name is ours from now on.
-        table.commit(table.row(old.progress, "rename-begun"))
+        table.commit(table.row(old.progress, "rename-begun", note=former_columns(old.kept)))
         failpoint("bigquery.ddl.begun")
         sql = f"ALTER TABLE {former.place.sql} RENAME TO {name(table.place.table)}"
         revision = table.standing().revision
@@ -209,8 +215,10 @@ def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
         failpoint("bigquery.ddl.step")
         former.changed()
         table.changed()
-    table.commit(table.row(table.at(event.position, event.sequence_number), "ddl"))
-    if former.standing().progress is not None and not former.standing().dropped:
+    if not arrived:
+        table.commit(table.row(table.at(event.position, event.sequence_number), "ddl"))
+    left = old.progress
+    if left is not None and not old.dropped and not event.position <= left.position:  # else a later table of that name
         table.session.warehouse.drop(former.place.staging_id, event.table)
         former.commit(former.row(former.at(event.position, event.sequence_number), "ddl", kind=DROPPED))
     failpoint("bigquery.ddl.done")

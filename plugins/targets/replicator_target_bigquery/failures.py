@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any, Final
 
 from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, RetryableError
@@ -32,6 +33,8 @@ _CONFLICTS: Final = (
     "transaction is aborted",
     "transaction conflict",
 )
+_UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
+_PASSING: Final = frozenset({408, 499})  # request timeout; a connection that was cancelled
 _STREAMING_BUFFER: Final = "streaming buffer"
 # Of a table BigQuery says the same when it is simply not there.
 _ELSEWHERE: Final = re.compile(r"different (locations|regions)|dataset \S+ was not found in location", re.IGNORECASE)
@@ -39,13 +42,29 @@ _ELSEWHERE: Final = re.compile(r"different (locations|regions)|dataset \S+ was n
 
 def is_transient(err: BaseException) -> bool:
     """Whether a request is worth repeating: too many requests, faults of the service, a broken connection."""
-    import requests.exceptions
     from google.api_core import exceptions
-    from google.auth.exceptions import TransportError
+    from google.auth.exceptions import GoogleAuthError, TransportError
 
+    if _UNTRUSTED in str(err):
+        return False
     if isinstance(err, exceptions.GoogleAPICallError):
-        return isinstance(err, exceptions.TooManyRequests | exceptions.ServerError) or _reason(err) in _BUSY
-    return isinstance(err, requests.exceptions.ConnectionError | requests.exceptions.Timeout | TransportError | OSError)
+        busy = isinstance(err, exceptions.TooManyRequests | exceptions.ServerError) or _reason(err) in _BUSY
+        return busy or err.code in _PASSING
+    if isinstance(err, GoogleAuthError) and not isinstance(err, TransportError):
+        return bool(err.retryable)  # whoever gives out tokens may be busy, too
+    return isinstance(err, TransportError | OSError | HTTPException)  # those of requests are OSErrors
+
+
+def failed_connection(err: BaseException, what: str, table: str) -> ReplicatorError | None:
+    """A connection that only people can mend; None for any other."""
+    if _UNTRUSTED not in str(err):
+        return None
+    return NeedsUserError(
+        f"{what}: the certificate of Google, or of the proxy before it, is not trusted",
+        code="RPL-6536",
+        table=table,
+        hint="name the file of the authority that signed it in REQUESTS_CA_BUNDLE and GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    )
 
 
 def missing_library(name: str) -> NeedsUserError:
@@ -86,6 +105,8 @@ def failed_request(err: Exception, what: str, table: str, *, place: str = "") ->
     from google.api_core import exceptions
     from google.auth.exceptions import GoogleAuthError
 
+    if (untrusted := failed_connection(err, what, table)) is not None:
+        return untrusted
     reason = _reason(err) or type(err).__name__
     where = f" ({place})" if place else ""
     if isinstance(err, GoogleAuthError | exceptions.Unauthorized):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import random
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 Job = Any  # a QueryJob or LoadJob
 _TRIES: Final = 4  # jobs of ours that fail for a passing reason before the batch as a whole is tried anew
 _REQUEST_SECONDS: Final = 60.0
+_GRACE_SECONDS: Final = 10.0  # what a statement or a request that is repeated may still take once the run is to stop
+_LOOK_SECONDS: Final = 0.25
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -39,14 +43,25 @@ def job_name(*parts: str, of: str) -> str:
 
 
 class Jobs:
-    """Runs jobs, repeats requests, counts what they cost. Safe from several threads."""
+    """Runs jobs, repeats requests, counts what they cost. Safe from several threads.
 
-    def __init__(self, client: Any, config: BigQueryConfig, metrics: Metrics) -> None:
+    Args:
+        client: Google's.
+        config: The settings.
+        metrics: Where to count.
+        stopping: Whether the run is to stop: what is under way may still end for a few seconds, but nothing waits longer.
+    """
+
+    def __init__(
+        self, client: Any, config: BigQueryConfig, metrics: Metrics, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
         self._client = client
         self._config = config
         self._metrics = metrics
         self._patience = Patience(config.retry_seconds)
+        self._stopping = stopping
         self._stopped = threading.Event()
+        self._asked_to_stop = math.inf
         self._uncertain: set[str] = set()  # jobs asked for without hearing back
 
     def stop(self) -> None:
@@ -55,12 +70,45 @@ class Jobs:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopped.is_set()
+        """Whether `stop` was called, or the run was asked to stop some seconds ago."""
+        return self._stopped.is_set() or (self.is_stopping and time.monotonic() - self._asked_to_stop > _GRACE_SECONDS)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is to stop."""
+        if self._asked_to_stop == math.inf and self._stopping():
+            self._asked_to_stop = time.monotonic()
+        return self._stopped.is_set() or self._asked_to_stop < math.inf
 
     def pause(self, seconds: float) -> None:
-        """Wait, or until `stop`."""
-        self._stopped.wait(seconds)
+        """Wait, or until `is_stopped`."""
+        self._wait_for(seconds, lambda: self.is_stopped)
+
+    def rest(self, seconds: float) -> None:
+        """Wait, or until the run is to stop."""
+        self._wait_for(seconds, lambda: self.is_stopping)
+
+    @contextmanager
+    def cancelling(self, cancel: Callable[[], Any]) -> Iterator[None]:
+        """While the block runs, end what it waits for by `cancel` once `is_stopped`."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(_LOOK_SECONDS):
+                if self.is_stopped:
+                    cancel()
+                    return
+
+        threading.Thread(target=watch, daemon=True, name="bigquery-cancel").start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def _wait_for(self, seconds: float, ended: Callable[[], bool]) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not ended():
+            self._stopped.wait(min(left, _LOOK_SECONDS))
 
     def ask(self, what: str, table: TableId | None, request: Callable[[], Any], *, place: str = "") -> Any:
         """The answer to a request that may be repeated, repeated while BigQuery is busy or away.
@@ -68,7 +116,18 @@ class Jobs:
         Raises:
             ReplicatorError: As `failures` words it.
         """
-        return self._patience.ask(what, table, request, place=place)
+
+        def pause(seconds: float) -> None:
+            self.pause(seconds)
+            if self.is_stopped:
+                raise RetryableError(
+                    f"{what} did not succeed before the run stopped",
+                    code="RPL-6537",
+                    table=str(table or ""),
+                    hint="nothing to do: the next run does it again",
+                )
+
+        return self._patience.ask(what, table, request, place=place, pause=pause)
 
     def query(self, name: str, sql: str, what: str, table: TableId) -> list[Any]:
         """The rows of a statement that must not run twice; run to its end."""
@@ -83,7 +142,9 @@ class Jobs:
             )
 
         job = self._settle(base, begin, what, table)
-        return list(self.ask(what, table, lambda: job.result(retry=None, timeout=_REQUEST_SECONDS)))
+        # The rows come by requests of their own.
+        found: list[Any] = self.ask(what, table, lambda: list(job.result(retry=None, timeout=_REQUEST_SECONDS)))
+        return found
 
     def read(self, sql: str, what: str, table: TableId | None) -> list[Any]:
         """The rows of a statement that only reads, or does the same when it runs twice."""
@@ -93,7 +154,8 @@ class Jobs:
 
         def once() -> list[Any]:
             job = self._client.query(sql, job_config=config, retry=None, job_retry=None, timeout=_REQUEST_SECONDS)
-            rows = list(job.result(retry=None, timeout=self._config.retry_seconds))
+            self._wait(job, what, table)
+            rows = list(job.result(retry=None, timeout=_REQUEST_SECONDS))
             self._count(job, table)
             return rows
 
@@ -176,16 +238,16 @@ class Jobs:
         )
         return found
 
-    def _wait(self, job: Job, what: str, table: TableId) -> None:
+    def _wait(self, job: Job, what: str, table: TableId | None) -> None:
         """Until the job has ended, however it did."""
         wait = 0.03
         while job.state != "DONE":
             self.pause(wait)
-            if self._stopped.is_set():
+            if self.is_stopped:
                 raise RetryableError(
                     f"{what} was still running when the run stopped",
                     code="RPL-6535",
-                    table=str(table),
+                    table=str(table or ""),
                     hint="nothing to do: the next run finds the job",
                 )
             wait = min(wait * 1.5, 3.0)

@@ -60,15 +60,16 @@ class TableSnapshotLoad:
             last = self._table.standing().last
             return last.chunks if last else frozenset()
         context, table = self._table.session.context, self._table
-        replaced = not fits or (self.replaces and table.standing().last is not None)
+        replaced = not fits or self._has_more(schema) or (self.replaces and table.standing().last is not None)
         empty = table.standing().last is None or replaced
         if replaced and table.found() is not None:
             table.session.warehouse.drop(table.place.id, schema.table)
+            table.session.warehouse.drop(table.place.staging_id, schema.table)
             table.changed()
-        table.make(schema)
+        table.make(schema, replacing=True)
         begun = TableProgress(context.generation, context.epoch, position, 0, "", frozenset(), snapshot_id)
         statements = [] if empty else [f"TRUNCATE TABLE {table.place.sql}"]
-        table.commit(table.row(begun, f"begin-{snapshot_id}"), statements)
+        table.commit(table.row(begun, f"begin-{snapshot_id}", note=""), statements)
         failpoint("bigquery.snapshot.begun")
         return frozenset()
 
@@ -143,6 +144,11 @@ class TableSnapshotLoad:
     def _fits(self, schema: TableSchema) -> bool:
         found = self._table.found()
         return found is not None and not misfit(target_fields(schema, self._config), found)
+
+    def _has_more(self, schema: TableSchema) -> bool:
+        """Whether the table has columns beyond those of a new copy: perhaps one that may not be here any more."""
+        found, wanted = self._table.found(), {f.name.lower() for f in target_fields(schema, self._config)}
+        return found is not None and any(f.name.lower() not in wanted for f in found.fields)
 
     def _running(self, schema: TableSchema, snapshot_id: str) -> TableProgress:
         progress = self._table.standing().progress

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import FencedError, NeedsUserError, RetryableError
+from replicator_sdk.errors import FencedError, NeedsUserError, RetryableError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
@@ -143,7 +145,17 @@ class TargetTable:
             f"a newer run has taken the table over from run {self.session.context.epoch}",
             code="RPL-6525",
             table=str(self.table),
-            hint="nothing to do: the newer run goes on",
+            hint="nothing to do while the newer run goes on; when there is none, the pipeline's state was deleted or is an old copy:"
+            " delete its state folder and its tables at the target, then start the pipeline again: every table is copied",
+        )
+
+    def gone(self) -> SnapshotNeededError:
+        """Somebody removed the table."""
+        return SnapshotNeededError(
+            f"the table {self.place.id} is gone",
+            code="RPL-6556",
+            table=str(self.table),
+            hint="nothing to do: the table is copied again",
         )
 
     def found(self) -> Found | None:
@@ -152,10 +164,21 @@ class TargetTable:
             self._found = self.session.warehouse.find(self.place.id, self.table)
         return self._found
 
-    def make(self, schema: TableSchema) -> Found:
-        """The target table, made when it is not there."""
+    def make(self, schema: TableSchema, *, replacing: bool = False) -> Found:
+        """The target table, made when it is not there.
+
+        Args:
+            schema: Its schema.
+            replacing: Whether it begins empty, so that one which was there before may be gone.
+
+        Raises:
+            SnapshotNeededError: When somebody removed the table: an empty one in its place would miss all its rows.
+        """
         self.session.warehouse.make_dataset(self.place, self.table)
         if self.found() is None:
+            standing = self.standing()
+            if not replacing and standing.progress is not None and not standing.dropped:
+                raise self.gone()
             self.session.warehouse.make_target(self.place, schema)
         found = self.found()
         if found is None:
@@ -171,9 +194,36 @@ class TargetTable:
         """The table's structure is another one from now on."""
         self._found = None
 
-    def row(self, progress: TableProgress | None, what: str, *, kind: str = COMMITTED, note: str = "") -> Commit:
-        """The row to commit with: it follows the newest one and keeps the chunks it knows of."""
+    def has(self, changes: TableChanges) -> bool:
+        """Whether the table has the changes already.
+
+        Nothing is committed while a change of structure is half done: it goes on from what it noted when it was begun.
+
+        Raises:
+            SnapshotNeededError: When rows come before the rest of that change.
+        """
+        standing = self.standing()
+        if standing.stands_at(changes.identity.position):
+            return True
+        if standing.altering is None:
+            return False
+        if changes.rows == 0:
+            return True
+        raise SnapshotNeededError(
+            "a change of structure was begun here, and its rest does not come before later rows",
+            code="RPL-6565",
+            table=str(self.table),
+            position=str(changes.identity.position),
+            hint="nothing to do: the table is copied again",
+        )
+
+    def row(
+        self, progress: TableProgress | None, what: str, *, kind: str = COMMITTED, note: str | None = None
+    ) -> Commit:
+        """The row to commit with: it follows the newest one and keeps the chunks and former columns it knows of."""
         standing, context = self.standing(), self.session.context
+        if note is None:
+            note = former_columns(standing.kept) if kind == COMMITTED else ""
         revision = standing.revision + 1
         last = standing.last
         known = last.chunks if last is not None and progress is not None and _same_plan(last, progress) else frozenset()
@@ -238,6 +288,11 @@ class TargetTable:
             last_sequence=max(sequence, progress.last_sequence),
             batch="",
         )
+
+
+def former_columns(kept: Collection[str]) -> str:
+    """The note of a row that was committed: the columns which are not the source's any more; empty for none."""
+    return json.dumps(sorted(kept)) if kept else ""
 
 
 def _same_plan(last: Commit, progress: TableProgress) -> bool:

@@ -58,9 +58,10 @@ class DefaultStreams:
         call = self._open()(requests, metadata=(("x-goog-request-params", f"write_stream={stream}"),), timeout=_SECONDS)
         answered = 0
         try:
-            for answer in call:
-                _refuse(answer, table)
-                answered += 1
+            with self._jobs.cancelling(call.cancel):
+                for answer in call:
+                    _refuse(answer, table)
+                    answered += 1
         except grpc.RpcError as err:
             if requests.error is not None:
                 raise requests.error from err

@@ -41,13 +41,13 @@ class ChangeStreaming:
         Rows that arrive without their progress arrive again later, with the same or a later sequence number, and are
         the same or newer.
         """
-        table, position = self._table, changes.identity.position
-        if table.standing().stands_at(position):
+        table = self._table
+        if table.has(changes):
             return
         key = primary_key(changes.schema)
         failpoint("bigquery.cdc.begun")
         table.forget()  # the stream asks nobody whether a newer run has the table, so the commit log is asked each time
-        if table.standing().stands_at(position):
+        if table.has(changes):
             return
         self._must_be_there(changes, key)
         row = table.row(TableProgress.of(changes.identity), f"batch-{changes.identity}")
@@ -75,14 +75,6 @@ class ChangeStreaming:
     def _must_be_there(self, changes: TableChanges, key: tuple[str, ...]) -> None:
         """Make the table for its very first changes; later it must be as it was left."""
         table, standing = self._table, self._table.standing()
-        if table.found() is None and standing.progress is not None and not standing.dropped:
-            raise NeedsUserError(
-                f"the table {table.place.id} is gone",
-                code="RPL-6708",
-                table=str(changes.table),
-                position=str(changes.identity.position),
-                hint="take a new snapshot of the table",
-            )
         found = table.make(changes.schema)
         if standing.last is None:  # from the first row on nobody may take the table for a stranger's
             table.commit(table.row(None, "begin"))
@@ -98,5 +90,5 @@ def _must_declare(changes: TableChanges, key: tuple[str, ...], found: Found) -> 
             code="RPL-6704",
             table=str(changes.table),
             position=str(changes.identity.position),
-            hint=f"ALTER TABLE … ADD PRIMARY KEY ({', '.join(key)}) NOT ENFORCED, or take a new snapshot of the table",
+            hint=f"ALTER TABLE … ADD PRIMARY KEY ({', '.join(key)}) NOT ENFORCED, or take the table out of `tables`, run once and put it in again: it is copied again",
         )

@@ -27,7 +27,7 @@ class CdcDDL(TableDDL):
         table = self._table
         table.session.warehouse.drop(table.place.id, event.table)
         table.changed()
-        table.make(event.schema)
+        table.make(event.schema, replacing=True)
         self._commit(event)
 
     def _alter(self, event: DDLEvent) -> None:
@@ -68,5 +68,5 @@ def _forbidden(event: DDLEvent, what: str) -> SchemaDriftError:
         code="RPL-6707",
         table=str(event.table),
         position=str(event.position),
-        hint="take a new snapshot of the table, or replicate it with mode batch",
+        hint="take the table out of `tables`, run once and put it in again (it is copied again), or replicate it with mode batch",
     )

@@ -47,7 +47,7 @@ class TableAppend:
         """Append the rows written, with the table's progress; nothing when the table stands there already."""
         self.settle()
         table = self._table
-        if table.standing().stands_at(changes.identity.position):
+        if table.has(changes):
             return
         if any(batch.unchanged for batch in changes.batches()):
             raise lacks_columns(changes)

@@ -70,7 +70,7 @@ class TableFlow:
     def take(self, changes: TableChanges) -> None:
         """Stream the changes; they are merged later. Nothing when the table has taken them already."""
         self._raise_failure()
-        if self._has(changes.identity.position):
+        if self._has(changes):
             return
         must_have_key(changes.schema)
         try:
@@ -87,12 +87,15 @@ class TableFlow:
         if self._is_due():
             self.begin()
 
-    def _has(self, position: Position) -> bool:
-        if self._taken is None:
-            with self._table.lock:
-                progress = self._table.standing().progress
+    def _has(self, changes: TableChanges) -> bool:
+        if self._taken is not None:
+            return changes.identity.position <= self._taken
+        with self._table.lock:
+            if self._table.has(changes):
+                return True
+            progress = self._table.standing().progress
             self._taken = progress.position if progress is not None else None
-        return self._taken is not None and position <= self._taken
+            return False
 
     def _stream(self, changes: TableChanges) -> None:
         _, stream = self._intermediate(changes)

@@ -74,6 +74,8 @@ class TableMerge:
                     self._table.commit(row, statements, checks=checks, refuse=lambda _: _UnreadableError())
             except _UnreadableError:
                 self._table.session.jobs.pause(_READABLE_SECONDS * 2**tries)
+                if self._table.session.jobs.is_stopped:
+                    break
                 continue
             failpoint("merge_flush.merge.after")
             self._table.session.context.metrics.count("bigquery.merges", table=self._table.table)

@@ -110,16 +110,17 @@ class StreamWriter(Streams):
         """One connection; whether it came to its end. What has been answered waits no more."""
         requests = self._requests(stream, schema, list(waiting))
         try:
-            answers = self._client.append_rows(
-                requests,
-                metadata=(("x-goog-request-params", f"write_stream={stream.name}"),),
-                retry=None,  # the client's own would go on behind the requests it has taken already
-                timeout=_CALL_SECONDS,
-            )
-            try:
-                return self._answered(answers, stream, waiting, of)
-            finally:
-                answers.cancel()  # what is still on its way would come twice
+            with self._jobs.cancelling(self._client.transport.close):  # the call itself waits for the first answer
+                answers = self._client.append_rows(
+                    requests,
+                    metadata=(("x-goog-request-params", f"write_stream={stream.name}"),),
+                    retry=None,  # the client's own would go on behind the requests it has taken already
+                    timeout=_CALL_SECONDS,
+                )
+                try:
+                    return self._answered(answers, stream, waiting, of)
+                finally:
+                    answers.cancel()  # what is still on its way would come twice
         except Exception as err:
             if isinstance(err, ReplicatorError):
                 raise

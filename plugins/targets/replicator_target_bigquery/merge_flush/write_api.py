@@ -64,7 +64,7 @@ class WriteApi(StreamWriter):
                 f"rows were to be appended by a stream that cannot be committed ({errors[0].code.name})",
                 code="RPL-6608",
                 table=str(of),
-                hint="see whether its rows are in the table; then take a new snapshot of the table",
+                hint="see whether its rows are in the table; then take the table out of `tables`, run once and put it in again: it is copied again",
             )
 
     def _request(self, stream: WriteStream, place: int, rows: Any) -> Any:

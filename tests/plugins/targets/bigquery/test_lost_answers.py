@@ -51,6 +51,18 @@ def test_a_batch_is_there_once(project: Project, on: Callable[[Request], bool], 
     consumer.stop()
 
 
+def test_the_rows_of_an_answer_are_asked_for_again(project: Project) -> None:
+    """They come by requests of their own, behind the one that says that the job is done."""
+    consumer = project.consumer()
+    consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+    faults = [AWAY, LOST, Fault(cut=True), AWAY, LOST]
+    project.emulators.gate.plan(*faults, on=lambda r: r.method == "GET" and "/queries/" in r.path)
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    assert project.emulators.gate.pending == 0
+    assert project.count("customers") == 1
+    consumer.stop()
+
+
 def test_a_lost_answer_is_looked_up_and_the_job_not_begun_again(project: Project) -> None:
     gate = project.emulators.gate
     consumer = project.consumer()

@@ -16,6 +16,7 @@ from replicator_sdk.errors import (
     ReplicatorError,
     RetryableError,
     SchemaDriftError,
+    SnapshotNeededError,
 )
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import arm
@@ -179,7 +180,7 @@ def test_structure_that_needs_more_than_bigquery_allows_is_refused(project: Proj
     with pytest.raises(SchemaDriftError) as err:
         consumer.apply_ddl(event)
     assert err.value.code == "RPL-6707"
-    assert "snapshot" in err.value.hint
+    assert "copied again" in err.value.hint
     assert project.select(_ROWS) == [["1", "a", None]]
     consumer.stop()
 
@@ -250,7 +251,7 @@ def test_a_table_that_is_gone_or_declares_no_key_is_said(bigquery_emulators: Emu
     assert err.value.code == "RPL-6704"
     assert "ADD PRIMARY KEY (id) NOT ENFORCED" in err.value.hint
     consumer._clients.bigquery.delete_table(f"{project.dataset}.customers")
-    with pytest.raises(NeedsUserError) as err:
+    with pytest.raises(SnapshotNeededError) as gone:
         consumer.apply_batch(batch(2, [insert(row(2))]))
-    assert err.value.code == "RPL-6708"
+    assert gone.value.code == "RPL-6556"
     consumer.stop()

@@ -7,6 +7,7 @@ from typing import Any
 
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.merge_flush.consumer import MergeFlushConsumer
+from tests.plugins.targets.bigquery.changes import KEYED
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.bigquery import Emulators
 
@@ -31,6 +32,13 @@ def merging(project: Project, *, epoch: int = 1, name: str = "conformance") -> M
     made: BigQueryConsumer = project.consumer(epoch=epoch, name=name)
     assert isinstance(made, MergeFlushConsumer)
     return made
+
+
+def settle(consumer: BigQueryConsumer) -> None:
+    """Merge what was streamed, where the mode streams ahead."""
+    if isinstance(consumer, MergeFlushConsumer):
+        consumer.settle([KEYED.table])
+        consumer.settled(KEYED.table)
 
 
 def intermediates(project: Project) -> list[str]:
