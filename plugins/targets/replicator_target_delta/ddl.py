@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 register("delta.ddl.before", "delta.ddl.after")
-_CHOICES: Final = "take a new snapshot of the table, or leave the column out by `columns`"
+_CHOICES: Final = "take the table out of `tables`, run once and put it in again (it is copied again), or leave the column out by `columns`"
 
 
 class TableDDL:
@@ -77,7 +77,7 @@ class TableDDL:
                 code="RPL-6402",
                 table=str(event.table),
                 position=str(event.position),
-                hint="take a new snapshot of the table, or move the target's table away",
+                hint="take the table out of `tables`, run once and put it in again (it is copied again), or move the target's table away",
             )
         else:
             self._commit(attempt, event)
@@ -108,6 +108,7 @@ class TableDDL:
         assert alter.column is not None
         new = alter.column.name
         if alter.kind is AlterKind.ADD_COLUMN:
+            self._must_lack(definition, new, event)
             definition.add(alter.column, str(event.table))
             if alter.default is not None and not event.needs_snapshot:
                 values[new] = _Source(default=alter.default, kind=alter.column.type.arrow)
@@ -140,7 +141,18 @@ class TableDDL:
                 code="RPL-6403",
                 table=str(event.table),
                 position=str(event.position),
-                hint="the target was altered by somebody else: take a new snapshot of the table",
+                hint="the target was altered by somebody else: take the table out of `tables`, run once and put it in again: it is copied again",
+            )
+
+    def _must_lack(self, definition: TableDefinition, name: str, event: DDLEvent) -> None:
+        """See that a column to add does not exist: which of its values are the source's is unknown then."""
+        if definition.has(name):
+            raise SchemaDriftError(
+                f"the target's table has the column {name!r} already that the source adds",
+                code="RPL-6407",
+                table=str(event.table),
+                position=str(event.position),
+                hint="take the table out of `tables`, run once and put it in again: it is copied again; a replicator's own column gets another name by `metadataPrefix`",
             )
 
     def _rewrite(self, attempt: Attempt, event: DDLEvent, metadata: dict[str, Any], values: dict[str, _Source]) -> None:

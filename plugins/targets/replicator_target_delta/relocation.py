@@ -19,7 +19,7 @@ def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None
     Raises:
         SchemaDriftError: Where a store cannot rename a folder atomically.
     """
-    scheme = old.split("://", 1)[0] if "://" in old else ""
+    scheme = _scheme(old)
     if scheme not in _ATOMIC:
         raise SchemaDriftError(
             f"a table was renamed, and {scheme}:// cannot rename a folder atomically",
@@ -36,10 +36,35 @@ def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None
 
 
 def delete_folder(spark: SparkSession, path: str) -> None:
-    """Delete the folder and all in it; nothing when it is gone already."""
+    """Delete the folder and all in it; nothing when it does not exist.
+
+    Where the store renames atomically it is renamed first: a process that is killed while it deletes leaves no table with
+    half a log, and the next call deletes the rest.
+    """
+    jvm, system = file_system(spark, path)
+    parent, name = path.rsplit("/", 1)
+    aside = f"{parent}/.dropped-{name}"
+    _delete(spark, aside)
+    folder = jvm.org.apache.hadoop.fs.Path(path)
+    if (
+        _scheme(path) in _ATOMIC
+        and system.exists(folder)
+        and system.rename(folder, jvm.org.apache.hadoop.fs.Path(aside))
+    ):
+        _forget(spark, jvm, path)
+        _delete(spark, aside)
+    else:
+        _delete(spark, path)
+        _forget(spark, jvm, path)
+
+
+def _delete(spark: SparkSession, path: str) -> None:
     jvm, system = file_system(spark, path)
     system.delete(jvm.org.apache.hadoop.fs.Path(path), True)
-    _forget(spark, jvm, path)
+
+
+def _scheme(path: str) -> str:
+    return path.split("://", 1)[0] if "://" in path else ""
 
 
 def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:

@@ -94,6 +94,7 @@ class TableSnapshotLoad:
             begun,
             remove=list(attempt.state.files.values()),
             metadata=metadata if changed else None,
+            dropped=False,
         )
         failpoint("delta.snapshot.begun")
         return frozenset()

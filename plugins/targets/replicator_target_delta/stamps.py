@@ -20,7 +20,7 @@ class Stamper:
     """
 
     def __init__(self, names: dict[str, str], batch: str) -> None:
-        self._names = names
+        self.names = names
         self._batch = batch
 
     def columns(
@@ -42,7 +42,7 @@ class Stamper:
             IS_DELETED: lambda: pa.repeat(pa.scalar(deleted), size),
             SOURCE_TIMESTAMP: lambda: pa.array(timestamp, mask=timestamp < 0).cast(pa.timestamp("us", "UTC")),
         }
-        return {name: made[kind]() for kind, name in self._names.items()}
+        return {name: made[kind]() for kind, name in self.names.items()}
 
     def upserted(self, sequence: Int64s, timestamp: Int64s, fresh: npt.NDArray[np.bool_]) -> dict[str, pa.Array]:
         """For rows written: `I` where the key was certainly new, else `U`."""

@@ -127,7 +127,8 @@ class TargetTable:
                 f"run {progress.epoch} has taken the table over from run {self._context.epoch}",
                 code="RPL-8401",
                 table=str(self.table),
-                hint="nothing to do: the newer run goes on",
+                hint="nothing to do while the newer run goes on; when there is none, the pipeline's state was deleted or is an old copy:"
+                " delete its state folder and its tables at the target, then start the pipeline again: every table is copied",
             )
         return Attempt(transaction, progress)
 

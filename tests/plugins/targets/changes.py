@@ -36,11 +36,18 @@ def delete(before: Mapping[str, Any], schema: TableSchema = KEYED) -> RowChange:
     return RowChange(schema, DMLOperation.DELETE, {}, before, before_is_full=before.keys() == set(schema.names))
 
 
-def batch(position: int, changes: Sequence[RowChange], *, epoch: int = 1, overlap: bool = False) -> TableChanges:
+def batch(
+    position: int,
+    changes: Sequence[RowChange],
+    *,
+    epoch: int = 1,
+    overlap: bool = False,
+    drops_lost_updates: bool | None = None,
+) -> TableChanges:
     """Changes that bring their table to `position`; sequence numbers go on from 1000 times it."""
     numbered = to_batch(changes, range(len(changes)), position * 1000, 1_700_000_000_000_000)
     identity = BatchIdentity(1, epoch, position * 1000 + 1, position * 1000 + len(changes), at(position))
-    return to_table_changes([numbered], identity, overlap=overlap)
+    return to_table_changes([numbered], identity, overlap=overlap, drops_lost_updates=drops_lost_updates)
 
 
 def ddl(position: int, operation: DDLOperation, schema: TableSchema | None = KEYED, **facts: Any) -> DDLEvent:

@@ -47,7 +47,7 @@ def fitting_state(
             code="RPL-6405",
             table=str(schema.table),
             position=str(position),
-            hint="take a new snapshot of the table",
+            hint="take the table out of `tables`, run once and put it in again: it is copied again",
         )
     return attempt.state, None
 

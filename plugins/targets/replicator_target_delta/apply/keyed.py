@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,10 +15,13 @@ from replicator_sdk.errors import DataError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import NetPlan, Upserts
 from replicator_sdk.net_change.keys import encode_rows as code_rows
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId
 from replicator_target_delta.apply.finding import Place, find
 from replicator_target_delta.apply.incomplete import IncompleteRows, SealedRows
-from replicator_target_delta.apply.matching import Sought, searches_sorted
+from replicator_target_delta.apply.matching import FileMatch, Sought, searches_sorted
 from replicator_target_delta.apply.rewriting import FileChanges, Found, Written
+from replicator_target_delta.config import IS_DELETED
 from replicator_target_delta.encoding import encode_keys, encode_rows
 from replicator_target_delta.stamps import Stamper
 from replicator_target_delta.writing import FileWriter
@@ -35,30 +39,56 @@ class _Search:
     Attributes:
         sought: Distinct keys.
         deleted: For each key whether it is a deleted row's.
-        waiting: For each key the incomplete row whose old values stand there, -1 for none; empty when none waits.
+        updated: For each key the incomplete row that takes its old values from there, -1 for none; empty when no row is
+            incomplete.
+        kept: The same for the kept image of the row that is deleted there. A row that moves away has both.
     """
 
     sought: Sought
     deleted: Bools
-    waiting: Int64s
+    updated: Int64s
+    kept: Int64s
 
 
 class KeyedApply:
     """One run of changes of a table with a key; made for it, used once.
 
+    Args:
+        place: Where and how.
+        changes: The changes.
+        stamper: Makes the metadata columns.
+        partitions: For each batch the partition of the log it is from; empty where the batches are in the source's order.
+        collects_new: Whether `new_keys` is wanted.
+
     Attributes:
-        missing: Deletes of rows that were not there, and updates in an overlap whose row is gone by now.
+        new_keys: Written and deleted keys that the table does not hold, each once.
+        missing: Deletes of rows that were not there, and updates that are dropped since their row is gone by now.
     """
 
-    def __init__(self, place: Place, changes: TableChanges, stamper: Stamper) -> None:
+    def __init__(
+        self,
+        place: Place,
+        changes: TableChanges,
+        stamper: Stamper,
+        *,
+        partitions: Sequence[int] = (),
+        collects_new: bool = False,
+    ) -> None:
         self._place = place
         self._changes = changes
         self._stamper = stamper
         self._schema = changes.schema
         self._layout = place.state.layout
+        # A kept deleted row is another row than the one an update belongs to: it has no values for it.
+        self._dead_mark: pa.Field | None = None
+        if place.soft_deletes and not changes.drops_lost_updates:
+            self._dead_mark = self._layout[stamper.names[IS_DELETED]].arrow
         self._key_names = [self._layout[name].physical for name in self._schema.primary_key]
         self._incomplete = IncompleteRows(self._layout.physical)
+        self._partitions = partitions
+        self._collects_new = collects_new
         self._written_keys: list[pa.Table] = []
+        self.new_keys: list[pa.Table] = []
         self._is_large = changes.rows >= _LARGE_ROWS
         self.missing = 0
 
@@ -76,9 +106,11 @@ class KeyedApply:
         """Write new files and find the rows that go; for somebody who writes the deletion vectors.
 
         Raises:
-            DataError: As `run`.
+            DataError: As `run`; or when a key has changes in several partitions.
         """
-        plan = NetPlan(self._changes.batches, self._schema, overlap=self._changes.overlap)
+        plan = NetPlan(self._changes.batches, self._schema, overlap=self._changes.overlap, partitions=self._partitions)
+        if plan.keys_in_several:
+            raise in_several_partitions(self._changes.table, self._changes.identity.position, plan.keys_in_several)
         self._release_memory()
         try:
             with FileWriter(self._place.storage, self._place.target_bytes, releases=self._is_large) as writer:
@@ -107,6 +139,8 @@ class KeyedApply:
         if replaced.any():
             # Taken, since a slice would keep the whole batch in memory until the end of the run.
             self._written_keys.append(rows.select(self._key_names).take(pa.array(np.flatnonzero(replaced))))
+        if self._collects_new and not replaced.all():
+            self.new_keys.append(rows.select(self._key_names).take(pa.array(np.flatnonzero(~replaced))))
         if len(part.origin_rows) == 0:
             writer.add(rows)
             return
@@ -151,18 +185,35 @@ class KeyedApply:
         done = np.zeros(self._incomplete.size, np.bool_)
         removed: Found = []
         deletes_found = 0
+        is_new = np.ones(search.sought.keys.num_rows if self._collects_new else 0, np.bool_)
         for file, match in find(self._place, search.sought):
             removed.append((file, match.rows, match.positions))
             deletes_found += int(np.count_nonzero(search.deleted[match.keys]))
+            if self._collects_new:
+                is_new[match.keys] = False
             if held is not None and match.fetched is not None:
-                rows = search.waiting[match.keys]
-                rows = rows[rows >= 0]
-                writer.add(held.complete(rows, match.fetched))
-                done[rows] = True
+                self._complete(held, search, match, match.fetched, writer, done)
+        if is_new.any():
+            self.new_keys.append(search.sought.keys.take(pa.array(np.flatnonzero(is_new))))
         if held is not None and not done.all():
             self._finish_lost(held, done)
         self.missing += 0 if self._changes.overlap else max(0, deletes.num_rows - deletes_found)
         return removed
+
+    def _complete(
+        self, held: SealedRows, search: _Search, match: FileMatch, old: pa.Table, writer: FileWriter, done: Bools
+    ) -> None:
+        """Write the rows kept aside whose old values are in `old`, the rows of one file that were fetched."""
+        assert search.sought.wanted is not None
+        keys = match.keys[search.sought.wanted[match.keys]]
+        updated = search.updated[keys]
+        if self._dead_mark is not None:
+            updated[old.column(self._dead_mark.name).to_numpy()] = -1
+        for rows in (updated, search.kept[keys]):
+            here = np.flatnonzero(rows >= 0)
+            if len(here):
+                writer.add(held.complete(rows[here], old.take(pa.array(here))))
+                done[rows[here]] = True
 
     def _keep_deleted(self, plan: NetPlan, deletes: pa.Table) -> None:
         """A kept deleted row is the old row with other metadata columns: all its source columns are to be found."""
@@ -180,35 +231,70 @@ class KeyedApply:
         self._written_keys = []
         if held is None:
             keys, deleted = _ordered(keys, deletes)
-            return _Search(Sought(keys), deleted, np.empty(0, np.int64))
+            return _Search(Sought(keys), deleted, np.empty(0, np.int64), np.empty(0, np.int64))
         both = pa.concat_tables([keys, held.origin])
         codes, count = code_rows([combined(c) for c in both.columns])
         first = np.empty(count, np.int64)
         first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of equal indexes numpy keeps the last: the first row
-        waiting = np.full(count, -1, np.int64)
-        waiting[codes[keys.num_rows :]] = np.arange(held.origin.num_rows)
+        origin = codes[keys.num_rows :]
+        updated, kept = (_by_key(origin, which, count) for which in (~held.deletes, held.deletes))
+        fetch = held.fetch if self._dead_mark is None else (*held.fetch, self._dead_mark)
         distinct = both.take(pa.array(first)).combine_chunks()
-        return _Search(Sought(distinct, waiting >= 0, held.fetch), np.arange(count) < deletes.num_rows, waiting)
+        sought = Sought(distinct, (updated >= 0) | (kept >= 0), fetch)
+        return _Search(sought, np.arange(count) < deletes.num_rows, updated, kept)
 
     def _finish_lost(self, held: SealedRows, done: Bools) -> None:
         """Rows whose old row is not in the table.
 
-        Kept images of deletes: there is nothing to keep. In an overlap the snapshot read the row's place when it was gone:
-        a change to come takes it away, or brings it back whole.
+        Kept images of deletes: there is nothing to keep. Where the runtime's snapshot read the row's place when it was
+        gone, a change to come deletes it, or writes it whole.
+
+        Raises:
+            DataError: When the values of a row are nowhere.
         """
         lost = np.flatnonzero(~done & ~held.deletes)
         if len(lost) == 0:
             return
-        if not self._changes.overlap:
+        if self._changes.drops_lost_updates:
+            self.missing += len(lost)
+            return
+        table, position = str(self._changes.table), f"sequence {held.sequence[lost[0]]}"
+        if self._changes.overlap:
             raise DataError(
-                f"{len(lost)} updates do not carry columns whose old values the target's rows should have, "
-                "but it has no such rows",
-                code="RPL-5401",
-                table=str(self._changes.table),
-                position=f"sequence {held.sequence[lost[0]]}",
-                hint="rows were removed at the target by somebody else: take a new snapshot of the table",
+                f"{len(lost)} updates do not carry columns whose values are in no row of the table",
+                code="RPL-5405",
+                table=table,
+                position=position,
+                hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), let its connector"
+                " snapshot the table again and start the pipeline under another `name` with another place at the target",
             )
-        self.missing += len(lost)
+        raise DataError(
+            f"{len(lost)} updates do not carry columns whose old values the target's rows should have, "
+            "but it has no such rows",
+            code="RPL-5401",
+            table=table,
+            position=position,
+            hint="rows were removed at the target by another program: take the table out of `tables`, run once and put it in again: it is copied again",
+        )
+
+
+def in_several_partitions(table: TableId, position: Position, keys: int) -> DataError:
+    """What to say of keys that several partitions of a log have changes of."""
+    return DataError(
+        f"{keys} keys have changes in several partitions of the log, whose order is unknown",
+        code="RPL-5406",
+        table=str(table),
+        position=str(position),
+        hint="have all records of a key written to one partition of one topic, let the source's connector snapshot the"
+        " table again into such a topic and start the pipeline under another `name` with another place at the target",
+    )
+
+
+def _by_key(origin: Int64s, which: Bools, count: int) -> Int64s:
+    """For each of `count` keys the index of the row in `which` whose origin it is, -1 for none."""
+    found = np.full(count, -1, np.int64)
+    found[origin[which]] = np.flatnonzero(which)
+    return found
 
 
 def _ordered(keys: pa.Table, deletes: pa.Table) -> tuple[pa.Table, Bools]:

@@ -5,8 +5,8 @@ Runs on Spark's executors. Nothing of it is in effect before the driver commits 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class TablePart:
         add: Contents of the `add` actions of new files.
         removed: For each file by path its number of rows and, as a serialised bitmap, the indexes of those that go.
         missing: As `KeyedApply.missing`.
+        new_keys: Of a table with a key that other tasks may write, too: the keys in this part that the table does not hold.
         error: Why nothing else is here.
     """
 
@@ -59,6 +60,7 @@ class TablePart:
     add: list[dict[str, Any]] = field(default_factory=list)
     removed: list[tuple[str, int, bytes]] = field(default_factory=list)
     missing: int = 0
+    new_keys: list[pa.Table] = field(default_factory=list)
     error: ReplicatorError | None = None
 
 
@@ -89,6 +91,7 @@ class PartitionsApply:
         metadata_names: Metadata column → its name in the tables.
         target_bytes: How large new files are.
         soft_deletes: Whether deleted rows are kept.
+        is_shared: Whether the slice has several tasks.
     """
 
     read: LogPartitionReader
@@ -98,6 +101,7 @@ class PartitionsApply:
     metadata_names: dict[str, str]
     target_bytes: int
     soft_deletes: bool
+    is_shared: bool
 
     def __call__(self, partitions: tuple[LogPartition, ...]) -> TaskResult:
         """Read `partitions` and write what becomes of the tables; holds their changes in memory."""
@@ -113,7 +117,9 @@ class PartitionsApply:
         target = self.tables[table]
         place = Place(None, target.state, Storage(target.root), self.target_bytes, self.soft_deletes)
         try:
-            written, missing = self._write(place, changes)
+            if changes.schema.primary_key:
+                return self._keyed(place, changes, read.partitions[table], tally)
+            written, missing = self._keyless(place, changes)
         except ReplicatorError as err:
             err.table, err.position = err.table or str(table), err.position or str(self.identity.position)
             return TablePart(tally, error=err)
@@ -121,18 +127,23 @@ class PartitionsApply:
             return TablePart(tally, error=unfitting_value(changes))
         finally:
             del read.batches[table]
-        removed = [(file.path, rows, _packed(positions)) for file, rows, positions in written.removed]
-        return TablePart(tally, [file.add for file in written.add], removed, missing)
+        return _part(tally, written, missing)
 
-    def _write(self, place: Place, changes: TableChanges) -> tuple[Written, int]:
+    def _keyed(self, place: Place, changes: TableChanges, partitions: Sequence[int], tally: TableTally) -> TablePart:
         stamper = Stamper(self.metadata_names, str(self.identity))
-        if changes.schema.primary_key:
-            keyed = KeyedApply(place, changes, stamper)
-            return keyed.write(), keyed.missing
-        keyless = KeylessApply(place, changes, stamper, self.metadata_names)
+        keyed = KeyedApply(place, changes, stamper, partitions=partitions, collects_new=self.is_shared)
+        return replace(_part(tally, keyed.write(), keyed.missing), new_keys=keyed.new_keys)
+
+    def _keyless(self, place: Place, changes: TableChanges) -> tuple[Written, int]:
+        keyless = KeylessApply(place, changes, Stamper(self.metadata_names, str(self.identity)), self.metadata_names)
         if changes.inserts_only:
             return Written(keyless.append().add, []), 0
         return keyless.write(), keyless.missing
+
+
+def _part(tally: TableTally, written: Written, missing: int) -> TablePart:
+    removed = [(file.path, rows, _packed(positions)) for file, rows, positions in written.removed]
+    return TablePart(tally, [file.add for file in written.add], removed, missing)
 
 
 def _packed(positions: np.ndarray) -> bytes:

@@ -8,18 +8,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from pyroaring import BitMap64
 
-from replicator_sdk.batch import BatchIdentity
+from replicator_sdk.batch import BatchIdentity, combined
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.distributed_log import LogPartition
 from replicator_sdk.errors import DataError, FencedError
 from replicator_sdk.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.net_change.keys import encode_rows
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.slices import SliceChanges, SliceOutcome, TableTally, valid_through
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.apply import fitting_state
+from replicator_target_delta.apply.keyed import in_several_partitions
 from replicator_target_delta.apply.parts import PartitionsApply, TablePart, TableTarget, TaskResult
 from replicator_target_delta.apply.rewriting import FileChanges, Written
 from replicator_target_delta.config import DeltaConfig
@@ -114,6 +117,8 @@ class SliceApply:
 
     def _write(self) -> list[TaskResult]:
         """Have the executors read the slice and write files."""
+        context = self._spark.sparkContext
+        tasks = share(self._changes.slice.partitions, context.defaultParallelism)
         work = PartitionsApply(
             self._changes.read,
             {
@@ -125,9 +130,8 @@ class SliceApply:
             self._config.metadata_names(),
             self._config.target_file_bytes,
             self._config.soft_deletes,
+            len(tasks) > 1,
         )
-        context = self._spark.sparkContext
-        tasks = share(self._changes.slice.partitions, context.defaultParallelism)
         shared = context.broadcast(work)
         try:
             # `shared.value` is looked up on the executor: here it would be sent with every task.
@@ -143,6 +147,8 @@ class SliceApply:
                 raise part.error
         if not self._changes.tables[table_id].primary_key and not tally.inserts_only and tally.partitions > 1:
             raise self._unordered(table_id)
+        if keys := keys_in_several(parts):
+            raise in_several_partitions(table_id, self._identity.position, keys)
         begun = self._begun[table_id]
         with begun.table.lock:
             files = self._files(begun, parts)
@@ -174,6 +180,25 @@ class SliceApply:
             position=str(self._identity.position),
             hint="give it a key at the source, or have all its records in one partition",
         )
+
+
+def keys_in_several(parts: Sequence[TablePart]) -> int:
+    """How many keys more than one task has changes of: two of them found the same row, or neither found one.
+
+    Each would write a row of its own. The keys of rows that are new to the table are all that the driver ever gets of a
+    slice's content, and only of this one slice.
+    """
+    found: dict[str, BitMap64] = {}
+    rows = 0
+    for path, _, packed in (removed for part in parts for removed in part.removed):
+        positions = BitMap64.deserialize(packed)
+        rows += len(positions)
+        found.setdefault(path, BitMap64()).update(positions)
+    twice = rows - sum(map(len, found.values()))
+    if sum(bool(part.new_keys) for part in parts) > 1:
+        keys = pa.concat_tables([keys for part in parts for keys in part.new_keys])
+        twice += keys.num_rows - encode_rows([combined(column) for column in keys.columns])[1]
+    return twice
 
 
 def share(partitions: Sequence[LogPartition], hands: int) -> list[tuple[LogPartition, ...]]:

@@ -91,6 +91,35 @@ def test_in_an_overlap_an_update_of_a_row_that_is_gone_waits_for_the_change_that
     assert names(lake) == {1: ("a", "b")}
 
 
+@pytest.mark.parametrize("soft", [False, True])
+def test_values_that_are_nowhere_are_an_error_when_no_snapshot_of_the_runtime_explains_it(
+    lake: Lake, *, soft: bool
+) -> None:
+    """As a log of delete and insert tells a row that moved to another key, without a value that did not change.
+
+    A kept deleted row under the new key is another row's.
+    """
+    target = Lake(lake.path(TABLE).parent.parent, lake.spark(), soft_deletes=soft)
+    consumer = target.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1, "a", "long")), insert(row(5, "other", "of another row"))]))
+    consumer.apply_batch(batch(2, [delete({"id": 5})]))
+    version = target.version(TABLE)
+    moved = [delete({"id": 1}), update({"id": 5, "name": "a"})]
+    with pytest.raises(DataError, match="RPL-5405") as error:
+        consumer.apply_batch(batch(3, moved, overlap=True, drops_lost_updates=False))
+    assert error.value.table == str(TABLE)
+    assert target.version(TABLE) == version
+
+
+def test_a_moved_row_is_completed_though_the_row_under_its_old_key_is_kept_as_deleted(lake: Lake) -> None:
+    soft = Lake(lake.path(TABLE).parent.parent, lake.spark(), soft_deletes=True)
+    consumer = soft.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1, "a", "long"))]))
+    consumer.apply_batch(batch(2, [update({"id": 2, "name": "b"}, before={"id": 1})]))
+    found = {r["id"]: (r["name"], r["note"], r["_is_deleted"]) for r in soft.rows(TABLE)}
+    assert found == {1: ("a", "long", True), 2: ("b", "long", False)}
+
+
 def test_a_whole_file_deleted_leaves_the_table_without_it(lake: Lake) -> None:
     consumer = lake.consumer()
     consumer.apply_batch(batch(1, [insert(row(i)) for i in range(10)]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal as Number
+from pathlib import Path
 
 import deltalake
 import pytest
@@ -13,6 +14,7 @@ from replicator_sdk.datatype import FLOAT32, FLOAT64, INT16, INT32, INT64, STRIN
 from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_target_delta import relocation
 from tests.plugins.targets.changes import KEYED, TABLE, alter, at, batch, ddl, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
@@ -123,6 +125,86 @@ def test_a_dropped_table_goes_when_asked_for(lake: Lake) -> None:
     assert not dropping.path(TABLE).exists()
     consumer.apply_ddl(ddl(2, DDLOperation.DROP_TABLE, None))
     assert consumer.progress(TABLE) is None
+
+
+def test_a_dropped_table_may_be_dropped_again_and_copied_again_by_a_later_run(lake: Lake) -> None:
+    """As after a crash behind the folder's deletion."""
+    dropping = Lake(lake.path(TABLE).parent.parent, lake.spark(), drop_tables="drop")
+    consumer = dropping.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    consumer.apply_ddl(ddl(2, DDLOperation.DROP_TABLE, None))
+    for epoch in (2, 3):
+        consumer = dropping.consumer(epoch=epoch)
+        assert consumer.progress(TABLE) is None
+        consumer.apply_ddl(ddl(2, DDLOperation.DROP_TABLE, None))
+        assert not dropping.path(TABLE).exists()
+    narrow = KEYED.select(["name"])
+    assert consumer.begin_snapshot(narrow, "s", at(3)) == frozenset()
+    consumer.finish_snapshot(narrow, "s", at(3))
+    consumer.apply_batch(batch(4, [insert({"id": 5, "name": "x"}, narrow)], epoch=3))
+    assert dropping.read_table(narrow) == [{"id": 5, "name": "x"}]
+
+
+def test_a_folder_whose_deletion_was_interrupted_is_deleted_by_the_replay(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the log is gone: it was moved aside first, so that nothing reads it."""
+    dropping = Lake(lake.path(TABLE).parent.parent, lake.spark(), drop_tables="drop")
+    consumer = dropping.consumer()
+    for i in range(1, 6):
+        consumer.apply_batch(batch(i, [insert(row(i))]))
+    event = ddl(9, DDLOperation.DROP_TABLE, None)
+
+    def interrupted(spark: object, path: str) -> None:
+        log = Path(path) / "_delta_log"
+        if not log.exists():
+            return
+        (log / "00000000000000000000.json").unlink()
+        raise RetryableError("killed", code="RPL-4401")
+
+    monkeypatch.setattr(relocation, "_delete", interrupted)
+    with pytest.raises(RetryableError, match="killed"):
+        consumer.apply_ddl(event)
+    monkeypatch.undo()
+    later = dropping.consumer(epoch=2)
+    assert later.progress(TABLE) is None
+    later.apply_ddl(event)
+    assert list(dropping.path(TABLE).parent.iterdir()) == []
+
+
+def test_names_that_swap_do_so_in_one_commit_by_a_name_in_between(lake: Lake) -> None:
+    """And a name that differs by case only from one that is given up in the same change."""
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1, "a", "b"))]))
+    name, note = KEYED["name"], KEYED["note"]
+    between, upper = Column("__between", STRING), Column("NOTE", STRING)
+    swap = [
+        Alter(AlterKind.RENAME_COLUMN, between, name),
+        Alter(AlterKind.RENAME_COLUMN, name, note),
+        Alter(AlterKind.RENAME_COLUMN, note, between),
+    ]
+    version = lake.version(TABLE)
+    consumer.apply_ddl(alter(2, TableSchema(TABLE, (KEYED["id"], note, name), ("id",)), *swap))
+    assert lake.version(TABLE) == version + 1
+    consumer.apply_batch(batch(3, [update({"id": 1, "name": "b2"})]))
+    assert lake.read_table(KEYED) == [{"id": 1, "name": "b2", "note": "a"}]
+    moved = TableSchema(TABLE, (KEYED["id"], Column("third", STRING), upper), ("id",))
+    steps = [Alter(AlterKind.RENAME_COLUMN, moved["third"], note), Alter(AlterKind.RENAME_COLUMN, upper, name)]
+    consumer.apply_ddl(alter(4, moved, *steps))
+    assert lake.read_table(moved) == [{"id": 1, "third": "a", "NOTE": "b2"}]
+
+
+def test_a_column_told_twice_is_refused_at_a_later_position_and_its_values_stay(lake: Lake) -> None:
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    wider = TableSchema(TABLE, (*KEYED.columns, Column("extra", STRING)), ("id",))
+    step = Alter(AlterKind.ADD_COLUMN, wider["extra"], default="d")
+    consumer.apply_ddl(alter(2, wider, step))
+    consumer.apply_batch(batch(3, [update({"id": 1, "extra": "new"}, wider)]))
+    consumer.apply_ddl(alter(2, wider, step))
+    with pytest.raises(SchemaDriftError, match="RPL-6407"):
+        consumer.apply_ddl(alter(4, wider, step))
+    assert [r["extra"] for r in lake.read_table(wider)] == ["new"]
 
 
 def test_create_of_a_table_that_is_there_with_other_columns_is_drift(lake: Lake) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +58,26 @@ def test_asking_for_progress_takes_the_table_over(lake: Lake) -> None:
     lake.consumer(epoch=2).progress(TABLE)
     with pytest.raises(FencedError, match="RPL-8401"):
         older.apply_batch(batch(2, [insert(row(2))]))
+
+
+def test_an_older_copy_put_in_the_place_of_a_table_is_not_written_on(lake: Lake, tmp_path: Path) -> None:
+    """While the process runs, whose caches know the newer one; asking for the progress tells the older position."""
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    consumer.apply_batch(batch(2, [insert(row(2))]))
+    shutil.copytree(lake.path(TABLE), tmp_path / "backup")
+    for i in range(3, 6):
+        consumer.apply_batch(batch(i, [insert(row(i))]))
+    shutil.rmtree(lake.path(TABLE))
+    shutil.copytree(tmp_path / "backup", lake.path(TABLE))
+    version = lake.version(TABLE)
+    with pytest.raises(RetryableError, match="RPL-4403"):
+        consumer.apply_batch(batch(6, [insert(row(6))]))
+    assert lake.version(TABLE) == version
+    progress = lake.consumer().progress(TABLE)
+    assert progress is not None
+    assert progress.position == at(2)
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [1, 2]
 
 
 def test_two_runs_of_one_epoch_do_not_both_apply_a_batch(lake: Lake) -> None:

@@ -10,7 +10,7 @@ import pytest
 from replicator_runtime.engine import slice_size
 from replicator_sdk import failpoint
 from replicator_sdk.distributed_log import LogPartition
-from replicator_sdk.errors import FencedError, ReplicatorError
+from replicator_sdk.errors import DataError, FencedError, ReplicatorError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.slices import SliceChanges
@@ -45,8 +45,8 @@ def _disarm() -> Iterator[None]:
 class Copy:
     """A log of two partitions and a lake; slices go there without the engine."""
 
-    def __init__(self, folder: Path, lake: Lake) -> None:
-        self.folder = LogFolder(folder / "log", 2)
+    def __init__(self, folder: Path, lake: Lake, partitions: int = 2) -> None:
+        self.folder = LogFolder(folder / "log", partitions)
         self.lake = lake
 
     def consumer(self, epoch: int = 1) -> DeltaConsumer:
@@ -60,13 +60,14 @@ class Copy:
         tables: Mapping[TableId, TableSchema] | None = None,
         *,
         epoch: int = 1,
+        repeats: bool = False,
     ) -> SliceOutcome:
         """Apply all that is recorded behind `start`."""
-        log = FolderLog(self.folder, repeats=False)
+        log = FolderLog(self.folder, repeats=repeats)
         piece = log.plan(start, 1 << 30)
         assert piece is not None
         given = {KEYED.table: KEYED, KEYLESS.table: KEYLESS} if tables is None else tables
-        return consumer.apply_slice(SliceChanges(piece, log.read, given, 1, epoch, overlap=False))
+        return consumer.apply_slice(SliceChanges(piece, log.read, given, 1, epoch, overlap=repeats))
 
 
 @pytest.fixture
@@ -125,6 +126,48 @@ def test_rows_that_two_tasks_take_out_of_one_file_go_in_one_commit(copy: Copy) -
     assert copy.lake.version(TABLE) == version + 1
     tally = outcome.applied[TABLE]
     assert (tally.inserts, tally.updates, tally.deletes, tally.partitions) == (0, 5, 5, 2)
+
+
+PAIRS = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+"""Of four partitions in two tasks: some pairs are read by one task, some by two."""
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_key_with_changes_in_two_partitions_stops_its_table_and_writes_no_row(
+    tmp_path: Path, lake: Lake, *, is_old: bool
+) -> None:
+    copy = Copy(tmp_path, lake, partitions=4)
+    consumer = copy.consumer()
+    start = PartitionedOffset((0,) * 4)
+    if is_old:
+        copy.folder.append([insert(row(1, "old"))], partition=0)
+        assert copy.take(consumer, start).failures == {}
+        start = PartitionedOffset((1, 0, 0, 0))
+    version = lake.version(TABLE) if is_old else -1
+    for one, other in PAIRS:
+        copy.folder = LogFolder(tmp_path / f"log{one}{other}", 4)
+        for partition in range(4):
+            copy.folder.append(
+                [insert(row(10 + partition))] * (1 if is_old and not partition else 2), partition=partition
+            )
+        copy.folder.append([insert(row(1, "a"))], partition=one)
+        copy.folder.append([insert(row(1, "b")), delete({"id": 1})], partition=other)
+        outcome = copy.take(consumer, start, repeats=True)
+        error = outcome.failures[TABLE]
+        assert isinstance(error, DataError)
+        assert (error.code, error.table) == ("RPL-5406", str(TABLE))
+        assert KEYED.table not in outcome.applied
+    assert (lake.version(TABLE) if is_old else -1) == version
+
+
+def test_a_key_that_comes_to_another_partition_in_a_later_slice_is_one_row(copy: Copy) -> None:
+    consumer = copy.consumer()
+    copy.folder.append([insert(row(1, "old")), insert(row(2, "gone"))], partition=0)
+    assert copy.take(consumer, repeats=True).failures == {}
+    copy.folder.append([insert(row(1, "new")), delete({"id": 2})], partition=1)
+    copy.folder.append([insert(row(3))], partition=0)
+    assert copy.take(consumer, PartitionedOffset((2, 0)), repeats=True).failures == {}
+    assert sorted((r["id"], r["name"]) for r in copy.lake.rows(TABLE)) == [(1, "new"), (3, None)]
 
 
 def test_a_slice_that_comes_again_changes_nothing(copy: Copy) -> None:

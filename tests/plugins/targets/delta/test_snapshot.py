@@ -9,8 +9,9 @@ import pytest
 
 from replicator_sdk import failpoint
 from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.event import DDLOperation
 from replicator_sdk.snapshot import SnapshotChunk
-from tests.plugins.targets.changes import KEYED, TABLE, at, batch, insert, row, update
+from tests.plugins.targets.changes import KEYED, TABLE, at, batch, ddl, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
 CHUNKS = [SnapshotChunk(i, {"start": i * 10, "stop": i * 10 + 10}) for i in range(3)]
@@ -68,6 +69,18 @@ def test_a_new_plan_with_other_columns_replaces_rows_and_columns(lake: Lake) -> 
     consumer.finish_snapshot(narrow, "other", at(6))
     consumer.apply_batch(batch(7, [insert({"id": 1, "name": "x"}, narrow)]))
     assert lake.read_table(narrow) == [{"id": 1, "name": "x"}]
+    assert set(lake.arrow(TABLE).column_names) == {"id", "name", "_sequence_num", "_source_timestamp"}
+
+
+def test_a_table_that_was_dropped_and_is_copied_again_is_no_dropped_table(lake: Lake) -> None:
+    load(lake)
+    consumer = lake.consumer()
+    consumer.apply_ddl(ddl(6, DDLOperation.DROP_TABLE, None))
+    consumer.begin_snapshot(KEYED, "again", at(7))
+    consumer.load_chunks(KEYED, "again", CHUNKS, Numbers())
+    consumer.finish_snapshot(KEYED, "again", at(7))
+    consumer.apply_ddl(ddl(8, DDLOperation.CREATE_TABLE, KEYED))
+    assert len(lake.rows(TABLE)) == 30
 
 
 def test_the_log_goes_on_where_the_snapshot_stands(lake: Lake) -> None:

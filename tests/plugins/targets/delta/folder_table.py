@@ -1,0 +1,50 @@
+"""A table in a folder that changes are applied to without Spark and without a log: for many short histories."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.schema import TableSchema
+from replicator_target_delta.apply.finding import Place
+from replicator_target_delta.apply.keyed import KeyedApply
+from replicator_target_delta.apply.matching import live_rows
+from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.definition import TableDefinition
+from replicator_target_delta.log import State
+from replicator_target_delta.schema import Layout
+from replicator_target_delta.stamps import Stamper
+from replicator_target_delta.storage import Storage
+
+
+class FolderTable:
+    """One table with a key; `state` is its version now."""
+
+    def __init__(self, folder: Path, schema: TableSchema, **settings: Any) -> None:
+        self.config = DeltaConfig(path=str(folder), **settings)
+        self.schema = schema
+        self.storage = Storage(str(folder))
+        metadata = TableDefinition.create(schema, self.config.metadata_names()).to_metadata()
+        self.state = State(0, metadata, Layout.of(json.loads(metadata["schemaString"])), {}, None)
+
+    def apply(self, changes: TableChanges) -> None:
+        """What `TableApply` does between the beginning and the commit."""
+        place = Place(None, self.state, self.storage, self.config.target_file_bytes, self.config.soft_deletes)
+        names = self.config.metadata_names()
+        made = KeyedApply(place, changes, Stamper(names, str(changes.identity))).run()
+        files = dict(self.state.files)
+        for file in made.remove:
+            del files[file.path]
+        files |= {file.path: file for file in made.add}
+        self.state = State(self.state.version + 1, self.state.metadata, self.state.layout, files, None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All live rows under their logical names, those that are kept as deleted included."""
+        layout, found = self.state.layout, []
+        for file in self.state.files.values():
+            vector, fields = file.add.get("deletionVector"), [c.arrow for c in layout.columns]
+            found += list(live_rows(self.storage.root, file.location, vector, fields))
+        names = [c.name for c in layout.columns]
+        return [row for part in found for row in part.rename_columns(names).to_pylist()]
