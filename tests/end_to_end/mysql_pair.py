@@ -48,7 +48,7 @@ class MysqlPair:
             "UPDATE item SET name = concat('!', left(name, 30)) WHERE id % 3 = 0",
             "INSERT INTO item (id, name) SELECT max(id) + 1, 'new' FROM item",
             "DELETE FROM item WHERE id = (SELECT * FROM (SELECT min(id) FROM item) AS least)",
-            "INSERT INTO note VALUES ('twice'), ('twice')",
+            "INSERT INTO note (text) VALUES ('twice'), ('twice')",
             "DELETE FROM note WHERE text = 'note 3' LIMIT 1",
         )
 

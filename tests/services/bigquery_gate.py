@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -67,6 +68,7 @@ class Fault:
         reason: BigQuery's word for why it is refused, or why its job fails; a fitting one when empty.
         message: What it says beside that.
         fails: Whether the job is taken, does nothing, and ends with that reason.
+        cut: Whether the connection is reset before anything is done.
     """
 
     lose_answer: bool = False
@@ -75,6 +77,7 @@ class Fault:
     reason: str = ""
     message: str = ""
     fails: bool = False
+    cut: bool = False
 
 
 @dataclass
@@ -90,11 +93,13 @@ class Gate:
     Attributes:
         jobs: The jobs that were asked for.
         turn: Held while the emulator works: asked by HTTP and by gRPC at once, it hangs.
+        chaos: Chooses what requests meet for which nothing is planned.
     """
 
     server_port: int
     jobs: list[Request] = field(default_factory=list)
     turn: threading.Lock = field(default_factory=threading.Lock)
+    chaos: Callable[[Request], Fault] | None = None
 
     def __post_init__(self) -> None:
         self._seen: set[str] = set()
@@ -109,7 +114,7 @@ class Gate:
             def handle_one(self) -> None:
                 gate.handle(self)
 
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+        self._server = _Server((LOOPBACK, 0), Handler)
         self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         threading.Thread(target=self._server.serve_forever, daemon=True, name=f"gate-{self.port}").start()
@@ -140,9 +145,12 @@ class Gate:
         size = int(handler.headers.get("Content-Length") or 0)
         content = handler.rfile.read(size)
         request = Request(handler.command, handler.path, _parsed(content))
-        fault = self._next_fault(request)
+        own = str(handler.headers.get("User-Agent", "")).startswith("Python-urllib")  # the tests' other servers
+        fault = self._next_fault(request, chance=not own)
         time.sleep(fault.seconds)
-        if fault.status:
+        if fault.cut:
+            _reset(handler)
+        elif fault.status:
             usual = "rateLimitExceeded" if fault.status in {403, 429} else "backendError"
             _refuse(handler, fault.status, fault.reason or usual, fault.message)
         elif not self._admit(request):
@@ -155,8 +163,7 @@ class Gate:
             status, headers, answer = self._call(handler.command, handler.path, content, sent)
             answer = self._mended(request, status, answer)
             if fault.lose_answer:
-                handler.close_connection = True
-                handler.connection.close()
+                _reset(handler)
             else:
                 _answer(handler, status, headers, answer)
 
@@ -174,12 +181,12 @@ class Gate:
         asked = _JOB.search(request.path)
         return self._failed.get(asked[1], b"") if asked and request.method == "GET" else b""
 
-    def _next_fault(self, request: Request) -> Fault:
+    def _next_fault(self, request: Request, *, chance: bool) -> Fault:
         with self._lock:
             for planned in self._planned:
                 if planned.faults and planned.matches(request):
                     return planned.faults.pop(0)
-        return Fault()
+        return self.chaos(request) if self.chaos is not None and chance else Fault()
 
     def _admit(self, request: Request) -> bool:
         """Whether the job's identifier is new."""
@@ -271,6 +278,15 @@ class Gate:
             upstream.close()
 
 
+class _Server(ThreadingHTTPServer):
+    """Takes it that clients are killed while they wait for an answer."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of faults of the gate only."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60
@@ -293,6 +309,11 @@ def _parsed(content: bytes) -> Any:
         return json.loads(content) if content else None
     except ValueError:
         return None
+
+
+def _reset(handler: _Handler) -> None:
+    handler.close_connection = True
+    handler.connection.close()
 
 
 def _refuse(handler: _Handler, status: int, reason: str, message: str = "") -> None:

@@ -13,8 +13,9 @@ import base64
 import json
 import re
 import threading
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -48,6 +49,7 @@ class StreamFault:
         answer: The code that an answer says no with, instead of the connection ending.
         storage: BigQuery's own code beside it.
         refuses_rows: Whether an answer refuses the request's first row instead.
+        hangs: Whether there is no answer and no end.
     """
 
     after: int = 0
@@ -55,6 +57,7 @@ class StreamFault:
     answer: int = 0
     storage: int = 0
     refuses_rows: bool = False
+    hangs: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class StreamingServer:
         self._rest, self._gate = rest_port, gate_port
         self._tables: dict[tuple[str, str], _Table] = {}
         self._faults: list[StreamFault] = []
+        self.chaos: Callable[[], StreamFault | None] | None = None
         self._lock = threading.Lock()
         self.changes: list[Change] = []
         self._server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", 2 * _LARGEST)])
@@ -142,7 +146,7 @@ class StreamingServer:
         self.changes.clear()
 
     def _append(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        fault = self._faults.pop(0) if self._faults else None
+        fault = self._faults.pop(0) if self._faults else self.chaos() if self.chaos is not None else None
         connection: _Connection | None = None
         for number, request in enumerate(requests):
             if fault is not None and number >= fault.after:
@@ -315,6 +319,8 @@ def _moment(microseconds: int) -> str:
 
 def _planned(fault: StreamFault, context: Any) -> Any:
     """The answer of a fault that gives one; else the connection ends."""
+    while fault.hangs and context.is_active():
+        time.sleep(0.1)
     if fault.refuses_rows:
         refused = {"index": 0, "code": 1, "message": "planned: top secret"}
         return AppendRowsResponse(error={"code": _INVALID, "message": "planned"}, row_errors=[refused])

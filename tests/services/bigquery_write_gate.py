@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import enum
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,6 +33,8 @@ class Loss(enum.Enum):
     """The connection breaks; it arrives when `arrive` is called."""
     UNKNOWN = "unknown"
     """It is answered that there is no such table."""
+    HANG = "hang"
+    """It is never answered; the connection stays."""
     DENIED = "denied"
     """It is answered that whoever asks may not do that."""
 
@@ -46,6 +49,7 @@ class WriteGate(grpc.GenericRpcHandler):
 
     def __init__(self, server_port: int, turn: threading.Lock) -> None:
         self.calls: list[str] = []
+        self.chaos: Callable[[str], Loss] | None = None
         self._planned: dict[str, deque[Loss]] = {}
         self._done: set[str] = set()
         self._late: list[bytes] = []
@@ -134,6 +138,8 @@ class WriteGate(grpc.GenericRpcHandler):
             loss = self._next("AppendRows")
             if loss is Loss.UNKNOWN:
                 context.abort(grpc.StatusCode.NOT_FOUND, "not known yet")
+            while loss is Loss.HANG and context.is_active():
+                time.sleep(0.1)
             request, schema = _whole(request, schema)  # noqa: PLW2901 - the same request, as its own connection needs it
             if loss is Loss.LATE:
                 self._late.append(request)
@@ -156,7 +162,9 @@ class WriteGate(grpc.GenericRpcHandler):
         with self._lock:
             self.calls.append(method)
             planned = self._planned.get(method)
-            return planned.popleft() if planned else Loss.NOTHING
+            if planned:
+                return planned.popleft()
+        return self.chaos(method) if self.chaos is not None else Loss.NOTHING
 
 
 def _whole(request: bytes, schema: bytes) -> tuple[bytes, bytes]:

@@ -168,6 +168,16 @@ class PostgresServer:
             self._process.wait(10)
             psutil.wait_procs(sessions, timeout=10)
 
+    def stop_at_once(self) -> None:
+        """An immediate shutdown: sessions end without a word; `start()` then recovers."""
+        if self._process:
+            stop(self._process, signal.SIGQUIT)
+
+    def wait_until_ready(self) -> None:
+        """Waits until the server answers: the death of one of its processes makes it recover."""
+        assert self._process is not None
+        wait_until(self._answers, process=self._process, log=self.log, seconds=60)
+
     def restart(self, **settings: object) -> None:
         """Stops and starts again on the same port, with `settings` changed; a setting of None goes back to its default."""
         self.stop()

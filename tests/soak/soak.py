@@ -1,0 +1,175 @@
+"""Chains of random histories with a stop after each: clean, in the middle of streaming, or by SIGKILL.
+
+A chain is one replicator: it copies the tables, then meets a change of structure first, then anything. Every stop is followed
+by more rounds, so at least three runs with changes and changes of structure come after it; the last rounds end cleanly.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from replicator_sdk.failpoint import registered
+from tests.soak.history import LATER, History
+from tests.soak.runs import Runs
+from tests.soak.sources import Source, rows_of
+from tests.soak.targets import Target
+
+_CHAIN = 20
+_FIRST = 2
+"""So many rounds of a chain meet a change of structure first, while or after the tables are copied."""
+_CLEAN_AT_THE_END = 3
+_LINES = 80
+
+
+@dataclass
+class Soak:
+    """One source into one target.
+
+    Args:
+        source: The source; its tables are made by the chain.
+        target: The target.
+        folder: For state, logs and what the target keeps.
+        seed: Of all choices.
+    """
+
+    source: Source
+    target: Target
+    folder: Path
+    seed: int
+    stops: Counter[str] = field(default_factory=Counter)
+    _done: list[str] = field(default_factory=list)
+
+    def run(self, rounds: int) -> None:
+        """Run so many rounds; every round that ends cleanly compares source and target.
+
+        Raises:
+            AssertionError: When they differ, or a run fails; with the seed and what was done last.
+        """
+        chance = random.Random(self.seed)
+        history = History(chance, self.source.dialect)
+        for transaction in history.create():
+            self.source.execute(transaction)
+        self.source.begin()
+        runs = Runs(self.folder)
+        try:
+            for number in range(rounds):
+                chain, link = divmod(number, _CHAIN)
+                if link == 0:
+                    runs.pipeline(self._document(history, chain, chance))
+                ends = rounds - number <= _CLEAN_AT_THE_END or link >= _CHAIN - _CLEAN_AT_THE_END
+                how = "clean" if ends else chance.choices(list(_STOPS), weights=list(_STOPS.values()))[0]
+                self._note(f"--- round {number + 1} of {rounds}, seed {self.seed}: {how}")
+                self._round(runs, history, chance, how, "structure first" if link < _FIRST else "")
+                self.stops[how] += 1
+        except AssertionError as error:
+            done = "\n".join(line[:110] for line in self._done[-_LINES:])
+            raise AssertionError(f"seed {self.seed}\n{done}\n{error}\nlog: {runs.log}") from None
+        finally:
+            runs.kill()
+
+    def _round(self, runs: Runs, history: History, chance: random.Random, how: str, shape: str) -> None:
+        pending = list(history.transactions(shape))
+        before = chance.randint(0, len(pending)) if how != "clean" else len(pending)
+        self._execute(pending[:before], chance)
+        if how == "clean":
+            self.source.settle()
+            runs.begin()
+        elif how == "failpoint":
+            place, passes = chance.choice(sorted(_places())), chance.randint(1, 3)
+            self._note(f"kill at {place}, pass {passes}")
+            runs.begin(until_current=False, seconds=1.5, failpoints=f"{place}=kill@{passes}")
+        else:
+            runs.begin(until_current=False, seconds=chance.uniform(0.2, 2.5))
+            runs.works()
+        self._execute(pending[before:], chance, pause=0.4)
+        if how == "killed":
+            time.sleep(chance.uniform(0.0, 1.5))
+            runs.kill()
+            return
+        ended = runs.end()
+        assert "error" not in ended, ended
+        if how == "clean":
+            assert ended.get("reached"), ended
+            self._compare(history)
+
+    def _execute(self, transactions: list[list[str]], chance: random.Random, pause: float = 0.0) -> None:
+        for transaction in transactions:
+            time.sleep(chance.uniform(0, pause))
+            if transaction:
+                self._done.extend(transaction)
+                self._done.append("COMMIT")
+                self.source.execute(transaction)
+            self.source.idle(chance)
+
+    def _compare(self, history: History) -> None:
+        """A column that no row has told of may be missing at the target, or be there no more at the source."""
+        for table in history.tables:
+            there = self.target.columns(self.source.schema, table.name)
+            columns = [name for name in self.source.columns(table.name) if name in there]
+            wanted = Counter(_texts(rows_of(self.source, table.name, columns)))
+            found = Counter(_texts(self.target.rows(self.source.schema, table.name, columns)))
+            assert wanted == found, (
+                f"{table.name} {columns}: {wanted.total()} rows at the source, {found.total()} at the target;"
+                f" missing {_short(wanted - found)}, surplus {_short(found - wanted)}"
+            )
+
+    def _document(self, history: History, chain: int, chance: random.Random) -> Mapping[str, Any]:
+        """The pipeline of a new replicator."""
+        folder = self.folder / f"chain-{chain}"
+        tables = [table.name for table in history.tables if not table.name.startswith(LATER)]
+        source, target = self.source.begin_replicator(chance), self.target.begin(folder)
+        stages = (("source", source, "cdcSource"), ("target", target, "cdcTarget"))
+        return {
+            "name": f"soak{chain}",
+            "offsetBasePath": str(folder / "state"),
+            "stages": [
+                {"name": name, "plugin": {"name": plugin[0], "type": kind, "properties": plugin[1]}}
+                for name, plugin, kind in stages
+            ],
+            "connections": [{"from": "source", "to": "target"}],
+            "tables": [{"table": table} for table in [*tables, f"{LATER}*"]],
+            "newTablesIntervalSeconds": 0.5,
+            "retries": {"maxDurationSeconds": 120, "delaySeconds": 0.2},
+            "batch": {"maxIntervalSeconds": 0.2},
+            "spark": {"master": "local[2]", "conf": _spark()},
+        }
+
+    def _note(self, line: str) -> None:
+        self._done.append(line)
+
+
+_STOPS = {"clean": 4, "stopped": 2, "failpoint": 2, "killed": 2}
+
+
+def _places() -> list[str]:
+    """Where runs are killed: places of the engine, the state and the targets."""
+    for module in (
+        "replicator_runtime.engine",
+        "replicator_target_bigquery.consumer",
+        "replicator_target_delta.consumer",
+    ):
+        importlib.import_module(module)
+    return [place for place in registered() if not place.startswith("state.lease")]
+
+
+def _spark() -> Mapping[str, str]:
+    from tests.services.spark import SMALL
+
+    return dict(SMALL)
+
+
+def _texts(rows: list[tuple[Any, ...]]) -> list[tuple[str | None, ...]]:
+    """The rows as text: BigQuery's interface has no other form for numbers."""
+    return [tuple(None if value is None else str(value) for value in row) for row in rows]
+
+
+def _short(rows: Counter[tuple[str | None, ...]]) -> str:
+    some = "; ".join(str(tuple(v if v is None else v[:12] for v in row)) for row in list(rows)[:3])
+    return f"{rows.total()} ({some})"

@@ -1,0 +1,61 @@
+"""A process that runs pipelines one after the other and keeps Spark meanwhile: `python -m tests.soak.worker`.
+
+Reads one JSON object a line: the pipeline file, whether to run until current, after how many seconds to stop otherwise, and
+the failpoints to arm. Writes to the file named by its argument one JSON object when a run begins to copy or stream, and one when it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from replicator_runtime import spark_session
+from replicator_runtime.config import load_pipeline
+from replicator_runtime.execution import Execution
+from replicator_runtime.logs import configure_logging
+from replicator_sdk import failpoint
+from replicator_sdk.errors import ReplicatorError
+
+
+def main() -> None:
+    """Run until standard input ends."""
+    spark_session.stop_session = lambda session: None
+    configure_logging("info", "console")
+    answers = Path(sys.argv[1])
+
+    def say(answer: dict[str, Any]) -> None:
+        with answers.open("a") as file:
+            file.write(json.dumps(answer) + "\n")
+
+    for line in sys.stdin:
+        say(run(json.loads(line), say))
+
+
+def run(wanted: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run one pipeline; what became of it. Says when it begins to work."""
+    execution = Execution(load_pipeline(Path(wanted["pipeline"])), until_current=wanted["until_current"])
+    failpoint.arm(wanted["failpoints"])
+    execution.start()
+    ends = math.inf
+    while not execution.wait(0.02):
+        if ends == math.inf and execution.progress.phase not in {"starting", "retrying"}:
+            say({"phase": execution.progress.phase})
+            ends = time.monotonic() + wanted["seconds"]
+        if not wanted["until_current"] and time.monotonic() > ends:
+            execution.stop()
+    try:
+        result = execution.result()
+    except ReplicatorError as error:
+        return {"error": str(error), "code": error.code}
+    finally:
+        failpoint.arm("")
+    return {"reached": result.reached_goal, "offset": result.offset}
+
+
+if __name__ == "__main__":
+    main()
