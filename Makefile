@@ -9,6 +9,10 @@ BIN := $(VENV)/bin
 # Most tests wait for servers and JVMs, so that three at once keep two cores busy; a file's tests stay together,
 # and files go by name, so that the long ones of crash and end_to_end do not come last.
 WORKERS ?= 3
+# Stops after which `make soak` compares source and target, for each pair of the two; two pairs at a time.
+ROUNDS ?= 200
+SEED ?=
+SOAK_WORKERS ?= 2
 # The real BigQuery is waited for, not computed with.
 BIGQUERY_WORKERS ?= 8
 SETUP := $(VENV)/.setup-done
@@ -17,7 +21,14 @@ ROOMS := sdk state runtime plugins
 TYPED := $(ROOMS) tests $(wildcard bench scripts/*.py)
 CODE := $(TYPED) hatch_build.py  # hatchling, which the hook extends, lives in the build environment only
 
-.PHONY: help setup servers demo test test-bigquery bigquery-named lint format check bench docs lock clean
+# With PYTHON set, an environment made with another interpreter is not up to date.
+ifdef PYTHON
+ifneq ($(shell scripts/same_python.sh $(VENV) "$(PYTHON)"),yes)
+.PHONY: $(SETUP)
+endif
+endif
+
+.PHONY: help setup servers demo test soak test-bigquery bigquery-named lint format check bench docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -39,6 +50,9 @@ demo: setup ## Replicate a small shop into Delta tables while it changes
 
 test: servers ## Run every test; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
+	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(ARGS)
 
 test-bigquery: bigquery-named setup ## Try the BigQuery target on the real service: PROJECT=… BUCKET=… [LOCATION=US] [KEY=key.json]; costs money
 	@REPLICATOR_BIGQUERY_PROJECT="$(PROJECT)" REPLICATOR_BIGQUERY_BUCKET="$(BUCKET)" REPLICATOR_BIGQUERY_LOCATION="$(LOCATION)" \

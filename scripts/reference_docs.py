@@ -40,6 +40,9 @@ _POISON = (
     " `quarantine` to set such records aside"
 )
 
+# Names of hints that several modules import.
+_SHARED_HINTS = {"COPY_AGAIN", "COPY_TABLE_AGAIN"}
+
 # Codes whose kind or words the code puts together from parts, so that they cannot be read from one place.
 BY_HAND: Mapping[str, tuple[str, str, str]] = {
     "RPL-1003": (
@@ -122,6 +125,11 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "the key of a record is a bare value, which names no column",
         _POISON,
     ),
+    "RPL-3917": (
+        "DataError",
+        "a record of a topic of Debezium's envelopes has no value, and its key has other columns or types than the table's",
+        _POISON,
+    ),
     "RPL-3930": (
         "DataError",
         "the registry does not know a record's schema id, or the schema cannot be used",
@@ -168,6 +176,14 @@ def error_codes() -> dict[str, Meaning]:
     found: dict[str, Meaning] = defaultdict(Meaning)
     trees = {path: ast.parse(path.read_text("utf-8")) for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))}
     named = {name: code for tree in trees.values() for node in tree.body for name, code in _named_codes(node)}
+    shared = {
+        (f"{path.parent.name}.{path.stem}", target.id): node.value
+        for path, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in _SHARED_HINTS
+    }
     for path, tree in trees.items():
         room = _room(path)
         constants = {
@@ -176,6 +192,13 @@ def error_codes() -> dict[str, Meaning]:
             if isinstance(node, ast.Assign)
             for target in node.targets
             if isinstance(target, ast.Name)
+        }
+        constants |= {
+            alias.name: shared[node.module or "", alias.name]
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if (node.module or "", alias.name) in shared
         }
         for literal in ast.walk(tree):
             if isinstance(literal, ast.Constant) and isinstance(literal.value, str) and CODE.fullmatch(literal.value):
@@ -241,7 +264,7 @@ def _read_function(
     }
     for call in ast.walk(function):
         if isinstance(call, ast.Tuple):
-            _read_tuple(call, named, found)
+            _read_tuple(call, local, named, found)
         if not isinstance(call, ast.Call):
             continue
         given = {k.arg: k.value for k in call.keywords if k.arg}
@@ -265,14 +288,16 @@ def _is_log(function: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "log"
 
 
-def _read_tuple(row: ast.Tuple, named: Mapping[str, str], found: dict[str, Meaning]) -> None:
+def _read_tuple(
+    row: ast.Tuple, local: Mapping[str, ast.expr], named: Mapping[str, str], found: dict[str, Meaning]
+) -> None:
     """A row of a table of errors: class, code and hint."""
     code = next((c for part in row.elts if (c := _code(part, named))), None)
     kind = next((part.id for part in row.elts if isinstance(part, ast.Name) and part.id.endswith("Error")), None)
     if code is None or kind is None:
         return
     found[code].kinds.add(kind)
-    hints = [_text(part, {}) for part in row.elts if isinstance(part, (ast.Constant, ast.JoinedStr, ast.BinOp))]
+    hints = [_text(part, local) for part in row.elts if isinstance(part, (ast.Constant, ast.JoinedStr, ast.BinOp))]
     found[code].hints += [hint for hint in hints if not CODE.fullmatch(hint) and hint not in found[code].hints]
 
 
@@ -310,7 +335,7 @@ def _text(node: ast.AST | None, local: Mapping[str, ast.expr], depth: int = 0) -
     if isinstance(node, ast.Constant):
         return re.sub(r"%[sdr]", "…", str(node.value))
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part, local, depth) for part in node.values)
+        return "".join(_text(_shared(part), local, depth) for part in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _text(node.left, local, depth) + _text(node.right, local, depth)
     if isinstance(node, ast.IfExp):
@@ -319,6 +344,12 @@ def _text(node: ast.AST | None, local: Mapping[str, ast.expr], depth: int = 0) -
     if isinstance(node, ast.Name) and node.id in local and depth < 3:
         return _text(local[node.id], local, depth + 1)
     return "…"
+
+
+def _shared(part: ast.expr) -> ast.expr:
+    """A part of an f-string; the name in it when it is that of a shared hint."""
+    value = part.value if isinstance(part, ast.FormattedValue) else None
+    return value if isinstance(value, ast.Name) and value.id in _SHARED_HINTS else part
 
 
 def errors_part() -> str:
