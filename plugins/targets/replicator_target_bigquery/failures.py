@@ -7,7 +7,7 @@ to find them where access is controlled.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from typing import Any, Final
 
@@ -197,5 +197,14 @@ def _lasting(reason: str, message: str, what: str, table: str) -> ReplicatorErro
 
 
 def _reason(err: BaseException) -> str:
-    errors = getattr(err, "errors", None) or ()
+    errors = getattr(err, "errors", None) or _errors_of_upload(err)
     return next((str(e["reason"]) for e in errors if isinstance(e, Mapping) and e.get("reason")), "")
+
+
+def _errors_of_upload(err: BaseException) -> Sequence[Any]:
+    """What the answer to an upload lists: google-cloud-storage raises its error without `errors`."""
+    response = getattr(err, "response", None)
+    try:
+        return list(response.json()["error"]["errors"]) if response is not None else ()
+    except (AttributeError, KeyError, TypeError, ValueError):  # not Cloud Storage's JSON
+        return ()

@@ -132,6 +132,17 @@ def test_no_right_on_the_bucket_is_said_and_nothing_is_lost(bigquery_emulators: 
     consumer.stop()
 
 
+@pytest.mark.parametrize("reason", ["quotaExceeded", "rateLimitExceeded"])
+def test_a_limit_of_the_bucket_is_waited_for(bigquery_emulators: Emulators, storage_gate: Gate, reason: str) -> None:
+    project = Project(bigquery_emulators, storage_endpoint=f"http://127.0.0.1:{storage_gate.port}")
+    storage_gate.plan(Fault(status=403, reason=reason), on=lambda r: r.method == "POST")
+    consumer = project.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    assert storage_gate.pending == 0
+    assert project.count("customers") == 1
+    consumer.stop()
+
+
 def test_a_table_altered_by_hand_is_said_before_anything_is_loaded(project: Project) -> None:
     first = project.consumer()
     first.apply_batch(batch(1, [insert(row(1, "a"))]))
