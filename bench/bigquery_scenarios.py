@@ -33,7 +33,7 @@ from replicator_target_bigquery.encoding import BatchStamp, in_order, staged_bat
 from replicator_target_bigquery.jobs import Jobs
 from replicator_target_bigquery.uploads import Upload
 from replicator_target_bigquery.warehouse import staging_fields
-from tests.services.bigquery import BUCKET, LOCATION, PROJECT, Emulators, rows, start
+from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, rows, start
 
 STAGING, FLUSH, PRUNING = "bigquery-staging", "bigquery-flush", "bigquery-pruning"
 PLAIN: Final = "pyarrow.parquet"

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from bench.source import DATABASE, Source
-from tests.services.mysql import MysqlServer
-from tests.services.mysql_fixtures import make_server
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.fixtures import make_server
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.server import MysqlServer
 
 SERVERS: Mapping[str, Release] = {"mysql": MYSQL_9, "mariadb": MARIADB_10_11}
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from bench.source import DATABASE, Source
-from tests.services.postgres import PostgresServer
+from tests.services.postgres.server import PostgresServer
 
 PUBLICATION = "bench_orders"
 

@@ -18,7 +18,7 @@ from bench.peers import kafka
 from bench.peers.debezium import connector_settings
 from bench.process import Cost, run_until
 from bench.source import DATABASE, Fingerprint, Source
-from tests.services.postgres import PostgresServer
+from tests.services.postgres.server import PostgresServer
 from tests.services.processes import LOOPBACK
 
 _COMMIT_MILLISECONDS = 2000

@@ -22,7 +22,7 @@ from tests.crash.conftest import kill, killed
 from tests.crash.kills import harms
 from tests.end_to_end.mysql_pair import MysqlPair, make_mysql_pair
 from tests.end_to_end.replicator import Replicator
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 _ENTRY = (sys.executable, str(Path(__file__).with_name("mysql_entry.py")))
 

@@ -13,7 +13,7 @@ from tests.crash.shop import Trade
 from tests.end_to_end import shop
 from tests.end_to_end.comparison import assert_equal_copies
 from tests.end_to_end.replicator import Replicator, postgres_source
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 
 def test_ten_kills_at_random_times_while_the_source_changes(make_pair: MakePair) -> None:

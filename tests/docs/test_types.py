@@ -14,8 +14,8 @@ from replicator_source_sqlite.column_type import standard_type as sqlite_type
 from replicator_target_delta.schema import spark_type
 
 if TYPE_CHECKING:
-    from tests.services.mysql import MysqlDatabase
-    from tests.services.postgres import PostgresDatabase
+    from tests.services.mysql.server import MysqlDatabase
+    from tests.services.postgres.server import PostgresDatabase
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.crash.cellar import install_cellar
 from tests.end_to_end.mysql_pair import TABLES, MysqlPair, make_mysql_pair
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9
+from tests.services.mysql.server import MysqlDatabase
 
 MakeMysqlPair: TypeAlias = Callable[..., MysqlPair]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
-from tests.services.connect import ConnectWorker
-from tests.services.kafka import KafkaBroker
-from tests.services.mysql import MysqlDatabase
-from tests.services.postgres import PostgresDatabase
+from tests.services.connect.worker import ConnectWorker
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.mysql.server import MysqlDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 MARKER = "marker"
 

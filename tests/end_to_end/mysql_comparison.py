@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tests.end_to_end.comparison import delta_rows
-from tests.services import mysql_client
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql import client as mysql_client
+from tests.services.mysql.server import MysqlDatabase
 
 Row = tuple[Any, ...]
 Copy: TypeAlias = Callable[[str, Sequence[str]], Counter[Row]]

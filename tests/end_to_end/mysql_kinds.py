@@ -11,7 +11,7 @@ from typing import Any
 
 from pymysql.cursors import Cursor
 
-from tests.services.mysql import MysqlServer
+from tests.services.mysql.server import MysqlServer
 
 Make = Callable[[random.Random], Any]
 

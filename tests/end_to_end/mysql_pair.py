@@ -11,8 +11,8 @@ from typing import Any
 from replicator_sdk.errors import ReplicatorError
 from tests.end_to_end.mysql_comparison import assert_equal_copies, differs, in_cellar
 from tests.end_to_end.replicator import Ended, Replicator, mysql_source
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_client import Server
+from tests.services.mysql.client import Server
+from tests.services.mysql.server import MysqlDatabase
 
 TABLES = ("item", "note")
 _ERRORS = Path(__file__).parents[2] / "docs/errors.md"

@@ -12,7 +12,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from tests.end_to_end.mysql_kinds import create_kinds, kinds_row
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 LINE = 'line "item" ☂'
 KEYED = ("customer", LINE, "word", "meter", "upload", "ticket", "day_shift", "night_shift", "kinds")

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.services.forks import Forked, fork
-from tests.services.mysql_client import Server as MysqlAddress
-from tests.services.postgres import PostgresDatabase
+from tests.services.mysql.client import Server as MysqlAddress
+from tests.services.postgres.server import PostgresDatabase
 from tests.services.processes import spawn, tail
-from tests.services.spark import INTERPRETER, SMALL, StandaloneCluster
+from tests.services.spark.session import INTERPRETER, SMALL, StandaloneCluster
 
 COMMAND = (sys.executable, "-c", "from replicator_runtime.cli import main; main()")
 SECONDS = 300.0

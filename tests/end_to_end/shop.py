@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import psycopg
 
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 Connection = psycopg.Connection[Any]
 

@@ -19,8 +19,8 @@ import pytest
 from replicator_sdk import errors
 from tests.crash.cellar import cellar_rows, install_cellar
 from tests.end_to_end.replicator import Ended, Replicator, postgres_source
-from tests.services.postgres import PostgresDatabase
-from tests.services.postgres_fixtures import PrivatePostgres
+from tests.services.postgres.fixtures import PrivatePostgres
+from tests.services.postgres.server import PostgresDatabase
 from tests.services.processes import free_port
 
 _ERRORS = Path(__file__).parents[2] / "docs/errors.md"

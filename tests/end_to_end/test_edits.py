@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from tests.end_to_end.comparison import assert_equal_copies, delta_rows
 from tests.end_to_end.replicator import Replicator, postgres_source
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 _BOTH = (("public", "people"), ("public", "orders"))
 

@@ -13,9 +13,9 @@ from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableId
 from tests.end_to_end.kafka_stream import MARKER, Stream
 from tests.plugins.sources.kafka.delta_copy import DeltaCopy
-from tests.services.connect_debezium import postgres_connector
-from tests.services.kafka_fixtures import PrivateConnect, PrivateKafka
-from tests.services.postgres import PostgresDatabase
+from tests.services.connect.debezium import postgres_connector
+from tests.services.kafka.fixtures import PrivateConnect, PrivateKafka
+from tests.services.postgres.server import PostgresDatabase
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

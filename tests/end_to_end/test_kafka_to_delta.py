@@ -15,11 +15,11 @@ from tests.end_to_end import mysql_comparison, mysql_shop, shop
 from tests.end_to_end.comparison import assert_equal_copies
 from tests.end_to_end.kafka_stream import MARKER, Stream, kafka_source
 from tests.end_to_end.replicator import Replicator, cluster_settings
-from tests.services.connect_debezium import mysql_connector, postgres_connector
-from tests.services.kafka_fixtures import PrivateConnect, PrivateKafka
-from tests.services.mysql import MysqlDatabase
-from tests.services.postgres import PostgresDatabase
-from tests.services.spark import StandaloneCluster
+from tests.services.connect.debezium import mysql_connector, postgres_connector
+from tests.services.kafka.fixtures import PrivateConnect, PrivateKafka
+from tests.services.mysql.server import MysqlDatabase
+from tests.services.postgres.server import PostgresDatabase
+from tests.services.spark.session import StandaloneCluster
 
 # Records without a key go to any partition: of a table without one, order holds in a single partition only.
 _JOURNAL_IN_ONE_PARTITION: Mapping[str, Any] = {

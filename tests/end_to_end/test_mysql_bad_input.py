@@ -16,9 +16,9 @@ from pymysqlreplication import BinLogStreamReader
 from replicator_sdk.errors import DataError, NeedsUserError, RetryableError
 from tests.end_to_end.conftest import MakeMysqlPair
 from tests.end_to_end.mysql_pair import MysqlPair
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.server import MysqlDatabase
 from tests.services.processes import free_port
 
 BOTH = pytest.mark.parametrize("release", [MYSQL_9, MARIADB_10_11], ids=lambda release: release.name)

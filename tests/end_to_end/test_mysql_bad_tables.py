@@ -10,7 +10,7 @@ import pytest
 from tests.end_to_end.conftest import MakeMysqlPair
 from tests.end_to_end.mysql_pair import MysqlPair
 from tests.end_to_end.test_mysql_bad_input import account
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 WHOLE = ("item", "note")
 

@@ -9,9 +9,9 @@ import pytest
 from replicator_sdk.errors import HistoryLostError
 from tests.end_to_end.conftest import MakeMysqlPair
 from tests.end_to_end.mysql_pair import MysqlPair
-from tests.services.mysql import MysqlServer, copy_folder
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.server import MysqlServer, copy_folder
 
 SERVERS = pytest.mark.parametrize(
     ("release", "gtid"), [(MYSQL_9, True), (MYSQL_9, False), (MARIADB_10_11, True), (MARIADB_10_11, False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.end_to_end.conftest import MakeMysqlPair
 from tests.end_to_end.mysql_pair import MysqlPair
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 _PARTS = "(id int PRIMARY KEY, n int) PARTITION BY RANGE (id) (PARTITION low VALUES LESS THAN (5), PARTITION top VALUES LESS THAN MAXVALUE)"
 CHANGES: dict[str, tuple[str, str, str]] = {
@@ -89,7 +89,7 @@ def test_rows_that_a_change_of_structure_rewrites_are_copied_again(
 def chosen_differs(pair: MysqlPair) -> bool:
     """Whether the copied columns of `chosen` differ from the source's."""
     from tests.end_to_end.mysql_comparison import in_cellar
-    from tests.services.mysql_client import rows
+    from tests.services.mysql.client import rows
 
     copy = in_cellar(pair.replicator.folder / "cellar", pair.database)("chosen", ["id", "g"])
     return sorted(copy) != sorted(map(tuple, rows(pair.database, "SELECT id, g FROM chosen")))

@@ -7,8 +7,8 @@ from collections import Counter
 from tests.end_to_end.conftest import MakeMysqlPair
 from tests.end_to_end.mysql_comparison import in_cellar
 from tests.end_to_end.mysql_seed import EXPECTED, SeedExamples
-from tests.services import mysql_client
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql import client as mysql_client
+from tests.services.mysql.server import MysqlDatabase
 
 
 def test_the_seeds_examples_end_with_the_sources_rows(

@@ -7,7 +7,7 @@ import time
 from tests.end_to_end import mysql_shop as shop
 from tests.end_to_end.conftest import MakeMysqlPair
 from tests.end_to_end.mysql_pair import MysqlPair
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 
 def capturing_everything(pair: MysqlPair) -> MysqlPair:

@@ -16,9 +16,9 @@ from tests.end_to_end import mysql_shop as shop
 from tests.end_to_end.mysql_comparison import Copy, assert_equal_copies, in_cellar, in_lake
 from tests.end_to_end.mysql_seed import SeedExamples
 from tests.end_to_end.replicator import Replicator, mysql_source
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MARIADB_11_8, MYSQL_9
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MARIADB_11_8, MYSQL_9
+from tests.services.mysql.server import MysqlDatabase
 
 PLAIN: Sequence[str] = ()
 COMPRESSED = ("SET SESSION binlog_transaction_compression = ON",)

@@ -7,9 +7,9 @@ import pytest
 from replicator_sdk.errors import RetryableError
 from tests.end_to_end.conftest import MakeMysqlPair
 from tests.end_to_end.mysql_pair import MysqlPair
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.server import MysqlDatabase
 
 
 def prepare(pair: MysqlPair, name: str, *statements: str) -> None:

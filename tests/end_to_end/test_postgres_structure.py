@@ -8,7 +8,7 @@ import pytest
 
 from tests.end_to_end.comparison import assert_equal_copies
 from tests.end_to_end.replicator import Replicator, postgres_source
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 TABLES = [("public", name) for name in ("other_case", "swap", "chain", "parts", "prices", "texts", "outside")]
 CREATE = """

@@ -10,9 +10,9 @@ import pytest
 from tests.end_to_end import shop
 from tests.end_to_end.comparison import assert_equal_copies
 from tests.end_to_end.replicator import Replicator, cluster_settings, postgres_source
-from tests.services.postgres import PostgresDatabase
-from tests.services.postgres_binaries import OLDEST
-from tests.services.spark import StandaloneCluster
+from tests.services.postgres.programs import OLDEST
+from tests.services.postgres.server import PostgresDatabase
+from tests.services.spark.session import StandaloneCluster
 
 
 @pytest.mark.timeout(600)

@@ -17,8 +17,8 @@ from replicator_runtime.spark_jars import local_jars
 from replicator_runtime.spark_session import session_settings
 from replicator_sdk.errors import ConfigError, NeedsUserError
 from tests.services.artifacts import DELTA, delta_jars
-from tests.services.spark import DELTA as DELTA_SETTINGS
-from tests.services.spark import JAVA_OPTIONS
+from tests.services.spark.session import DELTA as DELTA_SETTINGS
+from tests.services.spark.session import JAVA_OPTIONS
 
 PACKAGES = [f"{a.group}:{a.name}:{a.version}" for a in DELTA]
 

@@ -160,7 +160,7 @@ def _places() -> list[str]:
 
 
 def _spark() -> Mapping[str, str]:
-    from tests.services.spark import SMALL
+    from tests.services.spark.session import SMALL
 
     return dict(SMALL)
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.services.kafka_client import Content
+from tests.services.kafka.client import Content
 
 PREFIX = "shop"
 

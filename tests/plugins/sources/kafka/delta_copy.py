@@ -10,7 +10,7 @@ from replicator_target_delta import DeltaLakeTarget
 from tests.plugins.sources.kafka.harness import orders
 from tests.plugins.targets.delta.lake import Lake
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
-from tests.services.kafka import KafkaBroker
+from tests.services.kafka.broker import KafkaBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import time
 from kafka.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError
 
 from replicator_source_kafka.ranges import Place
-from tests.services.kafka import KafkaBroker
+from tests.services.kafka.broker import KafkaBroker
 
 _NOT_YET = (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError)
 

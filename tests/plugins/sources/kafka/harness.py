@@ -15,7 +15,7 @@ from replicator_source_kafka.distributed import KafkaLog
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
 from tests.plugins.sources.kafka.shop import source_of
 from tests.plugins.sources.pump import Run, SourcePump
-from tests.services.kafka_client import Content, KafkaClient
+from tests.services.kafka.client import Content, KafkaClient
 
 __all__ = ["Planner", "Pump", "Run", "deletes", "inserts", "orders"]
 

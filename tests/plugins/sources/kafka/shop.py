@@ -19,8 +19,8 @@ from replicator_sdk.testing.source_suite import SourceSystem
 from replicator_sdk.testing.values import Row
 from replicator_source_kafka import KafkaConfig, KafkaSource
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
-from tests.services.kafka import KafkaBroker
-from tests.services.kafka_client import KafkaClient
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.client import KafkaClient
 
 _SAMPLES: Final[Mapping[str, Any]] = {
     "bool": True,

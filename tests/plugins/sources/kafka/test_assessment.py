@@ -7,8 +7,8 @@ from typing import Any
 from replicator_sdk.assessment import Finding, Severity
 from tests.plugins.sources.kafka.harness import inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
-from tests.services.kafka import KafkaBroker
-from tests.services.kafka_fixtures import MakeTopic
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.fixtures import MakeTopic
 
 
 def findings(broker: KafkaBroker, *topics: str, **settings: Any) -> dict[str, Finding]:

@@ -17,9 +17,9 @@ from replicator_source_kafka.compression import decompress
 from replicator_source_kafka.wire import read_batches
 from tests.plugins.sources.kafka.harness import Planner, Pump, inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
-from tests.services.kafka import KafkaBroker
-from tests.services.kafka_fixtures import MakeTopic
-from tests.services.kafka_programs import command, environment
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.fixtures import MakeTopic
+from tests.services.kafka.programs import command, environment
 
 ROWS = range(300)
 LONG = "long enough for several blocks " * 20

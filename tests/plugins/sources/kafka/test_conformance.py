@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from replicator_sdk.testing.history import History, Step
 from replicator_sdk.testing.source_suite import SourceConformance
 from tests.plugins.sources.kafka.shop import KafkaShop
-from tests.services.kafka import KafkaBroker
+from tests.services.kafka.broker import KafkaBroker
 
 
 def _without_defaults(history: History) -> History:

@@ -25,8 +25,8 @@ from tests.plugins.sources.kafka.connect_json import envelope, key_of
 from tests.plugins.sources.kafka.group_offsets import group_offsets
 from tests.plugins.sources.kafka.harness import Planner, deletes, inserts, orders
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
-from tests.services.kafka import Content, KafkaBroker
-from tests.services.kafka_fixtures import MakeTopic
+from tests.services.kafka.broker import Content, KafkaBroker
+from tests.services.kafka.fixtures import MakeTopic
 
 
 class TopicLog:

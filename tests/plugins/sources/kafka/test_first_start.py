@@ -13,8 +13,8 @@ from replicator_sdk.testing.memory import MemoryStore, MemoryTarget
 from replicator_source_kafka import KafkaSource
 from tests.plugins.sources.kafka.harness import inserts
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
-from tests.services.kafka import KafkaBroker
-from tests.services.kafka_fixtures import MakeTopic
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.fixtures import MakeTopic
 
 
 @pytest.mark.parametrize("distributed", [True, False])

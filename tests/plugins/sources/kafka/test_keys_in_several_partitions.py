@@ -10,8 +10,8 @@ import pytest
 from replicator_sdk.errors import ReplicatorError
 from tests.plugins.sources.kafka.delta_copy import DeltaCopy
 from tests.plugins.sources.kafka.harness import inserts, orders
-from tests.services.kafka import KafkaBroker
-from tests.services.kafka_fixtures import MakeTopic
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.fixtures import MakeTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,8 +21,8 @@ from replicator_source_kafka.ranges import PartitionRange
 from tests.plugins.sources.kafka.group_offsets import group_offsets
 from tests.plugins.sources.kafka.harness import Pump, Run, deletes, inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
-from tests.services.kafka import KafkaBroker
-from tests.services.kafka_fixtures import MakeTopic
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.fixtures import MakeTopic
 
 QUARANTINE = TableId("_replicator", "kafka_quarantine")
 

@@ -18,11 +18,11 @@ from replicator_source_kafka.formats.protobuf_source import ProtobufFile
 from replicator_source_kafka.formats.schema_registry import SchemaId, SchemaRegistry, UnknownSchema
 from tests.plugins.sources.kafka.formats.connect import records
 from tests.plugins.sources.kafka.formats.connect_protobuf import envelope, framed, message, scaled
-from tests.services.connect_debezium import postgres_connector
-from tests.services.kafka import KafkaBroker
-from tests.services.kafka_fixtures import PrivateConnect
-from tests.services.postgres import PostgresDatabase
-from tests.services.registry import AVRO, ApicurioRegistry, converters
+from tests.services.connect.debezium import postgres_connector
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.fixtures import PrivateConnect
+from tests.services.postgres.server import PostgresDatabase
+from tests.services.schema_registry.apicurio import AVRO, ApicurioRegistry, converters
 
 TABLE = """
 CREATE TABLE item (

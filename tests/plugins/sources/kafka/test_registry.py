@@ -11,8 +11,8 @@ from replicator_sdk.schema import Column
 from replicator_source_kafka.offset import KafkaOffset
 from tests.plugins.sources.kafka.harness import inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
-from tests.services.kafka import KafkaBroker
-from tests.services.kafka_fixtures import MakeTopic
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.fixtures import MakeTopic
 
 
 def test_a_table_has_the_columns_of_its_first_and_of_its_last_records(

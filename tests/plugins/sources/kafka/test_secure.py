@@ -17,7 +17,7 @@ from replicator_source_kafka.range_reader import KafkaRangeReader
 from tests.plugins.sources.kafka.harness import Planner, Pump, inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
 from tests.services.certificates import issue
-from tests.services.kafka_secure import MECHANISMS, PASSWORD, USER, SecureKafkaBroker
+from tests.services.kafka.secure import MECHANISMS, PASSWORD, USER, SecureKafkaBroker
 
 TOPIC = "orders"
 PATIENCE = {"fetch.max.wait.ms": 50}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.plugins.sources.kafka.harness import Planner, Pump, inserts, orders
-from tests.services.kafka_cluster import BOTH, KafkaCluster
+from tests.services.kafka.cluster import BOTH, KafkaCluster
 
 
 @pytest.fixture(scope="module")

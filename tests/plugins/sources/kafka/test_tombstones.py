@@ -17,7 +17,7 @@ from replicator_source_kafka.topic_tables import TopicTables
 from tests.plugins.sources.kafka.delta_copy import DeltaCopy
 from tests.plugins.sources.kafka.formats.connect import Field, Table, records
 from tests.plugins.sources.kafka.harness import Pump, deletes, inserts
-from tests.services.kafka import KafkaBroker
+from tests.services.kafka.broker import KafkaBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,7 +27,7 @@ from replicator_source_kafka.transaction_topic import is_named
 from replicator_source_kafka.transactions import Transactions
 from tests.plugins.sources.kafka.debezium_transactions import Transaction
 from tests.plugins.sources.kafka.harness import Pump, Run
-from tests.services.kafka import Content, KafkaBroker
+from tests.services.kafka.broker import Content, KafkaBroker
 
 TOPIC = "shop.transaction"
 TABLES = ("orders", "lines")

@@ -7,7 +7,7 @@ from typing import Any
 from replicator_sdk import TableId
 from replicator_source_mysql import MySqlConfig, MySqlSource
 from tests.plugins.sources.pump import Run, SourcePump, schema_of
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 __all__ = ["Pump", "Run", "schema_of", "source_of"]
 

@@ -20,7 +20,7 @@ from replicator_source_mysql.log_end import current_offset, origin_of
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.snapshot import MySqlSnapshotReader
 from replicator_source_mysql.types.mapping import table_schema
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 
 def endpoint_of(database: MysqlDatabase, **settings: Any) -> Endpoint:

@@ -20,8 +20,8 @@ from replicator_sdk.testing.history import Step
 from replicator_sdk.testing.source_suite import SourceSystem
 from replicator_sdk.testing.values import Row
 from tests.plugins.sources.mysql.harness import source_of
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_client import rows
+from tests.services.mysql.client import rows
+from tests.services.mysql.server import MysqlDatabase
 
 
 class MySqlDialect(SqlDialect):

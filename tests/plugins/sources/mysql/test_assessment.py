@@ -15,9 +15,9 @@ from replicator_source_mysql import MySqlConfig
 from replicator_source_mysql.assessment import MySqlTableAssessor, check_server, check_tables
 from replicator_source_mysql.grants import parse_grant
 from tests.plugins.sources.mysql.reading import definition_of, endpoint_of, schema_of
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.server import MysqlDatabase
 
 
 def server_findings(db: MysqlDatabase, server_id: int | None = None, **settings: Any) -> dict[str, Finding]:

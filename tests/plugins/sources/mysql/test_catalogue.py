@@ -6,7 +6,7 @@ from replicator_sdk import TableId
 from replicator_source_mysql.catalogue import SYSTEM_DATABASES
 from replicator_source_mysql.definition import ColumnDefinition, UniqueKey
 from tests.plugins.sources.mysql.reading import catalogue_of, definition_of
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 _DEFAULTS = {
     "a int DEFAULT 5": ("5", False),

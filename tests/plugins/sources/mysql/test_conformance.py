@@ -9,7 +9,7 @@ import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
 from tests.plugins.sources.mysql.shop import MySqlShop
-from tests.services.mysql import MysqlServer
+from tests.services.mysql.server import MysqlServer
 
 
 class _Conformance(SourceConformance):

@@ -10,7 +10,7 @@ from replicator_sdk import Offset
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_mysql.offset import MySqlOffset
 from tests.plugins.sources.mysql.harness import Pump, Run
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 ROTATE = "FLUSH BINARY LOGS"
 

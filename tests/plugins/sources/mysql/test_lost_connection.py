@@ -12,9 +12,9 @@ from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableErro
 from replicator_source_mysql.diagnosis import diagnose, diagnosed
 from tests.plugins.sources.mysql.harness import Pump
 from tests.plugins.sources.mysql.reading import reader_of, schema_of
-from tests.services.mysql import MysqlServer
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.server import MysqlServer
 
 BOTH = pytest.mark.parametrize("release", [MYSQL_9, MARIADB_10_11], ids=lambda release: release.name)
 

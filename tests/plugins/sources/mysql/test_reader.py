@@ -14,9 +14,9 @@ from replicator_source_mysql import baseline
 from replicator_source_mysql.diagnosis import diagnosed
 from replicator_source_mysql.offset import MySqlOffset
 from tests.plugins.sources.mysql.harness import Pump
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11
+from tests.services.mysql.server import MysqlDatabase
 
 _UNKNOWN_XID = 1397
 

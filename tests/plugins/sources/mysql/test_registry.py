@@ -11,7 +11,7 @@ from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.registry import MySqlTableRegistry
 from tests.plugins.sources.mysql.reading import endpoint_of
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 
 def test_tables_are_listed_with_their_size_and_views_are_not(mysql_and_mariadb: MysqlDatabase) -> None:

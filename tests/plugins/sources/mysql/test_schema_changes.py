@@ -7,7 +7,7 @@ import pytest
 from replicator_sdk import AlterKind, DDLOperation
 from replicator_sdk.errors import NeedsUserError, SchemaDriftError
 from tests.plugins.sources.mysql.harness import Pump
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 
 @pytest.fixture

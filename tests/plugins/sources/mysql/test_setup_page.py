@@ -10,8 +10,8 @@ import pytest
 from replicator_sdk import TableId
 from replicator_source_mysql.assessment import check_server, check_tables
 from tests.plugins.sources.mysql.reading import endpoint_of
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
 
 _PAGE = Path(__file__).parents[4] / "docs" / "source-mysql.md"
 _BLOCK = re.compile(r"^```sql([a-z ]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

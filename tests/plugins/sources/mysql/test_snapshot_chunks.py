@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.snapshot import SnapshotChunk
 from tests.plugins.sources.mysql.reading import definition_of, planned_chunks, reader_of, rows_of, schema_of
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_client import rows
+from tests.services.mysql.client import rows
+from tests.services.mysql.server import MysqlDatabase
 
 
 def _quoted(text: str) -> str:

@@ -18,7 +18,7 @@ from replicator_source_mysql import held_table
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.relay import RelayAddress, relayed
 from tests.plugins.sources.mysql.reading import reader_of, rows_of, schema_of
-from tests.services.mysql import MysqlDatabase
+from tests.services.mysql.server import MysqlDatabase
 
 _WRITERS = 3
 _OPEN_SECONDS = 4.0  # longer than a busy machine keeps a writer waiting by itself

@@ -16,7 +16,7 @@ from replicator_sdk.errors import FencedError
 from replicator_source_postgres import PostgresSource
 from tests.runtime.engine import kept_target
 from tests.runtime.engine.kept_target import House, KeptTarget
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 
 class Host:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from replicator_sdk import TableId, TableSnapshot
 from replicator_source_postgres import PostgresConfig, PostgresSource
 from tests.plugins.sources.pump import Run, SourcePump, schema_of
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 __all__ = ["Pump", "Run", "schema_of", "source_of"]
 

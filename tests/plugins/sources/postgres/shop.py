@@ -12,7 +12,7 @@ from replicator_sdk.testing.history import Step
 from replicator_sdk.testing.source_suite import SourceSystem
 from replicator_sdk.testing.values import Row
 from tests.plugins.sources.postgres.harness import source_of
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 
 class PostgresDialect(SqlDialect):

@@ -10,8 +10,8 @@ import pytest
 from replicator_sdk import Finding, Severity, Support
 from replicator_sdk.errors import NeedsUserError
 from tests.plugins.sources.postgres.harness import Pump, schema_of, source_of
-from tests.services.postgres import PostgresDatabase
-from tests.services.postgres_fixtures import PrivatePostgres
+from tests.services.postgres.fixtures import PrivatePostgres
+from tests.services.postgres.server import PostgresDatabase
 
 
 def system_findings(db: PostgresDatabase, **settings: Any) -> dict[str, Finding]:

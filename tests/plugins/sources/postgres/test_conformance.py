@@ -8,7 +8,7 @@ import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
 from tests.plugins.sources.postgres.shop import PostgresShop
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 
 class TestPostgres(SourceConformance):

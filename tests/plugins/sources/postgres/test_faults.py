@@ -25,8 +25,8 @@ from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
 from replicator_source_postgres.diagnosis import diagnose
 from tests.plugins.sources.postgres.harness import Pump, Run, source_of
-from tests.services.postgres import PostgresDatabase, PostgresServer
-from tests.services.postgres_fixtures import PrivatePostgres
+from tests.services.postgres.fixtures import PrivatePostgres
+from tests.services.postgres.server import PostgresDatabase, PostgresServer
 
 PREPARED = "CREATE TABLE t (id int PRIMARY KEY, v text)"
 

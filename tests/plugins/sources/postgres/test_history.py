@@ -18,8 +18,8 @@ from replicator_source_postgres.offset import CommitRecord
 from replicator_source_postgres.timelines import Timelines
 from tests.plugins.sources.postgres.copying import Copying
 from tests.plugins.sources.postgres.harness import Pump
-from tests.services.postgres import PostgresDatabase, PostgresServer
-from tests.services.postgres_fixtures import PrivatePostgres
+from tests.services.postgres.fixtures import PrivatePostgres
+from tests.services.postgres.server import PostgresDatabase, PostgresServer
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY)"
 

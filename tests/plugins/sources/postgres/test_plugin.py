@@ -20,7 +20,7 @@ from replicator_source_postgres.connection import quote_identifier, quote_litera
 from replicator_source_postgres.plugin import derived_name
 from replicator_source_postgres.seen import SeenTables
 from tests.plugins.sources.postgres.harness import source_of
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 PLACE: dict[str, Any] = {"host": "h", "database": "d", "user": "u"}
 

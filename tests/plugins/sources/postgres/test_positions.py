@@ -15,8 +15,8 @@ from replicator_source_postgres.offset import BEGIN
 from replicator_source_postgres.snapshot import ExportedSnapshot
 from tests.plugins.sources.postgres.copying import Copying
 from tests.plugins.sources.postgres.harness import Pump, Run, source_of
-from tests.services.postgres import PostgresDatabase
-from tests.services.postgres_fixtures import PrivatePostgres
+from tests.services.postgres.fixtures import PrivatePostgres
+from tests.services.postgres.server import PostgresDatabase
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, i FROM generate_series(1, 5) i"
 

@@ -7,7 +7,7 @@ import pytest
 from replicator_sdk.errors import NeedsUserError, TableHistoryLostError
 from tests.plugins.sources.postgres.harness import Pump
 from tests.plugins.sources.postgres.replica import Replica
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 CREATE = "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 5) i"
 PUBLISH = "CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)"

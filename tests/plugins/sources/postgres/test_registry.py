@@ -8,7 +8,7 @@ from replicator_sdk import TableId
 from tests.plugins.sources.postgres.harness import source_of
 
 if TYPE_CHECKING:
-    from tests.services.postgres import PostgresDatabase
+    from tests.services.postgres.server import PostgresDatabase
 
 
 def key_of(database: PostgresDatabase, table: str) -> tuple[str, ...]:

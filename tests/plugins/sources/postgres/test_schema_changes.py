@@ -12,7 +12,7 @@ from replicator_sdk.datatype import INT32, INT64, STRING, Decimal
 from replicator_sdk.event import DDLOperation
 from replicator_source_postgres.schema_change import compare, identify, keeps_values
 from tests.plugins.sources.postgres.harness import Pump, Run, schema_of
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 A = AlterKind
 

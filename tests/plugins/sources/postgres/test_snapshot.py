@@ -14,7 +14,7 @@ from replicator_sdk import TableSnapshot
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader
 from tests.plugins.sources.postgres.harness import Pump
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 
 def reader_of(pump: Pump) -> SnapshotReader:

@@ -6,7 +6,7 @@ import pytest
 
 from replicator_sdk.event import DDLOperation
 from tests.plugins.sources.postgres.harness import Pump
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 
 def test_changes_arrive_in_order_with_their_images(postgres_oldest_and_newest: PostgresDatabase) -> None:

@@ -8,7 +8,7 @@ from replicator_sdk.errors import SnapshotNeededError
 from replicator_sdk.testing.contexts import CollectingEmitter
 from tests.plugins.sources.postgres.harness import Pump, Run
 from tests.plugins.sources.postgres.replica import Replica
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 PARTITIONED = """
 CREATE TABLE t (id int, day int, v varchar(20), PRIMARY KEY (id, day)) PARTITION BY LIST (day);

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from replicator_sdk import OutOfRange
 from replicator_sdk.errors import DataError
 from tests.plugins.sources.postgres.harness import Pump
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 UTC = dt.UTC
 

@@ -11,7 +11,7 @@ from replicator_sdk.failpoint import arm
 from replicator_target_bigquery import snapshot
 from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.services.bigquery.emulators import Emulators
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.plugins.targets.bigquery.project import Project
 from tests.services.forks import fork
-from tests.services.spark import INTERPRETER
+from tests.services.spark.session import INTERPRETER
 
 
 def run(life: Path, project: Project, folder: Path, place: str, epoch: int = 1) -> int:

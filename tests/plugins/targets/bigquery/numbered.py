@@ -80,7 +80,7 @@ def load(consumer: BigQueryConsumer, read: Numbers) -> None:
 def _live(config: BigQueryConfig, epoch: int) -> None:
     from pyspark.sql import SparkSession
 
-    from tests.services.spark import SMALL  # executors import this module, and that one finds no Spark there
+    from tests.services.spark.session import SMALL  # executors import this module, and that one finds no Spark there
 
     # Two threads, two attempts: a session of tests allows a task one.
     spark = SparkSession.builder.config(map={**SMALL, "spark.master": "local[2,2]"}).getOrCreate()

@@ -21,7 +21,7 @@ from replicator_target_bigquery import BigQueryTarget
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.names import column_name, table_name
-from tests.services.bigquery import BUCKET, LOCATION, PROJECT, Emulators, rows
+from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from replicator_target_bigquery.encoding import BatchStamp, staged_batches
 from replicator_target_bigquery.pace import Pace
 from tests.plugins.targets.bigquery.changes import KEYED, KEYLESS, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_gate import Fault
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.gate import Fault
 
 
 def test_deleted_rows_stay_marked_and_come_alive_again(bigquery_emulators: Emulators) -> None:

@@ -17,8 +17,8 @@ from tests.plugins.targets.bigquery.changes import KEYLESS, at
 from tests.plugins.targets.bigquery.killed import run
 from tests.plugins.targets.bigquery.numbered import CHUNKS, ROWS, Crashing, Numbers, Refusing, load
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_gate import Fault, Gate
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.gate import Fault, Gate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import Column, TableId, TableSchema, rename_table, replace_columns
 from tests.plugins.targets.bigquery.changes import KEYED, alter, batch, ddl, insert, row
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.services.bigquery.emulators import Emulators
 
 ID, NAME, NOTE = KEYED.columns
 RENAMED = replace_columns(KEYED, (ID, Column("title", STRING), NOTE))

@@ -22,8 +22,8 @@ from tests.plugins.targets.bigquery.changes import KEYED, alter, at, batch, ddl,
 from tests.plugins.targets.bigquery.merge_flush.streaming import settle
 from tests.plugins.targets.bigquery.merge_flush.streaming import streaming as merging
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_gate import Fault
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.gate import Fault
 
 ID, NAME, NOTE = KEYED.columns
 TITLE, STARS, MORE = Column("title", STRING), Column("stars", INT64), Column("more", INT64)

@@ -11,8 +11,8 @@ from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, Re
 from replicator_sdk.event import DDLOperation
 from tests.plugins.targets.bigquery.changes import KEYED, KEYLESS, batch, ddl, insert, row
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_gate import Fault, Gate, Request
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.gate import Fault, Gate, Request
 
 _SECRET = "top secret"  # a value, which Google's own messages may quote
 

@@ -13,7 +13,7 @@ from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.memory_source import MemoryChunkReader
 from tests.plugins.targets.bigquery.changes import KEYLESS, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery_gate import Fault, Request
+from tests.services.bigquery.gate import Fault, Request
 
 LOST = Fault(lose_answer=True)
 BUSY = Fault(status=429)

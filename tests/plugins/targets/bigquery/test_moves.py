@@ -16,7 +16,7 @@ from tests.plugins.targets.bigquery.changes import KEYED, alter, batch, ddl, del
 from tests.plugins.targets.bigquery.merge_flush.streaming import settle
 from tests.plugins.targets.bigquery.merge_flush.streaming import streaming as merging
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.services.bigquery.emulators import Emulators
 
 MODES: dict[str, Any] = {"batch": Project, "merge-flush": merging, "cdc": changing}
 SEEDS = range(3)

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import BUCKET, LOCATION, PROJECT
-from tests.services.bigquery_service import Service
+from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT
+from tests.services.bigquery.real_service import Service
 
 ROOT = Path(__file__).resolve().parents[4]
 REAL = "tests/plugins/targets/bigquery/real"

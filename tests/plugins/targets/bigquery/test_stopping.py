@@ -18,10 +18,10 @@ from tests.plugins.targets.bigquery.cdc.conftest import streaming as changing
 from tests.plugins.targets.bigquery.changes import batch, ddl, insert, row
 from tests.plugins.targets.bigquery.merge_flush.streaming import streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_gate import Fault, Request
-from tests.services.bigquery_streaming import StreamFault
-from tests.services.bigquery_write_gate import Loss
+from tests.services.bigquery.change_ingestion import StreamFault
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.gate import Fault, Request
+from tests.services.bigquery.write_gate import Loss
 from tests.services.forks import fork
 from tests.services.processes import tail
 

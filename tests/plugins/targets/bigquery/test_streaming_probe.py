@@ -15,8 +15,8 @@ from replicator_target_bigquery.assessment import BigQueryAssessor
 from tests.plugins.targets.bigquery.changes import KEYED, ddl
 from tests.plugins.targets.bigquery.merge_flush.streaming import streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_write_gate import Loss
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.write_gate import Loss
 from tests.services.processes import LOOPBACK, free_port
 
 MODES: dict[str, dict[str, Any]] = {

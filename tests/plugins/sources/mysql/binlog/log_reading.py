@@ -20,7 +20,7 @@ from replicator_source_mysql.config import MySqlConfig
 from replicator_source_mysql.connection import Endpoint, named_rows, server_of
 from replicator_source_mysql.types.mapping import table_schema
 from replicator_source_mysql.types.policy import Policy
-from tests.services.mysql import MysqlDatabase, MysqlServer
+from tests.services.mysql.server import MysqlDatabase, MysqlServer
 
 SERVER_ID = 771_001
 

@@ -17,10 +17,10 @@ from replicator_source_mysql.binlog.decoder import Decoder
 from replicator_source_mysql.binlog.event import Kind
 from replicator_source_mysql.definition import ColumnDefinition
 from tests.plugins.sources.mysql.binlog.log_reading import Planner, batches_since, changes, events_since, kinds, log_end
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_client import rows
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.client import rows
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.server import MysqlDatabase
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 

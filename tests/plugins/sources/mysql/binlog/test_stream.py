@@ -10,9 +10,9 @@ from replicator_source_mysql.binlog import handshake
 from replicator_source_mysql.binlog.event import FilePosition, Kind
 from replicator_source_mysql.binlog.stream import BinlogStream
 from tests.plugins.sources.mysql.binlog.log_reading import events_since, kinds, log_end, read_until, stream
-from tests.services.mysql import MysqlDatabase
-from tests.services.mysql_fixtures import PrivateMysql
-from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.mysql.server import MysqlDatabase
 
 RELEASES = pytest.mark.parametrize("release", [MYSQL_9, MARIADB_10_11], ids=lambda release: release.name)
 

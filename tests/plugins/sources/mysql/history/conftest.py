@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.plugins.sources.mysql.history.judge import Judge
-from tests.services.mysql_fixtures import MysqlServers
-from tests.services.mysql_programs import MARIADB_10_11, MARIADB_11_8, MYSQL_9
+from tests.services.mysql.fixtures import MysqlServers
+from tests.services.mysql.programs import MARIADB_10_11, MARIADB_11_8, MYSQL_9
 
 
 @pytest.fixture(params=[MYSQL_9, MARIADB_10_11, MARIADB_11_8], ids=lambda release: release.name)

@@ -6,7 +6,7 @@ import struct
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from tests.services.mysql import MysqlServer
+from tests.services.mysql.server import MysqlServer
 
 _TABLE_MAP, _FORMAT = 19, 15
 _WRITES, _UPDATES, _PARTIAL = {23, 30}, {24, 31, 39}, 39

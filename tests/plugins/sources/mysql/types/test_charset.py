@@ -16,8 +16,8 @@ from replicator_source_mysql.types.charset import decode
 from replicator_source_mysql.types.charset_tables import MULTI, SINGLE, UNITS, UPPER_HALF
 from replicator_source_mysql.types.text_value import TextColumn
 from tests.plugins.sources.mysql.types.harness import from_log, from_text, policy, target_of
-from tests.services.mysql import MysqlDatabase, MysqlServer
-from tests.services.mysql_client import rows
+from tests.services.mysql.client import rows
+from tests.services.mysql.server import MysqlDatabase, MysqlServer
 
 _SERVER_LOSES = {"big5": 7, "tis620": 9}
 """How many characters these sets have for which the servers print U+FFFD, so that nothing can be compared."""

@@ -23,8 +23,8 @@ from replicator_source_mysql.types.json_diff import (
 from replicator_source_mysql.types.json_number import double_text
 from tests.plugins.sources.mysql.types.harness import from_log, policy
 from tests.plugins.sources.mysql.types.log_file import logged_tables
-from tests.services.mysql import MysqlServer
-from tests.services.mysql_client import texts
+from tests.services.mysql.client import texts
+from tests.services.mysql.server import MysqlServer
 
 _JSON = ColumnDefinition("v", "json")
 _scalars = (

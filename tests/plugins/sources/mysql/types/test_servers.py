@@ -19,8 +19,8 @@ from replicator_source_mysql.types.policy import ZERO_DATE, Policy
 from replicator_source_mysql.types.text_value import TextColumn
 from tests.plugins.sources.mysql.types.harness import from_log, from_text, policy, target_of
 from tests.plugins.sources.mysql.types.log_file import by_column, logged_tables
-from tests.services.mysql import MysqlDatabase, MysqlServer
-from tests.services.mysql_client import texts
+from tests.services.mysql.client import texts
+from tests.services.mysql.server import MysqlDatabase, MysqlServer
 
 NULL = "NULL"
 

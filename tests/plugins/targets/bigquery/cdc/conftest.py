@@ -10,7 +10,7 @@ import pytest
 
 from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.services.bigquery.emulators import Emulators
 
 _MUTATING = re.compile(r"(UPDATE|DELETE FROM|MERGE|TRUNCATE TABLE) `[^`]*\.(?!_)[^`.]+`")
 

@@ -25,8 +25,8 @@ from replicator_target_bigquery.cdc import requests
 from tests.plugins.targets.bigquery.cdc.conftest import streaming
 from tests.plugins.targets.bigquery.changes import KEYED, KEYLESS, alter, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_streaming import StreamFault
+from tests.services.bigquery.change_ingestion import StreamFault
+from tests.services.bigquery.emulators import Emulators
 
 _ROWS = "SELECT id, name, note FROM {d}.customers ORDER BY id"
 _EXTRA = Column("extra", INT64)

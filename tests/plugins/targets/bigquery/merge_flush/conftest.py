@@ -10,7 +10,7 @@ import pytest
 from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.merge_flush.streaming import streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.services.bigquery.emulators import Emulators
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.merge_flush.consumer import MergeFlushConsumer
 from tests.plugins.targets.bigquery.changes import KEYED
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.services.bigquery.emulators import Emulators
 
 KEY = "customKeyField"
 _INTERMEDIATE = re.compile(r"_customers__tmp_conformance_[0-9a-f]{32}_[0-9]{13}")

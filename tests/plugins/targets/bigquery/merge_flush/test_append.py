@@ -13,8 +13,8 @@ from replicator_target_bigquery.consumer import BigQueryConsumer
 from tests.plugins.targets.bigquery.changes import KEYED, KEYLESS, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.merge_flush.streaming import KEY, streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_write_gate import Loss
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.write_gate import Loss
 
 
 @pytest.fixture

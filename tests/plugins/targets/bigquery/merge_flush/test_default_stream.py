@@ -15,7 +15,7 @@ from replicator_sdk.event import DDLOperation
 from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, merging, streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery_write_gate import Loss
+from tests.services.bigquery.write_gate import Loss
 
 HELD = "SELECT id, name FROM {d}.customers ORDER BY id, name"
 DELETES_ONLY = {"upsert_enabled": False}

@@ -27,7 +27,7 @@ from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete
 from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.merge_flush.streaming import KEY, intermediates, merging, streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.services.bigquery.emulators import Emulators
 
 DEEP = Field("s", "STRUCT", "NULLABLE", fields=(Field("f", "FLOAT64"), Field("l", "STRING", "REPEATED")))
 KEYS = [

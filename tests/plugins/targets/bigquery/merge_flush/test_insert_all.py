@@ -30,8 +30,8 @@ from replicator_target_bigquery.merge_flush.insert_all import json_rows
 from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, merging, streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_gate import Fault, Request
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.gate import Fault, Request
 
 VALUES: dict[str, tuple[Any, Any]] = {
     "id": (INT64, 2**62 + 1),

@@ -13,8 +13,8 @@ from tests.plugins.targets.bigquery.killed import run
 from tests.plugins.targets.bigquery.merge_flush.life import APPENDED, MERGED, live
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_write_gate import Loss
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.write_gate import Loss
 
 LIFE = Path(__file__).with_name("life.py")
 PLACES = sorted(name for name in failpoint.registered() if name.startswith("merge_flush."))

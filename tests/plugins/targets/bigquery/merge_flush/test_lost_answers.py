@@ -10,8 +10,8 @@ from replicator_target_bigquery.merge_flush import merging as steps
 from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, insert, row, update
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, merging
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery_gate import Fault, Request
-from tests.services.bigquery_write_gate import Loss
+from tests.services.bigquery.gate import Fault, Request
+from tests.services.bigquery.write_gate import Loss
 
 
 @pytest.mark.parametrize(

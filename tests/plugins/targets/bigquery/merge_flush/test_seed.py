@@ -23,7 +23,7 @@ from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete
 from tests.plugins.targets.bigquery.judge import judge
 from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, merging, streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import PROJECT, Emulators
+from tests.services.bigquery.emulators import PROJECT, Emulators
 from tests.services.processes import LOOPBACK
 
 KEY = Field("customKeyField", "STRUCT", fields=(Field("k1", "INT64", "REQUIRED"), Field("k2", "STRING")))

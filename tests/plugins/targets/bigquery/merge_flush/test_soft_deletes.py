@@ -14,7 +14,7 @@ from replicator_sdk.testing.reference import RowChange
 from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.merge_flush.streaming import KEY, merging, streaming
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.services.bigquery.emulators import Emulators
 
 HELD = "SELECT id, name, _is_deleted, _sequence_num FROM {d}.customers ORDER BY id, name, _sequence_num"
 

@@ -11,7 +11,7 @@ import pytest
 from replicator_target_bigquery import BigQueryTarget
 from replicator_target_bigquery.config import BigQueryConfig
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery_service import WANTED, Service
+from tests.services.bigquery.real_service import WANTED, Service
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

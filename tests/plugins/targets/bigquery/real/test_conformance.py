@@ -10,7 +10,7 @@ import pytest
 from replicator_sdk.testing.target_suite import TargetConformance
 from tests.plugins.targets.bigquery.cdc import test_conformance as cdc
 from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery_service import Service
+from tests.services.bigquery.real_service import Service
 
 _SERVICE = Service.of_environment()
 _DIGITS = 28 if _SERVICE.is_emulated else 38

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.services.bigquery_service import Service
+from tests.services.bigquery.real_service import Service
 
 if Service.of_environment().mode == "batch":
     from tests.plugins.targets.bigquery.test_seed import *  # noqa: F403 - the very same claims
