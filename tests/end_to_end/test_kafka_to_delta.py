@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end import mysql_comparison, mysql_shop, shop
+from tests.end_to_end import mysql_comparison, mysql_shop
 from tests.end_to_end.comparison import assert_equal_copies
 from tests.end_to_end.kafka_stream import MARKER, Stream, kafka_source
+from tests.end_to_end.postgres import workload
 from tests.end_to_end.replicator import Replicator, cluster_settings
 from tests.services.connect.debezium import mysql_connector, postgres_connector
 from tests.services.kafka.fixtures import PrivateConnect, PrivateKafka
@@ -50,10 +51,10 @@ def test_postgres_through_transactions_of_connect_ends_equal_in_delta(
     settings = {"batch": {"maxIntervalSeconds": 3}, "spark": with_event_log(cluster_settings(spark_cluster), events)}
     replicator = Replicator(tmp_path / "replicator", kafka_source(broker, stream.topics), settings=settings)
     with postgres_database.connect() as connection:
-        shop.create(connection)
+        workload.create(connection)
         connection.execute("ALTER TABLE document REPLICA IDENTITY FULL")
         stream.create_marker()
-        tables = [*shop.TABLES, ("public", MARKER)]
+        tables = [*workload.TABLES, ("public", MARKER)]
         stream.start(
             postgres_connector(
                 postgres_database,
@@ -64,7 +65,7 @@ def test_postgres_through_transactions_of_connect_ends_equal_in_delta(
                 **_JOURNAL_IN_ONE_PARTITION,
             )
         )
-        with shop.Writers(postgres_database, seed=5, pause=0.05) as writers:
+        with workload.Writers(postgres_database, seed=5, pause=0.05) as writers:
             running = replicator.start()
             running.said("streaming")
             stream.disturb(random.Random(1), "worker killed", "broker restarted")

@@ -36,7 +36,7 @@ _IMPORTED = (
     "replicator_runtime.engine",
     "replicator_runtime.spark_session",
     "replicator_source_sqlite.plugin",
-    "replicator_source_postgres.reader",
+    "replicator_source_postgres.streaming.reader",
     "replicator_source_mysql.reader",
     "replicator_source_kafka.reader",
     "replicator_target_delta.consumer",

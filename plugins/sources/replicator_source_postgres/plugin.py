@@ -15,8 +15,8 @@ from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_postgres.config import PostgresConfig
 from replicator_source_postgres.connection import Endpoint
-from replicator_source_postgres.log_end import latest_offset, source_identity
 from replicator_source_postgres.offset import PostgresOffset
+from replicator_source_postgres.replication.identify_system import latest_offset, source_identity
 
 
 class PostgresSource(DeltaSource):
@@ -53,7 +53,7 @@ class PostgresSource(DeltaSource):
 
     def create_table_registry(self) -> TableRegistry:
         """The catalogue."""
-        from replicator_source_postgres.registry import PostgresTableRegistry
+        from replicator_source_postgres.table_registry import PostgresTableRegistry
 
         return PostgresTableRegistry(self.endpoint())
 
@@ -67,7 +67,7 @@ class PostgresSource(DeltaSource):
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
     ) -> EventReader:
         """A reader of the slot and publication named in the settings, or derived from the pipeline's name."""
-        from replicator_source_postgres.reader import PostgresEventReader
+        from replicator_source_postgres.streaming.reader import PostgresEventReader
 
         own = derived_name(context.namespace, context.replicator_name)
         return PostgresEventReader(
@@ -84,7 +84,7 @@ class PostgresSource(DeltaSource):
         self, definition: EventReaderDefinition, context: DeltaSourceContext
     ) -> SnapshotReader | None:
         """Snapshots through exported snapshots of temporary slots."""
-        from replicator_source_postgres.snapshot import PostgresSnapshotReader
+        from replicator_source_postgres.snapshots.snapshot import PostgresSnapshotReader
 
         policy = self.config.out_of_range or definition.out_of_range
         endpoint = self.endpoint(f"replicator {context.replicator_name}")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from replicator_sdk import Column, TableId, TableRegistry, TableSchema, TableSummary
 from replicator_sdk.errors import NeedsUserError
-from replicator_source_sqlite.column_type import standard_type
 from replicator_source_sqlite.connection import connect, quoted, translated_errors
+from replicator_source_sqlite.types.mapping import standard_type
 
 DATABASE = "main"
 OWN_PREFIX = "_replicator_"

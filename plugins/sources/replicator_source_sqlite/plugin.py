@@ -34,7 +34,7 @@ class SqliteSource(DeltaSource):
 
     def identity(self) -> str:
         """An identity kept inside the database; the first call creates the replicator's tables there."""
-        from replicator_source_sqlite.changelog import install
+        from replicator_source_sqlite.capture.changelog import install
         from replicator_source_sqlite.connection import connect
 
         with connect(self._settings.path) as database:
@@ -42,9 +42,9 @@ class SqliteSource(DeltaSource):
 
     def latest_offset(self) -> Offset:
         """After the last committed change, schema changes included."""
-        from replicator_source_sqlite.changelog import install, offset_of
+        from replicator_source_sqlite.capture.changelog import install, offset_of
+        from replicator_source_sqlite.capture.ddl_detection import synchronise
         from replicator_source_sqlite.connection import connect
-        from replicator_source_sqlite.schema_change import synchronise
 
         with connect(self._settings.path) as database:
             install(database)
@@ -66,7 +66,7 @@ class SqliteSource(DeltaSource):
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
     ) -> EventReader:
         """The reader of the changelog."""
-        from replicator_source_sqlite.reader import SqliteReader
+        from replicator_source_sqlite.streaming.reader import SqliteReader
 
         return SqliteReader(self._settings, definition, context, emitter)
 

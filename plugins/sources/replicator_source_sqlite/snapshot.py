@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableSchema, TableSnapshot
 from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_source_sqlite.capture.changelog import last_change, offset_of
+from replicator_source_sqlite.capture.ddl_detection import drifts, synchronise
 from replicator_source_sqlite.catalogue import TableShape, describe
-from replicator_source_sqlite.changelog import last_change, offset_of
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import connect, quoted, transaction
-from replicator_source_sqlite.decode import Decoder
 from replicator_source_sqlite.offset import SqliteOffset
-from replicator_source_sqlite.schema_change import drifts, synchronise
+from replicator_source_sqlite.types.decode import Decoder
 
 _BATCH_ROWS = 32_768
 

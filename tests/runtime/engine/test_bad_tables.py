@@ -10,7 +10,7 @@ import pytest
 from replicator_runtime.engine import Progress
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_sqlite.catalogue import SqliteRegistry
-from replicator_source_sqlite.reader import SqliteReader
+from replicator_source_sqlite.streaming.reader import SqliteReader
 from tests.runtime.engine import kept_target
 from tests.runtime.engine.test_edits import CUSTOMERS, NOTES, codes, loads, states
 from tests.runtime.engine.test_run import Shop, _wait, fill, shop

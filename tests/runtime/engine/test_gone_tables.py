@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_sdk.errors import DataError, ReplicatorError
-from replicator_source_sqlite.reader import SqliteReader
+from replicator_source_sqlite.streaming.reader import SqliteReader
 from tests.runtime.engine import kept_target
 from tests.runtime.engine.test_edits import NOTES, codes
 from tests.runtime.engine.test_run import Shop, fill, shop

@@ -26,13 +26,13 @@ from replicator_sdk.errors import (
     SchemaDriftError,
     SnapshotNeededError,
 )
+from replicator_source_sqlite.capture.changelog import last_change
+from replicator_source_sqlite.capture.ddl_detection import synchronise
 from replicator_source_sqlite.catalogue import SqliteRegistry
-from replicator_source_sqlite.changelog import last_change
 from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource
-from replicator_source_sqlite.reader import SqliteReader
-from replicator_source_sqlite.schema_change import synchronise
 from replicator_source_sqlite.snapshot import SqliteSnapshotReader
+from replicator_source_sqlite.streaming.reader import SqliteReader
 from tests.runtime.engine import kept_target
 from tests.runtime.engine.kept_target import House, KeptTarget
 

@@ -13,7 +13,7 @@ from replicator_runtime.engine import Progress
 from replicator_runtime.engine.rejoining import Rejoining
 from replicator_sdk.errors import DataError, NeedsUserError, RetryableError, TableHistoryLostError
 from replicator_source_sqlite.plugin import SqliteSource
-from replicator_source_sqlite.reader import SqliteReader
+from replicator_source_sqlite.streaming.reader import SqliteReader
 from tests.runtime.engine import kept_target
 from tests.runtime.engine.test_edits import CUSTOMERS, NOTES, loads, states
 from tests.runtime.engine.test_run import Shop, _wait, fill, shop

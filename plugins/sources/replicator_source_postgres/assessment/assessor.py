@@ -17,7 +17,7 @@ from replicator_source_postgres.assessment.tables import (
 from replicator_source_postgres.catalogue import Catalogue, CatalogueDoor
 from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.diagnosis import diagnosed
-from replicator_source_postgres.publication import Publication
+from replicator_source_postgres.replication.publication import Publication
 
 
 class PostgresTableAssessor(TableAssessor):

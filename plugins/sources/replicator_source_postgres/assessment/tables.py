@@ -9,7 +9,7 @@ from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import quote_identifier
-from replicator_source_postgres.publication import check_publishable, qualified
+from replicator_source_postgres.replication.publication import check_publishable, qualified
 
 _OWNER = """
 SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE'), o.rolname

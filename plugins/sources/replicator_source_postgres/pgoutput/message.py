@@ -103,7 +103,7 @@ def parse_truncate(payload: bytes) -> tuple[tuple[int, ...], bool, bool]:
 
 
 def check_type(payload: bytes) -> None:
-    """A Type message (`Y`): its layout is checked; what the type is, the catalogue tells (`types.catalogue`)."""
+    """A Type message (`Y`): its layout is checked; what the type is, the catalogue says (`catalogue`)."""
     cursor = _Cursor(payload)
     cursor.take("BI")
     cursor.text()

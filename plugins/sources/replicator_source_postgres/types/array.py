@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.config import OutOfRange
-from replicator_source_postgres.types.range import Policy
+from replicator_source_postgres.types.out_of_range import Policy
 
 Bools = npt.NDArray[np.bool_]
 

@@ -13,8 +13,8 @@ from replicator_sdk.datatype import BINARY, BOOL, DATE, INSTANT, TIME, TIMESTAMP
 from replicator_sdk.schema import Column, TableId
 from replicator_source_postgres.types import temporal
 from replicator_source_postgres.types.array import split_arrays
-from replicator_source_postgres.types.binary import unhex
-from replicator_source_postgres.types.range import Policy
+from replicator_source_postgres.types.bytea import unhex
+from replicator_source_postgres.types.out_of_range import Policy
 
 _UTF8_HINT = "the database's encoding does not say which (SQL_ASCII?); convert the data or leave the column out"
 

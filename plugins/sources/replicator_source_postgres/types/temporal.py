@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.datatype import DATE, INSTANT, TIME, TIMESTAMP
-from replicator_source_postgres.types.range import Policy
+from replicator_source_postgres.types.out_of_range import Policy
 
 _LAST_MICROSECOND = "23:59:59.999999"
 _INFINITY, _PAST_INFINITY = "infinity", "-infinity"

@@ -7,7 +7,7 @@ from typing import Any
 from replicator_sdk import DDLEvent, DDLOperation
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import SnapshotNeededError
-from tests.plugins.sources.postgres.harness import Pump, Run
+from tests.plugins.sources.postgres.pump import Pump, Run
 
 Row = dict[str, Any]
 

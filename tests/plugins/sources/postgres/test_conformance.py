@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
-from tests.plugins.sources.postgres.shop import PostgresShop
+from tests.plugins.sources.postgres.source_system import PostgresShop
 from tests.services.postgres.server import PostgresDatabase
 
 

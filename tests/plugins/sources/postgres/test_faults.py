@@ -24,7 +24,7 @@ from replicator_sdk.event import DDLOperation
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
 from replicator_source_postgres.diagnosis import diagnose
-from tests.plugins.sources.postgres.harness import Pump, Run, source_of
+from tests.plugins.sources.postgres.pump import Pump, Run, source_of
 from tests.services.postgres.fixtures import PrivatePostgres
 from tests.services.postgres.server import PostgresDatabase, PostgresServer
 
@@ -166,7 +166,7 @@ def test_a_slot_whose_log_was_removed_is_lost_history(private_postgres: PrivateP
 
 def test_a_slot_in_use_is_waited_for_and_then_told(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never is the other session killed."""
-    monkeypatch.setattr("replicator_source_postgres.reader._SLOT_PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr("replicator_source_postgres.streaming.reader._SLOT_PATIENCE_SECONDS", 1.0)
     with pump.running() as run:
         run.wait_until(lambda: bool(pump.database.execute("SELECT 1 FROM pg_stat_replication")))
         run.wait_until(
@@ -310,7 +310,7 @@ def test_a_server_that_goes_down_is_tried_again_and_loses_nothing(how: str, priv
 
 def test_a_server_that_falls_silent_is_given_up(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
     """C17: a session that hangs without closing its connection, here stopped by a signal."""
-    monkeypatch.setattr("replicator_source_postgres.stream._SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr("replicator_source_postgres.replication.replication_stream._SILENCE_SECONDS", 1.0)
     query = f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{slot_of(pump)}'"
     stopped: list[psutil.Process] = []
 

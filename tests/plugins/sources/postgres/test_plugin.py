@@ -18,8 +18,8 @@ from replicator_sdk.testing.contexts import CollectingConfigurer
 from replicator_source_postgres import PostgresConfig, PostgresOffset, PostgresSource, delta_sources
 from replicator_source_postgres.connection import quote_identifier, quote_literal
 from replicator_source_postgres.plugin import derived_name
-from replicator_source_postgres.seen import SeenTables
-from tests.plugins.sources.postgres.harness import source_of
+from replicator_source_postgres.relation_ids import SeenTables
+from tests.plugins.sources.postgres.pump import source_of
 from tests.services.postgres.server import PostgresDatabase
 
 PLACE: dict[str, Any] = {"host": "h", "database": "d", "user": "u"}

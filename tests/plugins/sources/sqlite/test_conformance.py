@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
-from tests.plugins.sources.sqlite.shop import SqliteShop
+from tests.plugins.sources.sqlite.source_system import SqliteShop
 
 
 class TestSqlite(SourceConformance):

@@ -16,11 +16,12 @@ from replicator_sdk.offset import NumberOffset
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
 from replicator_sdk.testing.recording import interpret, recording
 from replicator_sdk.testing.values import difference
-from replicator_source_sqlite import connection, reader
+from replicator_source_sqlite import connection
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.offset import SqliteOffset
 from replicator_source_sqlite.plugin import SqliteSource
-from tests.plugins.sources.sqlite.shop import SqliteShop
+from replicator_source_sqlite.streaming import reader
+from tests.plugins.sources.sqlite.source_system import SqliteShop
 
 
 @pytest.fixture
