@@ -26,13 +26,13 @@ from replicator_sdk.datatype import DATE, INT64, STRING
 from replicator_sdk.offset import NumberOffset, Position
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.testing.contexts import CountingMetrics, TestTargetContext
-from replicator_target_bigquery.client import Clients
+from replicator_target_bigquery.api.clients import Clients
+from replicator_target_bigquery.api.jobs import Jobs
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
-from replicator_target_bigquery.encoding import BatchStamp, in_order, staged_batches
-from replicator_target_bigquery.jobs import Jobs
-from replicator_target_bigquery.uploads import Upload
-from replicator_target_bigquery.warehouse import staging_fields
+from replicator_target_bigquery.load.uploads import Upload
+from replicator_target_bigquery.schema.encoding import BatchStamp, in_order, staged_batches
+from replicator_target_bigquery.tables.catalogue import staging_fields
 from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, rows, start
 
 STAGING, FLUSH, PRUNING = "bigquery-staging", "bigquery-flush", "bigquery-pruning"

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import OutOfRange, Secret
-from replicator_target_bigquery.merge_flush.settings import MergeFlushSettings
+from replicator_target_bigquery.merge_flush_settings import MergeFlushSettings
 
 SEQUENCE: Final = "_sequence_num"
 IS_DELETED: Final = "_is_deleted"

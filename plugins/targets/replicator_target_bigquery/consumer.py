@@ -13,19 +13,21 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
-from replicator_target_bigquery.alteration import Alteration
-from replicator_target_bigquery.apply import TableApply
-from replicator_target_bigquery.cdc import CdcDDL, CdcSnapshotLoad, ChangeStreaming, DefaultStreams, refuse_rename
-from replicator_target_bigquery.client import Clients
-from replicator_target_bigquery.commits import prune
+from replicator_target_bigquery.api.clients import Clients
+from replicator_target_bigquery.api.jobs import Jobs
+from replicator_target_bigquery.batch.table_merge import TableApply
+from replicator_target_bigquery.cdc.ddl import CdcDDL, CdcSnapshotLoad, refuse_rename
+from replicator_target_bigquery.cdc.default_stream import DefaultStreams
+from replicator_target_bigquery.cdc.table_stream import ChangeStreaming
+from replicator_target_bigquery.commit_log.commit import prune
 from replicator_target_bigquery.config import BigQueryConfig, Mode
-from replicator_target_bigquery.ddl import TableDDL, rename
-from replicator_target_bigquery.jobs import Jobs
-from replicator_target_bigquery.pace import Pace
-from replicator_target_bigquery.place import Place
-from replicator_target_bigquery.snapshot import TableSnapshotLoad
-from replicator_target_bigquery.table import Session, TargetTable
-from replicator_target_bigquery.warehouse import Warehouse
+from replicator_target_bigquery.ddl.alteration import Alteration
+from replicator_target_bigquery.ddl.table_ddl import TableDDL, rename
+from replicator_target_bigquery.load.load_rate_limit import Pace
+from replicator_target_bigquery.load.snapshot_load import TableSnapshotLoad
+from replicator_target_bigquery.schema.table_ref import Place
+from replicator_target_bigquery.tables.catalogue import Warehouse
+from replicator_target_bigquery.tables.target_table import Session, TargetTable
 
 
 def prune_commits(config: BigQueryConfig, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:

@@ -23,7 +23,7 @@ class BigQueryTarget(DeltaTarget):
 
     def create_table_assessor(self) -> TableAssessor:
         """A judge of credentials, bucket, datasets and schemas."""
-        from replicator_target_bigquery.assessment import BigQueryAssessor
+        from replicator_target_bigquery.assessment.assessor import BigQueryAssessor
 
         return BigQueryAssessor(self.config)
 

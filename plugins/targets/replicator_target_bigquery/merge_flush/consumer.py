@@ -12,18 +12,18 @@ from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import DeferredConsumer, TableProgress
-from replicator_target_bigquery.alteration import Alteration
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
-from replicator_target_bigquery.merge_flush.appending import TableAppend
-from replicator_target_bigquery.merge_flush.default_stream import DefaultStream
-from replicator_target_bigquery.merge_flush.flow import TableFlow
-from replicator_target_bigquery.merge_flush.insert_all import InsertAll
-from replicator_target_bigquery.merge_flush.intermediate import Intermediates
-from replicator_target_bigquery.merge_flush.key_changes import KeyAlteration
-from replicator_target_bigquery.merge_flush.refusal import must_have_key
-from replicator_target_bigquery.merge_flush.streams import Streams
-from replicator_target_bigquery.merge_flush.write_api import WriteApi
+from replicator_target_bigquery.ddl.alteration import Alteration
+from replicator_target_bigquery.merge_flush.intermediate.tables import Intermediates
+from replicator_target_bigquery.merge_flush.key_alteration import KeyAlteration
+from replicator_target_bigquery.merge_flush.requirements import must_have_key
+from replicator_target_bigquery.merge_flush.streaming.default_stream import DefaultStream
+from replicator_target_bigquery.merge_flush.streaming.insert_all import InsertAll
+from replicator_target_bigquery.merge_flush.streaming.streams import Streams
+from replicator_target_bigquery.merge_flush.streaming.write_api import WriteApi
+from replicator_target_bigquery.merge_flush.table_append import TableAppend
+from replicator_target_bigquery.merge_flush.table_flush import TableFlow
 
 _MERGES_AT_ONCE: Final = 8
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, PartitionType
-from replicator_target_bigquery.fields import Field
-from replicator_target_bigquery.merge_flush.leaves import leaves
-from replicator_target_bigquery.merge_flush.rows import BATCH_NUMBER, KEY, PARTITION_TIME, VALUE, I
-from replicator_target_bigquery.pruning import Pruning
+from replicator_target_bigquery.merge_flush.intermediate.rows import BATCH_NUMBER, KEY, PARTITION_TIME, VALUE, I
+from replicator_target_bigquery.merge_flush.key_fields import leaves
+from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.sql.pruning import Pruning
 from replicator_target_bigquery.sql.text import name
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_sdk.failpoint import arm
-from replicator_target_bigquery import snapshot
-from tests.plugins.targets.bigquery.judge import judge
-from tests.plugins.targets.bigquery.project import Project
+from replicator_target_bigquery.load import snapshot_load as snapshot
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.plugins.targets.bigquery.support.sql_parser import judge
 from tests.services.bigquery.emulators import Emulators
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from replicator_sdk.errors import ConfigError
 from replicator_target_bigquery import BigQueryTarget
-from replicator_target_bigquery.client import Clients
+from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.config import BigQueryConfig
 
 NEEDED: dict[str, object] = {"project": "p", "stagingBucket": "b"}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.targets.bigquery.judge import judge
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.plugins.targets.bigquery.support.sql_parser import judge
 from tests.services.bigquery.emulators import Emulators
 
 _MUTATING = re.compile(r"(UPDATE|DELETE FROM|MERGE|TRUNCATE TABLE) `[^`]*\.(?!_)[^`.]+`")

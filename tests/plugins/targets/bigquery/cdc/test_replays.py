@@ -14,8 +14,8 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.testing.history import History
 from replicator_sdk.testing.strategies import random_history
 from replicator_sdk.testing.target_script import ScriptBuilder
-from replicator_target_bigquery.cdc.changes import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, NetRows
-from tests.plugins.targets.bigquery.changes import KEYED, at, batch, delete, insert, row, update
+from replicator_target_bigquery.cdc.net_rows import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, NetRows
+from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, delete, insert, row, update
 
 Sent = dict[str, Any]
 

@@ -21,10 +21,21 @@ from replicator_sdk.errors import (
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import Column, TableId, TableSchema, rename_table, replace_columns
-from replicator_target_bigquery.cdc import requests
+from replicator_target_bigquery.cdc import append_requests as requests
 from tests.plugins.targets.bigquery.cdc.conftest import streaming
-from tests.plugins.targets.bigquery.changes import KEYED, KEYLESS, alter, at, batch, ddl, delete, insert, row, update
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.support.changes import (
+    KEYED,
+    KEYLESS,
+    alter,
+    at,
+    batch,
+    ddl,
+    delete,
+    insert,
+    row,
+    update,
+)
+from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.change_ingestion import StreamFault
 from tests.services.bigquery.emulators import Emulators
 

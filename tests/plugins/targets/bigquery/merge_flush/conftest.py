@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.targets.bigquery.judge import judge
-from tests.plugins.targets.bigquery.merge_flush.streaming import streaming
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.merge_flush.support.projects import streaming
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.plugins.targets.bigquery.support.sql_parser import judge
 from tests.services.bigquery.emulators import Emulators
 
 

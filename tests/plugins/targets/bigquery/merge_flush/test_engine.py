@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.end_to_end.replicator import COMMAND
-from tests.plugins.targets.bigquery.merge_flush.streaming import KEY
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.merge_flush.support.projects import KEY
+from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.forks import fork
 
 

@@ -19,14 +19,14 @@ from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.memory_source import MemoryChunkReader
 from replicator_target_bigquery.config import PartitionType
-from replicator_target_bigquery.fields import Field
-from replicator_target_bigquery.merge_flush.rows import Shape, streamed
+from replicator_target_bigquery.merge_flush.intermediate.rows import Shape, streamed
 from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
-from replicator_target_bigquery.pruning import Pruning
-from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete, insert, row, update
-from tests.plugins.targets.bigquery.judge import judge
-from tests.plugins.targets.bigquery.merge_flush.streaming import KEY, intermediates, merging, streaming
-from tests.plugins.targets.bigquery.project import Project
+from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.sql.pruning import Pruning
+from tests.plugins.targets.bigquery.merge_flush.support.projects import KEY, intermediates, merging, streaming
+from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.plugins.targets.bigquery.support.sql_parser import judge
 from tests.services.bigquery.emulators import Emulators
 
 DEEP = Field("s", "STRUCT", "NULLABLE", fields=(Field("f", "FLOAT64"), Field("l", "STRING", "REPEATED")))

@@ -9,14 +9,14 @@ import pytest
 
 import replicator_target_bigquery.merge_flush.consumer  # noqa: F401 - registers the places
 from replicator_sdk import failpoint
-from tests.plugins.targets.bigquery.killed import run
-from tests.plugins.targets.bigquery.merge_flush.life import APPENDED, MERGED, live
-from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, streaming
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.merge_flush.support.killed_run import APPENDED, MERGED, live
+from tests.plugins.targets.bigquery.merge_flush.support.projects import intermediates, streaming
+from tests.plugins.targets.bigquery.support.killed_run import run
+from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.emulators import Emulators
 from tests.services.bigquery.write_gate import Loss
 
-LIFE = Path(__file__).with_name("life.py")
+LIFE = Path(__file__).parent / "support" / "killed_run.py"
 PLACES = sorted(name for name in failpoint.registered() if name.startswith("merge_flush."))
 MERGING = [place for place in PLACES if not place.startswith("merge_flush.append")]
 APPENDING = [place for place in PLACES if place.startswith("merge_flush.append")]

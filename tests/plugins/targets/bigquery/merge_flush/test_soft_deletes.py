@@ -11,9 +11,9 @@ from replicator_sdk.event import DDLOperation, DMLOperation
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.memory_source import MemoryChunkReader
 from replicator_sdk.testing.reference import RowChange
-from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete, insert, row, update
-from tests.plugins.targets.bigquery.merge_flush.streaming import KEY, merging, streaming
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.merge_flush.support.projects import KEY, merging, streaming
+from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.emulators import Emulators
 
 HELD = "SELECT id, name, _is_deleted, _sequence_num FROM {d}.customers ORDER BY id, name, _sequence_num"

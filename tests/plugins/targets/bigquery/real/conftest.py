@@ -10,7 +10,7 @@ import pytest
 
 from replicator_target_bigquery import BigQueryTarget
 from replicator_target_bigquery.config import BigQueryConfig
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.real_service import WANTED, Service
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from replicator_sdk.testing.target_suite import TargetConformance
 from tests.plugins.targets.bigquery.cdc import test_conformance as cdc
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.real_service import Service
 
 _SERVICE = Service.of_environment()
