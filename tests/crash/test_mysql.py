@@ -20,7 +20,7 @@ import pytest
 from tests.crash import places
 from tests.crash.conftest import kill, killed
 from tests.crash.kills import harms
-from tests.end_to_end.mysql_pair import MysqlPair, make_mysql_pair
+from tests.end_to_end.mysql.database.pair import MysqlPair, make_mysql_pair
 from tests.end_to_end.replicator import Replicator
 from tests.services.mysql.server import MysqlDatabase
 

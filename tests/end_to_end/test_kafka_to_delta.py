@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end import mysql_comparison, mysql_shop
 from tests.end_to_end.comparison import assert_equal_copies
 from tests.end_to_end.kafka_stream import MARKER, Stream, kafka_source
+from tests.end_to_end.mysql.database import comparison as mysql_comparison
+from tests.end_to_end.mysql.database import random_writers as mysql_shop
 from tests.end_to_end.postgres import workload
 from tests.end_to_end.replicator import Replicator, cluster_settings
 from tests.services.connect.debezium import mysql_connector, postgres_connector

@@ -37,7 +37,7 @@ _IMPORTED = (
     "replicator_runtime.spark_session",
     "replicator_source_sqlite.plugin",
     "replicator_source_postgres.streaming.reader",
-    "replicator_source_mysql.reader",
+    "replicator_source_mysql.streaming.reader",
     "replicator_source_kafka.reader",
     "replicator_target_delta.consumer",
     "replicator_target_bigquery.consumer",

@@ -12,9 +12,9 @@ from replicator_sdk.offset import Offset
 from replicator_sdk.registry import TableRegistry
 from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
+from replicator_source_mysql.binlog.log_availability import current_offset, origin_of
 from replicator_source_mysql.config import MySqlConfig
-from replicator_source_mysql.connection import Endpoint, server_of
-from replicator_source_mysql.log_end import current_offset, origin_of
+from replicator_source_mysql.connect.connection import Endpoint, server_of
 from replicator_source_mysql.offset import MySqlOffset
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ class MySqlSource(DeltaSource):
 
     def create_table_registry(self) -> TableRegistry:
         """The catalogue."""
-        from replicator_source_mysql.registry import MySqlTableRegistry
+        from replicator_source_mysql.table_registry import MySqlTableRegistry
 
         return MySqlTableRegistry(self.endpoint())
 
     def create_table_assessor(self) -> TableAssessor:
         """Findings with the SQL that mends them."""
-        from replicator_source_mysql.assessment import MySqlTableAssessor
+        from replicator_source_mysql.assessment.assessor import MySqlTableAssessor
 
         return MySqlTableAssessor(self.endpoint(), self.config.server_id)
 
@@ -73,7 +73,7 @@ class MySqlSource(DeltaSource):
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
     ) -> EventReader:
         """A reader of the binlog, as a replica with the server id of the settings or one derived from the name."""
-        from replicator_source_mysql.reader import MySqlEventReader
+        from replicator_source_mysql.streaming.reader import MySqlEventReader
 
         server_id = self.config.server_id or derived_server_id(context.namespace, context.replicator_name)
         endpoint = self.endpoint(f"replicator {context.replicator_name}")
@@ -83,7 +83,7 @@ class MySqlSource(DeltaSource):
         self, definition: EventReaderDefinition, context: DeltaSourceContext
     ) -> SnapshotReader | None:
         """Snapshots by ranges of the key; of tables without one, at a position."""
-        from replicator_source_mysql.snapshot import MySqlSnapshotReader
+        from replicator_source_mysql.snapshots.snapshot import MySqlSnapshotReader
 
         policy = self.config.out_of_range or definition.out_of_range
         endpoint = self.endpoint(f"replicator {context.replicator_name}")

@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from replicator_source_mysql.wire import Bytes, Int64s
+from replicator_source_mysql.connect.packets import Bytes, Int64s
 
 Bools = npt.NDArray[np.bool_]
 

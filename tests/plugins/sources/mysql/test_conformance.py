@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
-from tests.plugins.sources.mysql.shop import MySqlShop
+from tests.plugins.sources.mysql.source_system import MySqlShop
 from tests.services.mysql.server import MysqlServer
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from replicator_sdk import Position
 from replicator_sdk.errors import HistoryLostError
-from replicator_source_mysql.log_proof import LogProof
+from replicator_source_mysql.binlog.dump.log_fingerprint import LogProof
 from replicator_source_mysql.offset import MySqlOffset
 
 _UUID = "aaaaaaaa-1111-2222-3333-bbbbbbbbbbbb"
