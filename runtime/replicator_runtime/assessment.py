@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_name, is_pattern
-from replicator_sdk.assessment import ColumnAssessment, Finding, Severity, Support
+from replicator_sdk.discovery.assessment import ColumnAssessment, Finding, Severity, Support
 from replicator_sdk.errors import NeedsUserError, ReplicatorError
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline, SelectedTable
-    from replicator_sdk.assessment import TableAssessor
-    from replicator_sdk.registry import TableRegistry
+    from replicator_sdk.discovery.assessment import TableAssessor
+    from replicator_sdk.discovery.table_registry import TableRegistry
     from replicator_sdk.schema import TableId, TableSchema
 
 ASSESSED_AS_ERROR = "RPL-1202"

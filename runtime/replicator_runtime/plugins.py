@@ -15,8 +15,8 @@ from typing import Any, Literal
 import pluggy
 
 from replicator_runtime.spelling import did_you_mean
-from replicator_sdk import hookspec
 from replicator_sdk.config import PluginConfig
+from replicator_sdk.discovery import hookspec
 from replicator_sdk.errors import ConfigError
 from replicator_sdk.offset import Offset
 from replicator_sdk.source import DeltaSource

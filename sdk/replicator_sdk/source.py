@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from replicator_sdk.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.batch import ChangeBatch, Commits
 from replicator_sdk.config import OutOfRange, PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
-from replicator_sdk.distributed_log import DistributedLog
+from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
+from replicator_sdk.discovery.table_registry import TableRegistry
+from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import TableRegistry
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotReader
 

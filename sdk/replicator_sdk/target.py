@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from replicator_sdk.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
+from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Offset, Position
 from replicator_sdk.schema import TableId, TableSchema

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from replicator_sdk.assessment import (
+from replicator_sdk.config import OutOfRange
+from replicator_sdk.discovery.assessment import (
     Assessment,
     ColumnAssessment,
     Finding,
@@ -14,7 +15,6 @@ from replicator_sdk.assessment import (
     TableAssessment,
     TableAssessor,
 )
-from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableSchema
 from replicator_source_kafka import quarantine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from replicator_sdk.assessment import Finding, Severity
+from replicator_sdk.discovery.assessment import Finding, Severity
 from replicator_source_kafka.client import Cluster
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.topics import Topic

@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.distributed_log import DistributedLog, LogPartition, LogSlice, SchemaStep
+from replicator_sdk.distributed.partitioned_log import DistributedLog, LogPartition, LogSlice, SchemaStep
 from replicator_sdk.errors import BugError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableSchema

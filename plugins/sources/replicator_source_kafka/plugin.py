@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
-from replicator_sdk.distributed_log import DistributedLog
+from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.table_registry import TableRegistry
+from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import TableRegistry
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_kafka.client import LATEST, Cluster
 from replicator_source_kafka.client_settings import plain

@@ -9,7 +9,7 @@ import numpy as np
 
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.config import OutOfRange
-from replicator_sdk.distributed_log import LogItem, LogPartition, ReadUntil, SchemaSeen
+from replicator_sdk.distributed.partitioned_log import LogItem, LogPartition, ReadUntil, SchemaSeen
 from replicator_sdk.errors import NeedsUserError, ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka import quarantine

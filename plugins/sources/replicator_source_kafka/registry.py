@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
 from replicator_sdk.config import OutOfRange
+from replicator_sdk.discovery.table_registry import TableRegistry, TableSummary
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import TableRegistry, TableSummary
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka import quarantine
 from replicator_source_kafka.client import EARLIEST, LATEST, Cluster

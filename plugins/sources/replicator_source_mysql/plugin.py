@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
+from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import TableRegistry
 from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_mysql.binlog.log_availability import current_offset, origin_of

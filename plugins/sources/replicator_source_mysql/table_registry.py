@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 
+from replicator_sdk.discovery.table_registry import TableRegistry, TableSummary
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.registry import TableRegistry, TableSummary
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_mysql.connect.catalogue import SYSTEM_DATABASES, Catalogue
 from replicator_source_mysql.connect.connection import Endpoint, execute

@@ -6,11 +6,11 @@ import hashlib
 import re
 from typing import ClassVar
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
+from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import TableRegistry
 from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_postgres.config import PostgresConfig

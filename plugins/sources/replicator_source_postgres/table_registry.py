@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from replicator_sdk.discovery.table_registry import TableRegistry, TableSummary
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.registry import TableRegistry, TableSummary
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.catalogue import Catalogue, CatalogueDoor, TableFacts
 from replicator_source_postgres.connection import Endpoint, quote_identifier

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from replicator_sdk.batch import combined
-from replicator_sdk.executors import is_local, run_on_executors, run_on_threads
+from replicator_sdk.distributed.executors import is_local, run_on_executors, run_on_threads
 from replicator_target_delta.apply.matching import live_rows
 from replicator_target_delta.datafile import write_data_file
 from replicator_target_delta.files import DataFile

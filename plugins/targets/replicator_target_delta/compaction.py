@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from replicator_sdk.executors import run_on_executors
+from replicator_sdk.distributed.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_delta.apply.matching import live_rows
 from replicator_target_delta.datafile import write_data_file

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome
 from replicator_sdk.errors import BugError, NeedsUserError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.slices import RangeConsumer, SliceChanges, SliceOutcome
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import SnapshotLoader, TableProgress
 from replicator_target_delta.apply.apply import TableApply

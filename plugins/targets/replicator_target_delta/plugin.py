@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
+from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_delta.assessment import DeltaAssessor

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.distributed.executors import is_local, run_here, run_on_executors
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.executors import is_local, run_here, run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema

@@ -9,7 +9,7 @@ from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
     from replicator_runtime.assessment import PipelineAssessment, TableReport
-    from replicator_sdk.assessment import Finding
+    from replicator_sdk.discovery.assessment import Finding
 
 NAMES_SHOWN = 4
 

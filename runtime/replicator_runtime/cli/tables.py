@@ -10,7 +10,7 @@ from replicator_runtime.cli.options import AsJson, Debug, PipelineFile
 from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
-    from replicator_sdk.registry import TableSummary
+    from replicator_sdk.discovery.table_registry import TableSummary
     from replicator_sdk.schema import TableSchema
 
 Pattern = Annotated[

@@ -9,7 +9,7 @@ import pytest
 
 from replicator_sdk.datatype import Array, DataType, Decimal, Record
 from replicator_sdk.schema import TableSchema
-from replicator_sdk.testing.history import History
+from replicator_sdk.testing.histories.history import History
 
 ALL_TYPES: Final = frozenset(
     {

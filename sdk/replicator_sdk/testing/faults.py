@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import Configurer, DeltaTargetContext
+from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.errors import BugError, RetryableError
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Position

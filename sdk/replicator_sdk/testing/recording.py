@@ -13,10 +13,10 @@ from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import DeltaSource, EventReaderDefinition, ReaderClosed
-from replicator_sdk.testing.batches import from_batch
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext, Window
-from replicator_sdk.testing.reference import Change, Reference, RowChange
-from replicator_sdk.testing.values import comparable_row
+from replicator_sdk.testing.histories.batches import from_batch
+from replicator_sdk.testing.histories.reference import Change, Reference, RowChange
+from replicator_sdk.testing.histories.values import comparable_row
 
 Schemas = Mapping[TableId, TableSchema]
 

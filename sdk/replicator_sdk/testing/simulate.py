@@ -8,9 +8,9 @@ from typing import Any
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLOperation
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.testing.history import Step, column
-from replicator_sdk.testing.reference import Change, Reference, ReferenceTable, RowChange
-from replicator_sdk.testing.values import Row, comparable, from_json
+from replicator_sdk.testing.histories.history import Step, column
+from replicator_sdk.testing.histories.reference import Change, Reference, ReferenceTable, RowChange
+from replicator_sdk.testing.histories.values import Row, comparable, from_json
 
 
 class Simulator:

@@ -18,18 +18,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replicator_sdk.assessment import Severity
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventReaderDefinition
 from replicator_sdk.testing.contexts import CollectingConfigurer, CollectingEmitter, TestSourceContext
 from replicator_sdk.testing.ddl_positions import DDLPositions
-from replicator_sdk.testing.history import History, Step, load_case, load_cases
+from replicator_sdk.testing.histories.history import History, Step, load_case, load_cases
+from replicator_sdk.testing.histories.random_history import random_history
+from replicator_sdk.testing.histories.values import Row, difference
 from replicator_sdk.testing.recording import Logged, Recording, interpret, recording, schemas_at, signature
 from replicator_sdk.testing.source_system import Application, SourceSystem, table_of
-from replicator_sdk.testing.strategies import random_history
-from replicator_sdk.testing.values import Row, difference
 
 __all__ = ["Application", "SourceConformance", "SourceSystem"]
 

@@ -11,10 +11,10 @@ from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent, DMLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import BatchConsumer, DeferredConsumer, EventConsumer
-from replicator_sdk.testing.batches import to_batch, to_table_changes
-from replicator_sdk.testing.history import History, Step
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.reference import Change, ReferenceTable, RowChange
+from replicator_sdk.testing.histories.batches import to_batch, to_table_changes
+from replicator_sdk.testing.histories.history import History, Step
+from replicator_sdk.testing.histories.reference import Change, ReferenceTable, RowChange
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.simulate import Simulator
 
 Item = TableChanges | DDLEvent

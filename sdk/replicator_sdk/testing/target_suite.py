@@ -21,8 +21,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replicator_sdk.assessment import Severity
 from replicator_sdk.batch import TableChanges
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import FencedError, RetryableError
 from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Position
@@ -32,13 +32,13 @@ from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, Sna
 from replicator_sdk.testing.capabilities import Capabilities
 from replicator_sdk.testing.contexts import CollectingConfigurer, TestTargetContext
 from replicator_sdk.testing.faults import FailAfterWrite, Fault, FaultScript, FaultyTarget, Reject
-from replicator_sdk.testing.history import History, Step, load_case, load_cases
-from replicator_sdk.testing.memory_source import MemoryChunkReader
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.reference import ReferenceTable
-from replicator_sdk.testing.strategies import random_history
+from replicator_sdk.testing.histories.history import History, Step, load_case, load_cases
+from replicator_sdk.testing.histories.random_history import random_history
+from replicator_sdk.testing.histories.reference import ReferenceTable
+from replicator_sdk.testing.histories.values import Row, difference
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from replicator_sdk.testing.target_script import Flush, ScriptBuilder, apply, cut_transactions
-from replicator_sdk.testing.values import Row, difference
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from typing import Any
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine import RunResult, run
 from replicator_sdk import DeltaSource, DeltaTarget, DMLOperation, TableId, TableSchema
-from replicator_sdk.testing.history import Step, column
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.partitioned import LogFolder, PartitionedSource
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.history import Step, column
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.partitioned import LogFolder, PartitionedSource
 from replicator_sdk.testing.simulate import Simulator
 
 _CUSTOMERS = TableSchema(

@@ -10,8 +10,8 @@ from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine import run
 from replicator_sdk import DDLOperation
 from replicator_sdk.errors import BugError, FencedError, NeedsUserError
-from replicator_sdk.testing.history import load_case, parse_history
-from replicator_sdk.testing.memory_source import MemoryDatabase, MemorySource
+from replicator_sdk.testing.histories.history import load_case, parse_history
+from replicator_sdk.testing.in_memory.source import MemoryDatabase, MemorySource
 from tests.runtime.engine import kept_target
 from tests.runtime.engine.test_run import Shop, change, fill, shop
 from tests.sdk.testing.heartbeats import spread_offsets

@@ -10,11 +10,11 @@ import pytest
 
 from replicator_runtime.engine import Progress, TableState, slice_size
 from replicator_sdk import failpoint
+from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome
 from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError
-from replicator_sdk.slices import SliceChanges, SliceOutcome
-from replicator_sdk.testing.memory import MemoryConsumer, MemoryStore, MemoryTarget
-from replicator_sdk.testing.partitioned import FolderLog, PartitionedSource
-from replicator_sdk.testing.values import difference
+from replicator_sdk.testing.histories.values import difference
+from replicator_sdk.testing.in_memory.partitioned import FolderLog, PartitionedSource
+from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryStore, MemoryTarget
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_sdk import TableId
+from replicator_sdk.discovery.table_registry import FixedTables
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.registry import FixedTables
-from replicator_sdk.testing.memory import MemoryStore
+from replicator_sdk.testing.in_memory.target import MemoryStore
 from tests.runtime.engine.test_distributed_stream import Pair
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from replicator_runtime.engine import Progress
 from replicator_runtime.engine.last_positions import LastPositions
 from replicator_sdk import Position, TableId
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.testing.memory import MemoryStore, MemoryTarget
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.values import difference
+from replicator_sdk.testing.histories.values import difference
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_state import ReplicatorDirectory
 from tests.runtime.engine import kept_target

@@ -10,7 +10,7 @@ from replicator_runtime.engine.slice_book import SliceBook
 from replicator_sdk import Alter, AlterKind, Column, DDLEvent, DDLOperation, Position, TableId, TableSchema
 from replicator_sdk.datatype import INT32, INT64
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.testing.partitioned import PartitionedOffset
+from replicator_sdk.testing.in_memory.partitioned import PartitionedOffset
 
 if TYPE_CHECKING:
     from replicator_state import StateStore

@@ -14,8 +14,8 @@ from replicator_runtime.engine.gather import TableFloor
 from replicator_runtime.engine.slice_book import SliceBook
 from replicator_sdk import Position, failpoint
 from replicator_sdk.errors import ReplicatorError
-from replicator_sdk.testing.memory import MemoryConsumer, MemoryStore, MemoryTarget
-from replicator_sdk.testing.values import difference
+from replicator_sdk.testing.histories.values import difference
+from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryStore, MemoryTarget
 from tests.crash import places
 from tests.crash.breakages import Patch
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline

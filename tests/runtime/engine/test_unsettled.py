@@ -16,7 +16,7 @@ from replicator_runtime.engine.segment import Tally
 from replicator_runtime.engine.unsettled import Unsettled
 from replicator_sdk import Position, TableId, failpoint
 from replicator_sdk.errors import DataError, FencedError, ReplicatorError
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_state import ReplicatorDirectory
 from tests.runtime.engine import kept_target, late_target
 from tests.runtime.engine.kept_target import House

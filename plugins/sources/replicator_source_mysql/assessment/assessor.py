@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from replicator_sdk.assessment import Assessment, Finding, Severity, TableAssessment, TableAssessor
+from replicator_sdk.discovery.assessment import Assessment, Finding, Severity, TableAssessment, TableAssessor
 from replicator_sdk.errors import NeedsUserError, ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_mysql.assessment.columns import column_assessments, column_findings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replicator_sdk.assessment import ColumnAssessment, Finding, Severity, Support
+from replicator_sdk.discovery.assessment import ColumnAssessment, Finding, Severity, Support
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.connect.connection import quote_identifier
 from replicator_source_mysql.definition import ColumnDefinition, TableDefinition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replicator_sdk.assessment import Finding, Severity
+from replicator_sdk.discovery.assessment import Finding, Severity
 from replicator_source_mysql.assessment.server_facts import ServerFacts
 
 BINLOG_OFF, NOT_ROWS, NO_REPLICATION_GRANT = "RPL-3840", "RPL-3841", "RPL-3842"

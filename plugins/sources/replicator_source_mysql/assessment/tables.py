@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from replicator_sdk.assessment import Finding, Severity
+from replicator_sdk.discovery.assessment import Finding, Severity
 from replicator_source_mysql.assessment.server_facts import ServerFacts
 from replicator_source_mysql.assessment.table_facts import TableFacts
 from replicator_source_mysql.connect.connection import quote_identifier

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replicator_sdk.assessment import Assessment, Finding, Severity, TableAssessment, TableAssessor
+from replicator_sdk.discovery.assessment import Assessment, Finding, Severity, TableAssessment, TableAssessor
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableSchema
 from replicator_source_postgres.assessment.columns import about_column

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replicator_sdk.assessment import ColumnAssessment, Support
 from replicator_sdk.datatype import STRING, Array, DataType
+from replicator_sdk.discovery.assessment import ColumnAssessment, Support
 from replicator_sdk.schema import Column
 
 _LOSSY: dict[str, str] = {

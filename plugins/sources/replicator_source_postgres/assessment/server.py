@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replicator_sdk.assessment import Finding, Severity
+from replicator_sdk.discovery.assessment import Finding, Severity
 from replicator_source_postgres.config import PostgresConfig
 from replicator_source_postgres.connection import Row, quote_identifier
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from replicator_sdk.authoring.renames import ordered_renames
 from replicator_sdk.datatype import FLOAT32, FLOAT64, INT16, INT32, INT64, DataType, Decimal
 from replicator_sdk.event import Alter, AlterKind
-from replicator_sdk.renames import ordered_renames
 from replicator_sdk.schema import Column, TableSchema
 
 _WIDER: frozenset[tuple[DataType, DataType]] = frozenset(

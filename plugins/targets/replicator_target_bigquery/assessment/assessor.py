@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from replicator_sdk.assessment import (
+from replicator_sdk.datatype import JSON, UUID, Array, DataType, Record
+from replicator_sdk.discovery.assessment import (
     Assessment,
     ColumnAssessment,
     Finding,
@@ -15,7 +16,6 @@ from replicator_sdk.assessment import (
     TableAssessment,
     TableAssessor,
 )
-from replicator_sdk.datatype import JSON, UUID, Array, DataType, Record
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_bigquery.api.clients import Clients

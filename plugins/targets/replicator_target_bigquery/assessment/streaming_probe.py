@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from replicator_sdk.assessment import Finding, Severity
+from replicator_sdk.discovery.assessment import Finding, Severity
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.api.clients import write_client
 from replicator_target_bigquery.api.diagnosis import is_transient

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from replicator_sdk.executors import is_local, run_on_executors, run_on_threads
+from replicator_sdk.distributed.executors import is_local, run_on_executors, run_on_threads
 from replicator_target_bigquery.api.clients import storage_client
 from replicator_target_bigquery.api.retry import Patience
 from replicator_target_bigquery.config import BigQueryConfig

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from replicator_sdk.distributed.executors import run_on_executors
 from replicator_sdk.errors import BugError
-from replicator_sdk.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema

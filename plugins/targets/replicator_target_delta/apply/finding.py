@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from replicator_sdk.executors import is_local, run_on_executors, run_on_threads
+from replicator_sdk.distributed.executors import is_local, run_on_executors, run_on_threads
 from replicator_target_delta.apply.matching import FileGroup, FileMatch, Sought, match_group
 from replicator_target_delta.apply.pruning import candidate_files
 from replicator_target_delta.files import DataFile

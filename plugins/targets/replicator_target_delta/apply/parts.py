@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from replicator_sdk.batch import BatchIdentity, TableChanges
-from replicator_sdk.distributed_log import LogPartition, LogPartitionReader
+from replicator_sdk.distributed.partitioned_log import LogPartition, LogPartitionReader
+from replicator_sdk.distributed.slices import PartitionsRead, TableTally, read_partitions
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.slices import PartitionsRead, TableTally, read_partitions
 from replicator_target_delta.apply.apply import unfitting_value
 from replicator_target_delta.apply.finding import Place
 from replicator_target_delta.apply.keyed import KeyedApply

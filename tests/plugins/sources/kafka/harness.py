@@ -7,8 +7,8 @@ from typing import Any
 
 from replicator_sdk import EventReaderDefinition, TableId, TableSchema
 from replicator_sdk.datatype import INT64, STRING
+from replicator_sdk.distributed.slices import read_partitions
 from replicator_sdk.schema import Column
-from replicator_sdk.slices import read_partitions
 from replicator_sdk.testing.contexts import TestSourceContext
 from replicator_source_kafka import KafkaOffset
 from replicator_source_kafka.distributed import KafkaLog

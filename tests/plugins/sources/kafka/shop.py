@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from replicator_sdk import DDLEvent, DMLOperation, TableId, TableSchema
 from replicator_sdk.datatype import Array, DataType, Decimal
-from replicator_sdk.testing.history import Step
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.history import Step
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.histories.values import Row
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.simulate import Simulator
 from replicator_sdk.testing.source_suite import SourceSystem
-from replicator_sdk.testing.values import Row
 from replicator_source_kafka import KafkaConfig, KafkaSource
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
 from tests.services.kafka.broker import KafkaBroker

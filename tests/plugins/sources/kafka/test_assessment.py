@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from replicator_sdk.assessment import Finding, Severity
+from replicator_sdk.discovery.assessment import Finding, Severity
 from tests.plugins.sources.kafka.harness import inserts, orders
 from tests.plugins.sources.kafka.shop import source_of
 from tests.services.kafka.broker import KafkaBroker

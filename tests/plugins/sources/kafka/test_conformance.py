@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 from hypothesis import strategies as st
 
-from replicator_sdk.testing.history import History, Step
+from replicator_sdk.testing.histories.history import History, Step
 from replicator_sdk.testing.source_suite import SourceConformance
 from tests.plugins.sources.kafka.shop import KafkaShop
 from tests.services.kafka.broker import KafkaBroker

@@ -13,13 +13,13 @@ from replicator_runtime.engine import slice_size
 from replicator_sdk import DMLOperation, SchemaSeen, TableId, failpoint
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.datatype import INT64
+from replicator_sdk.distributed.slices import read_partitions
 from replicator_sdk.errors import DataError, HistoryLostError, NeedsUserError, ReplicatorError
 from replicator_sdk.schema import Column
-from replicator_sdk.slices import read_partitions
 from replicator_sdk.testing.contexts import CountingMetrics
-from replicator_sdk.testing.memory import MemoryStore, MemoryTarget
-from replicator_sdk.testing.reference import RowChange
-from replicator_sdk.testing.values import difference
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.histories.values import difference
+from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
 from replicator_source_kafka import KafkaOffset, KafkaSource, group, quarantine, wire
 from tests.plugins.sources.kafka.connect_json import envelope, key_of
 from tests.plugins.sources.kafka.group_offsets import group_offsets

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from replicator_sdk import TableId
-from replicator_sdk.testing.memory import MemoryStore, MemoryTarget
+from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
 from replicator_source_kafka import KafkaSource
 from tests.plugins.sources.kafka.harness import inserts
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline

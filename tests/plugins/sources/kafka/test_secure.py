@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from replicator_sdk.config import OutOfRange
+from replicator_sdk.distributed.slices import read_partitions
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.slices import read_partitions
 from replicator_source_kafka import KafkaOffset
 from replicator_source_kafka.range_reader import KafkaRangeReader
 from tests.plugins.sources.kafka.harness import Planner, Pump, inserts, orders

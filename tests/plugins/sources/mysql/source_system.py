@@ -16,9 +16,9 @@ from replicator_sdk import TableId, TableSchema
 from replicator_sdk.datatype import BINARY, BOOL, INSTANT, DataType, Decimal
 from replicator_sdk.schema import Column
 from replicator_sdk.testing.dialect import SqlDialect
-from replicator_sdk.testing.history import Step
+from replicator_sdk.testing.histories.history import Step
+from replicator_sdk.testing.histories.values import Row
 from replicator_sdk.testing.source_suite import SourceSystem
-from replicator_sdk.testing.values import Row
 from tests.plugins.sources.mysql.pump import source_of
 from tests.services.mysql.client import rows
 from tests.services.mysql.server import MysqlDatabase

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from replicator_sdk import TableId, TableSchema
 from replicator_sdk.datatype import DataType
 from replicator_sdk.testing.dialect import SqlDialect
-from replicator_sdk.testing.history import Step
+from replicator_sdk.testing.histories.history import Step
+from replicator_sdk.testing.histories.values import Row
 from replicator_sdk.testing.source_suite import SourceSystem
-from replicator_sdk.testing.values import Row
 from tests.plugins.sources.postgres.pump import source_of
 from tests.services.postgres.server import PostgresDatabase
 

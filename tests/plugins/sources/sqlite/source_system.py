@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 from replicator_sdk import TableId, TableSchema
 from replicator_sdk.datatype import DataType, Decimal
 from replicator_sdk.testing.dialect import SqlDialect
-from replicator_sdk.testing.history import Step
+from replicator_sdk.testing.histories.history import Step
+from replicator_sdk.testing.histories.values import Row
 from replicator_sdk.testing.source_suite import SourceSystem
-from replicator_sdk.testing.values import Row
 from replicator_source_sqlite.capture.changelog import last_change, prune
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import connect

@@ -14,8 +14,8 @@ from replicator_sdk import EventReaderDefinition, TableId, TableSchema
 from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError, RetryableError
 from replicator_sdk.offset import NumberOffset
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
+from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.recording import interpret, recording
-from replicator_sdk.testing.values import difference
 from replicator_source_sqlite import connection
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.offset import SqliteOffset

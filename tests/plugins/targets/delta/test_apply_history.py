@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from replicator_sdk.batch import BatchIdentity
 from replicator_sdk.offset import Position
-from replicator_sdk.testing.batches import to_batch, to_table_changes
-from replicator_sdk.testing.history import History
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.batches import to_batch, to_table_changes
+from replicator_sdk.testing.histories.history import History
+from replicator_sdk.testing.histories.random_history import random_history
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.histories.values import difference
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.simulate import Simulator
-from replicator_sdk.testing.strategies import random_history
-from replicator_sdk.testing.values import difference
 from tests.plugins.targets.delta.folder_table import FolderTable
 
 

@@ -18,7 +18,7 @@ from replicator_sdk import BatchIdentity, ChangeBatch, Position, TableChanges
 from replicator_sdk.datatype import INT64, STRING
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_target_delta.apply.finding import Place
 from replicator_target_delta.apply.keyed import KeyedApply
 from replicator_target_delta.datafile import write_data_file

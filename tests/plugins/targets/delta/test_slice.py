@@ -9,15 +9,15 @@ import pytest
 
 from replicator_runtime.engine import slice_size
 from replicator_sdk import failpoint
-from replicator_sdk.distributed_log import LogPartition
+from replicator_sdk.distributed.partitioned_log import LogPartition
+from replicator_sdk.distributed.slices import SliceChanges
 from replicator_sdk.errors import DataError, FencedError, ReplicatorError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
-from replicator_sdk.slices import SliceChanges
 from replicator_sdk.testing.contexts import TestTargetContext
-from replicator_sdk.testing.partitioned import FolderLog, LogFolder, PartitionedOffset, widened
-from replicator_sdk.testing.reference import RowChange
-from replicator_sdk.testing.values import difference
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.histories.values import difference
+from replicator_sdk.testing.in_memory.partitioned import FolderLog, LogFolder, PartitionedOffset, widened
 from replicator_target_delta import DeltaLakeTarget
 from replicator_target_delta.apply.slice import share
 from replicator_target_delta.consumer import DeltaConsumer
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from replicator_sdk.distributed.slices import SliceOutcome
     from replicator_sdk.schema import TableId, TableSchema
-    from replicator_sdk.slices import SliceOutcome
 
 START = PartitionedOffset((0, 0))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from replicator_sdk import TableId
-from replicator_sdk.assessment import Finding, Severity, Support
+from replicator_sdk.discovery.assessment import Finding, Severity, Support
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql import MySqlConfig
 from replicator_source_mysql.assessment.assessor import MySqlTableAssessor, check_server, check_tables

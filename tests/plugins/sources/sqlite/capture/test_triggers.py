@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.recording import Logged, interpret, recording
-from replicator_sdk.testing.values import difference
 from tests.plugins.sources.sqlite.source_system import SqliteShop
 
 

@@ -10,7 +10,7 @@ from replicator_sdk.errors import RetryableError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.failpoint import arm
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.testing.memory_source import MemoryChunkReader
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from tests.plugins.targets.bigquery.support.changes import KEYLESS, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.gate import Fault, Request

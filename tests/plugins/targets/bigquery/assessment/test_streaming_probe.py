@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import PermissionDenied
 
-from replicator_sdk.assessment import Finding, Severity
+from replicator_sdk.discovery.assessment import Finding, Severity
 from replicator_sdk.event import DDLOperation
 from replicator_target_bigquery.assessment.assessor import BigQueryAssessor
 from tests.plugins.targets.bigquery.merge_flush.support.projects import streaming

@@ -10,7 +10,7 @@ import pytest
 
 from replicator_sdk.errors import DataError, NeedsUserError, SnapshotNeededError
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.reference import RowChange
 from tests.plugins.targets.bigquery.cdc.conftest import streaming as changing
 from tests.plugins.targets.bigquery.merge_flush.support.projects import settle
 from tests.plugins.targets.bigquery.merge_flush.support.projects import streaming as merging

@@ -12,8 +12,8 @@ from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, replace_columns
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.contexts import TestTargetContext
-from replicator_sdk.testing.memory_source import MemoryChunkReader
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from tests.plugins.targets.bigquery.support.changes import KEYED, alter, at, batch, ddl, delete, insert, row, update

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from replicator_sdk.batch import BatchIdentity, ChangeBatch, TableChanges
 from replicator_sdk.schema import TableId
-from replicator_sdk.testing.history import History
-from replicator_sdk.testing.strategies import random_history
+from replicator_sdk.testing.histories.history import History
+from replicator_sdk.testing.histories.random_history import random_history
 from replicator_sdk.testing.target_script import ScriptBuilder
 from replicator_target_bigquery.cdc.net_rows import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, NetRows
 from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, delete, insert, row, update

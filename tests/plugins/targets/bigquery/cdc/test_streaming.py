@@ -7,8 +7,8 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from replicator_sdk.assessment import Severity
 from replicator_sdk.datatype import FLOAT64, INT64
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import (
     DataError,
     FencedError,

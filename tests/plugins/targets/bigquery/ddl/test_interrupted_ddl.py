@@ -15,7 +15,7 @@ from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import Column, TableSchema, replace_columns
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.testing.memory_source import MemoryChunkReader
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from tests.plugins.targets.bigquery.cdc.conftest import streaming as changing
 from tests.plugins.targets.bigquery.merge_flush.support.projects import settle

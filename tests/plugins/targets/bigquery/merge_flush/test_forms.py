@@ -17,7 +17,7 @@ from replicator_sdk.errors import DataError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.testing.memory_source import MemoryChunkReader
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from replicator_target_bigquery.config import PartitionType
 from replicator_target_bigquery.merge_flush.intermediate.rows import Shape, streamed
 from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean

@@ -9,8 +9,8 @@ import pytest
 
 from replicator_sdk.event import DDLOperation, DMLOperation
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.testing.memory_source import MemoryChunkReader
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from tests.plugins.targets.bigquery.merge_flush.support.projects import KEY, merging, streaming
 from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.support.project import Project

@@ -8,7 +8,7 @@ from typing import Any
 
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.schema import TableSchema, replace_columns
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.reference import RowChange
 from tests.plugins.targets import changes
 from tests.plugins.targets.changes import KEYLESS, alter, at, batch, row
 

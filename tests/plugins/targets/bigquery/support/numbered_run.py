@@ -14,7 +14,7 @@ import pyarrow as pa
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.contexts import TestTargetContext
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.load import snapshot_load as snapshot

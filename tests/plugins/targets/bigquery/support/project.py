@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from replicator_sdk.datatype import Array, DataType, Decimal, Record
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.testing.contexts import TestTargetContext
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.histories.values import Row
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.target_suite import TargetSystem
-from replicator_sdk.testing.values import Row
 from replicator_target_bigquery import BigQueryTarget
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer

@@ -9,7 +9,7 @@ from replicator_sdk.event import DDLOperation
 from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import TableId, rename_table
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.testing.memory_source import MemoryChunkReader
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from tests.plugins.targets.bigquery.support.changes import KEYED, KEYLESS, at, batch, ddl, insert, row
 from tests.plugins.targets.bigquery.support.project import Project
 

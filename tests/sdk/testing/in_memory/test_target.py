@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from replicator_sdk import TableSchema
-from replicator_sdk.testing.memory import MemoryStore, MemoryTarget, MemoryTargetConfig
+from replicator_sdk.testing.histories.values import Row
+from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget, MemoryTargetConfig
 from replicator_sdk.testing.target_suite import TargetConformance, TargetSystem
-from replicator_sdk.testing.values import Row
 
 
 class MemorySystem(TargetSystem):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from replicator_sdk.batch import BatchIdentity, ChangeBatch, TableChanges
-from replicator_sdk.distributed_log import LogPartition, LogPartitionReader, LogSlice, ReadUntil, SchemaSeen
+from replicator_sdk.distributed.partitioned_log import LogPartition, LogPartitionReader, LogSlice, ReadUntil, SchemaSeen
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema

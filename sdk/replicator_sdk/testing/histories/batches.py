@@ -11,7 +11,7 @@ import pyarrow as pa
 from replicator_sdk.batch import BatchIdentity, ChangeBatch, TableChanges
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import TableSchema
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.reference import RowChange
 
 
 def to_batch(

@@ -15,19 +15,19 @@ import pyarrow as pa
 from replicator_sdk.batch import Commits
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaSourceContext
+from replicator_sdk.discovery.table_registry import TableRegistry, TableSummary
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import TableRegistry, TableSummary
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader, TableSnapshot
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
-from replicator_sdk.testing.batches import to_batch
-from replicator_sdk.testing.history import Step
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.reference import Change, RowChange
+from replicator_sdk.testing.histories.batches import to_batch
+from replicator_sdk.testing.histories.history import Step
+from replicator_sdk.testing.histories.reference import Change, RowChange
+from replicator_sdk.testing.histories.values import Row, comparable_key
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.simulate import Simulator
-from replicator_sdk.testing.values import Row, comparable_key
 
 _DATABASE = "memory"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from replicator_sdk.event import AlterKind, DDLEvent, DDLOperation, DMLOperation
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.testing.values import Row, comparable_key
+from replicator_sdk.testing.histories.values import Row, comparable_key
 
 
 class ReferenceMismatchError(AssertionError):

@@ -11,11 +11,7 @@ from typing import ClassVar, cast
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import FencedError
-from replicator_sdk.event import DDLEvent, DDLOperation
-from replicator_sdk.offset import Position
-from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.slices import (
+from replicator_sdk.distributed.slices import (
     RangeConsumer,
     SliceChanges,
     SliceOutcome,
@@ -23,11 +19,15 @@ from replicator_sdk.slices import (
     read_partitions,
     valid_through,
 )
+from replicator_sdk.errors import FencedError
+from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
-from replicator_sdk.testing.batches import from_batch
-from replicator_sdk.testing.reference import Reference
-from replicator_sdk.testing.values import Row
+from replicator_sdk.testing.histories.batches import from_batch
+from replicator_sdk.testing.histories.reference import Reference
+from replicator_sdk.testing.histories.values import Row
 
 
 @dataclass

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from replicator_sdk.datatype import INT64, STRING
+from replicator_sdk.distributed.slices import SliceChanges, TableTally, read_partitions, valid_through
 from replicator_sdk.errors import BugError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.slices import SliceChanges, TableTally, read_partitions, valid_through
 from replicator_sdk.target import TableProgress
-from replicator_sdk.testing.partitioned import FolderLog, LogFolder, PartitionedOffset
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.in_memory.partitioned import FolderLog, LogFolder, PartitionedOffset
 
 THINGS = TableSchema(TableId("d", "things"), (Column("id", INT64), Column("text", STRING)), ("id",))
 WIDER = TableSchema(THINGS.table, (*THINGS.columns, Column("more", INT64)), ("id",))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replicator_sdk.authoring.renames import ordered_renames
 from replicator_sdk.datatype import INT64
 from replicator_sdk.event import Alter, AlterKind
-from replicator_sdk.renames import ordered_renames
 from replicator_sdk.schema import Column
 
 NAMES = ["a", "b", "c", "d", "e", "B", "C", "_replicator_renaming_0"]

@@ -18,7 +18,8 @@ import numpy as np
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.distributed_log import (
+from replicator_sdk.discovery.table_registry import FixedTables, TableRegistry
+from replicator_sdk.distributed.partitioned_log import (
     DistributedLog,
     LogItem,
     LogPartition,
@@ -30,12 +31,11 @@ from replicator_sdk.distributed_log import (
 from replicator_sdk.errors import BugError, DataError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DMLOperation
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import FixedTables, TableRegistry
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
-from replicator_sdk.testing.batches import to_batch
-from replicator_sdk.testing.reference import RowChange
-from replicator_sdk.testing.values import comparable_key
+from replicator_sdk.testing.histories.batches import to_batch
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.histories.values import comparable_key
 
 _RECORD_BYTES = 100
 _BATCH_RECORDS = 50

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.testing.history import History, Step, column
+from replicator_sdk.testing.histories.history import History, Step, column
 
 _KEYS = st.integers(0, 6)
 _TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "b", "it's", "ü😀"]))

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from replicator_sdk import TableId, TableSchema
-from replicator_sdk.testing.history import Step
-from replicator_sdk.testing.memory_source import MemoryDatabase, MemorySource, MemorySourceConfig
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.histories.history import Step
+from replicator_sdk.testing.histories.values import Row
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.source import MemoryDatabase, MemorySource, MemorySourceConfig
 from replicator_sdk.testing.source_suite import SourceConformance, SourceSystem
-from replicator_sdk.testing.values import Row
 
 
 class MemorySystem(SourceSystem):
