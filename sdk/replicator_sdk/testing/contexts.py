@@ -241,6 +241,9 @@ class CollectingEmitter(EventEmitter):
         ordinals = [int(o) for o in batch.ordinals]
         if any(b <= a for a, b in pairwise(ordinals)):
             raise BugError("ordinals of a batch must ascend", code="RPL-9102", table=str(batch.table))
+        if batch.before is not None and not (batch.schema.primary_key or batch.before_is_full):
+            text = "`before` holds whole rows where a table has no key, and `before_is_full` says so"
+            raise BugError(text, code="RPL-9110", table=str(batch.table))
         numbered = replace(batch, sequence_numbers=self.sequence + 1 + np.asarray(batch.ordinals, np.int64))
         self._take(numbered, ordinals)
 

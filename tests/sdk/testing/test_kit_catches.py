@@ -237,6 +237,11 @@ def _identity_of_the_moment(patch: Patch) -> None:
     patch.setattr(memory_source.MemorySource, "identity", lambda _: f"i{next(numbers)}")
 
 
+def _incomplete_rows_before(patch: Patch) -> None:
+    original = memory_source.to_batch
+    patch.setattr(memory_source, "to_batch", lambda *given: replace(original(*given), before_is_full=False))
+
+
 def _too_many_columns(patch: Patch) -> None:
     patch.setattr(memory_source, "_project", lambda change, _: change)
 
@@ -263,6 +268,11 @@ SOURCES: list[tuple[str, Callable[[Patch], None], Callable[[SourceKit, SourceMem
     ("heartbeats", lambda p: spread_offsets(p, begins=False), _replay_ddl),
     ("snapshots", lambda p: spread_offsets(p, begins=False, heartbeats=False), _replay_ddl),
     ("restart", lambda p: spread_offsets(p, begins=False), _restart_before_ddl),
+    (
+        "keyless",
+        _incomplete_rows_before,
+        lambda k, s: k.test_what_the_reader_emits_is_what_happened(s, load_case("seed_without_primary_key")),
+    ),
     ("columns", _too_many_columns, lambda k, s: k.test_only_selected_columns_are_emitted(s)),
 ]
 
