@@ -79,7 +79,6 @@ def test_the_smallest_plugins_replicate_and_go_on_where_they_ended(tmp_path: Pat
 
 
 def test_the_large_plugins_replicate_tables_with_and_without_a_key(tmp_path: Path, host: PluginHost) -> None:
-    """The first DELETE from a table without a key needs the whole row before, which the kit's own histories demand, too."""
     diary, shelf = tmp_path / "diary", tmp_path / "shelf"
     columns = (Column("id", INT64), Column("word", STRING))
     keyed = TableSchema(TableId("diary", "keyed"), columns, ("id",))

@@ -12,7 +12,7 @@ from replicator_sdk import Commits, DDLEvent, DMLOperation, Position, TableChang
 from replicator_sdk.testing.ddl_positions import HISTORIES
 from replicator_sdk.testing.faults import FailAfterWrite
 from replicator_sdk.testing.histories import reference
-from replicator_sdk.testing.histories.batches import from_batch
+from replicator_sdk.testing.histories.batches import from_batch, to_batch
 from replicator_sdk.testing.histories.history import History, load_case
 from replicator_sdk.testing.histories.reference import Change, ReferenceTable, RowChange
 from replicator_sdk.testing.histories.values import comparable_key
@@ -238,8 +238,7 @@ def _identity_of_the_moment(patch: Patch) -> None:
 
 
 def _incomplete_rows_before(patch: Patch) -> None:
-    original = memory_source.to_batch
-    patch.setattr(memory_source, "to_batch", lambda *given: replace(original(*given), before_is_full=False))
+    patch.setattr(memory_source, "to_batch", lambda *given: replace(to_batch(*given), before_is_full=False))
 
 
 def _too_many_columns(patch: Patch) -> None:
