@@ -7,7 +7,7 @@ what cannot be known for sure is marked as needing a new snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replicator_sdk.authoring.renames import ordered_renames
@@ -45,9 +45,10 @@ def identify(announced: Sequence[Column], catalogue: Sequence[Column], known: Ta
     now = {column.name: column for column in catalogue}
     found = [_same(column, now.get(column.name)) for column in announced]
     ids = [int(column.source_id) for column in found if column is not None]
-    if len(ids) == len(found) and ids == sorted(ids):
-        return Observed(tuple(column for column in found if column is not None), is_certain=True)
     by_name = {column.name: column for column in known.columns}
+    if len(ids) == len(found) and ids == sorted(ids):
+        columns = tuple(column for column in found if column is not None)
+        return Observed(columns, is_certain=not _may_be_former(announced, columns, by_name))
     inferred = [
         _same(column, by_name.get(column.name)) or current for column, current in zip(announced, found, strict=True)
     ]
@@ -55,6 +56,16 @@ def identify(announced: Sequence[Column], catalogue: Sequence[Column], known: Ta
     columns = tuple(c or replace(a, source_id=f"?{a.name}") for a, c in zip(announced, inferred, strict=True))
     unchanged = [(c.name, c.source_type) for c in announced] == [(c.name, c.source_type) for c in known.columns]
     return Observed(columns, is_certain=unchanged)
+
+
+def _may_be_former(announced: Sequence[Column], now: Sequence[Column], known: Mapping[str, Column]) -> bool:
+    """Whether the log may still show a column that another one of its name and type has replaced in the catalogue.
+
+    Columns are announced in the order of their identities, so the former one is excluded where that order would be wrong.
+    """
+    former = [_same(column, known.get(column.name)) or current for column, current in zip(announced, now, strict=True)]
+    ids = [int(column.source_id) if column.source_id.isdecimal() else 0 for column in former]
+    return ids == sorted(ids) and any(old.source_id != new.source_id for old, new in zip(former, now, strict=True))
 
 
 def _same(announced: Column, candidate: Column | None) -> Column | None:
