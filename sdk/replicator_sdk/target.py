@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.event import DDLEvent, DMLEvent
-from replicator_sdk.offset import Offset, Position
+from replicator_sdk.offset import Offset, Position, offset_to_json
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 
@@ -52,11 +51,10 @@ class TableProgress:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form a target stores."""
-        fields = {k: base64.b64encode(v).decode() for k, v in self.position.offset.fields().items()}
         return {
             "generation": self.generation,
             "epoch": self.epoch,
-            "offset": fields,
+            "offset": offset_to_json(self.position.offset),
             "position": str(self.position),
             "eventsAfter": self.position.events_after,
             "sequence": self.last_sequence,
@@ -69,12 +67,11 @@ class TableProgress:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> TableProgress:
         """The inverse of `to_json`; `read_offset` is `DeltaTargetContext.read_offset`."""
-        fields = {k: base64.b64decode(v) for k, v in value["offset"].items()}
         chunks = value.get("snapshotChunks")
         return cls(
             value["generation"],
             value["epoch"],
-            Position(read_offset(fields), value["eventsAfter"]),
+            Position.from_json(value, read_offset),
             value["sequence"],
             value["batch"],
             None if chunks is None else frozenset(chunks),

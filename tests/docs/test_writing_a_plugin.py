@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from replicator_runtime.config import build_pipeline
-from replicator_runtime.engine import run
-from replicator_runtime.plugins import PluginHost
+from replicator_runtime.engine.worker import run
+from replicator_runtime.plugin_host import PluginHost
 from replicator_sdk import Column, TableId, TableSchema
 from replicator_sdk.datatype import INT64, STRING
 

@@ -33,8 +33,8 @@ from tests.services.processes import ServerError, die_with_parent, scratch_folde
 _IMPORTED = (
     "replicator_runtime.cli.app",
     "replicator_runtime.execution",
-    "replicator_runtime.engine",
-    "replicator_runtime.spark_session",
+    "replicator_runtime.engine.worker",
+    "replicator_runtime.spark.session",
     "replicator_source_sqlite.plugin",
     "replicator_source_postgres.streaming.reader",
     "replicator_source_mysql.streaming.reader",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from replicator_runtime.config import build_pipeline
-from replicator_runtime.engine import RunResult, run
+from replicator_runtime.engine.worker import RunResult, run
 from replicator_sdk import DeltaSource, DeltaTarget, DMLOperation, TableId, TableSchema
 from replicator_sdk.testing.histories.history import Step, column
 from replicator_sdk.testing.histories.reference import RowChange
@@ -96,7 +96,7 @@ class PartitionedShop:
             self.execute(Step("insert", "late", {"rows": [{"id": number, "text": f"t{number}"}]}))
 
     def execute(self, step: Step) -> None:
-        """Carry out one step, and let the log tell of it."""
+        """Carry out one step, and write it to the log."""
         table = self.simulator.table(step.table)
         for change in self.simulator.execute(step, MemoryOffset(0)):
             if isinstance(change, RowChange):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replicator_runtime.engine import slice_size
+from replicator_runtime.engine.slices import slice_size
 from replicator_sdk import DMLOperation, SchemaSeen, TableId, failpoint
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.datatype import INT64

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from replicator_runtime.config import build_pipeline
-from replicator_runtime.engine import RunResult, run
+from replicator_runtime.engine.worker import RunResult, run
 from replicator_sdk import TableId
 from replicator_sdk.errors import FencedError
 from replicator_source_postgres import PostgresSource
-from tests.runtime.engine import kept_target
-from tests.runtime.engine.kept_target import House, KeptTarget
+from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.in_memory_target import InMemoryTarget, TargetStorage
 from tests.services.postgres.server import PostgresDatabase
 
 
@@ -25,8 +25,8 @@ class Host:
     def source(self, name: str) -> type[PostgresSource]:
         return PostgresSource
 
-    def target(self, name: str) -> type[KeptTarget]:
-        return KeptTarget
+    def target(self, name: str) -> type[InMemoryTarget]:
+        return InMemoryTarget
 
 
 class Copying:
@@ -39,7 +39,7 @@ class Copying:
     """
 
     def __init__(self, database: PostgresDatabase, folder: Path, *tables: str, **properties: Any) -> None:
-        kept_target.HOUSE = House()
+        in_memory_target.STORAGE = TargetStorage()
         self.database, self.tables = database, tables
         self.properties: dict[str, Any] = {
             "host": database.host,
@@ -116,15 +116,15 @@ class Copying:
                 died.append(at)
                 raise FencedError("the process dies", code="RPL-8001", table=str(where))
 
-        kept_target.HOUSE.fault = fault
+        in_memory_target.STORAGE.fault = fault
         return died
 
     def _live(self) -> None:
-        kept_target.HOUSE.fault = lambda step, table: None
+        in_memory_target.STORAGE.fault = lambda step, table: None
 
     def forget_target(self) -> None:
         """Another place for the target's tables."""
-        kept_target.HOUSE = House()
+        in_memory_target.STORAGE = TargetStorage()
 
     def source_rows(self, table: str) -> list[dict[str, Any]]:
         """The rows at the source."""
@@ -140,7 +140,9 @@ class Copying:
         def rows(found: list[dict[str, Any]]) -> list[Any]:
             return sorted(tuple(sorted(row.items(), key=str)) for row in found)
 
-        return [name for name in self.tables if rows(self.source_rows(name)) != rows(kept_target.HOUSE.rows(name))]
+        return [
+            name for name in self.tables if rows(self.source_rows(name)) != rows(in_memory_target.STORAGE.rows(name))
+        ]
 
     def assert_equal(self) -> None:
         """Source and target are equal."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from replicator_runtime.engine.spill import SpillFile
+from replicator_runtime.engine.batching.spill import SpillFile
 from replicator_sdk import BatchIdentity, ChangeBatch, Position, TableChanges
 from replicator_sdk.datatype import INT64, STRING
 from replicator_sdk.event import DMLOperation

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replicator_runtime.engine import slice_size
+from replicator_runtime.engine.slices import slice_size
 from replicator_sdk import failpoint
 from replicator_sdk.distributed.partitioned_log import LogPartition
 from replicator_sdk.distributed.slices import SliceChanges
