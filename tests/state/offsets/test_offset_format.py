@@ -1,4 +1,4 @@
-"""The offset file has seed 001's layout, and damage never goes unnoticed."""
+"""The offset file has the documented layout, and damage never goes unnoticed."""
 
 from __future__ import annotations
 

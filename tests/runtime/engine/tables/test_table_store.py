@@ -75,7 +75,7 @@ def test_schemas_older_than_every_kept_offset_are_forgotten() -> None:
     assert record.schema_at(Place(6)) == SECOND
 
 
-def test_the_book_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+def test_the_table_store_is_read_as_it_was_saved(tmp_path: Path) -> None:
     store = ReplicatorDirectory(str(tmp_path), "default", "shop").states()
     table_store = TableStore(store, Place.from_fields)
     record = table_store.record(FIRST.table)
