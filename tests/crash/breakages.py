@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from replicator_sdk import DDLEvent, Position, TableSchema
-    from replicator_target_delta.files import DataFile
+    from replicator_target_delta.files.live_files import DataFile
 
 
 class Patch:
@@ -212,7 +212,7 @@ def forget_structure(patch: Patch) -> None:
     """Nobody looks whether a table has a change of structure already: one that comes again is made again."""
     from replicator_runtime.engine.stream.schema_changes import SchemaChanges
     from replicator_sdk import Position
-    from replicator_target_delta.ddl import TableDDL
+    from replicator_target_delta.ddl.ddl_events import TableDDL
     from replicator_target_delta.table import Attempt
     from tests.crash.cellar import Cellar
 
@@ -305,7 +305,7 @@ def adopt_orphans(patch: Patch) -> None:
 
 
 def _orphans(folder: Path, own: Collection[str]) -> list[DataFile]:
-    from replicator_target_delta.files import DataFile
+    from replicator_target_delta.files.live_files import DataFile
 
     found = []
     for path in unnamed_files(folder):

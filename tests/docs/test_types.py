@@ -11,7 +11,7 @@ from replicator_sdk.datatype import parse_type
 from replicator_source_mysql.plugin import MySqlSource
 from replicator_source_postgres.plugin import PostgresSource
 from replicator_source_sqlite.types.mapping import standard_type as sqlite_type
-from replicator_target_delta.schema import spark_type
+from replicator_target_delta.schema.types import spark_type
 
 if TYPE_CHECKING:
     from tests.services.mysql.server import MysqlDatabase

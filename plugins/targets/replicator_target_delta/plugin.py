@@ -16,7 +16,7 @@ from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.location import absolute, is_on_disk
 
 if TYPE_CHECKING:
-    from replicator_target_delta.maintenance import Maintenance
+    from replicator_target_delta.maintenance.maintenance import Maintenance
 
 # Both are named because jars from the local cache come without what they depend on.
 DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
@@ -75,7 +75,7 @@ class DeltaLakeTarget(DeltaTarget):
     def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
         """Compact and vacuum what is due."""
         if self._maintenance is None:
-            from replicator_target_delta.maintenance import Maintenance
+            from replicator_target_delta.maintenance.maintenance import Maintenance
 
             self._maintenance = Maintenance(self.config)
         self._maintenance.run(context, tables)

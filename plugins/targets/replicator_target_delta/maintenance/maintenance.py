@@ -14,9 +14,9 @@ import structlog
 
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.schema import TableId
-from replicator_target_delta.compaction import compact
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.log import translated
+from replicator_target_delta.log.transaction_log import translated
+from replicator_target_delta.maintenance.compaction import compact
 from replicator_target_delta.table import TargetTable
 
 if TYPE_CHECKING:

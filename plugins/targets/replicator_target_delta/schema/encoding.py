@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from replicator_sdk.batch import combined
 from replicator_sdk.schema import TableSchema
-from replicator_target_delta.schema import Layout
+from replicator_target_delta.schema.types import Layout
 
 
 def conform(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from replicator_target_delta.statistics import file_statistics
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.files.statistics import file_statistics
+from replicator_target_delta.files.storage import Storage
 
 ROW_GROUP_ROWS: Final = 128 * 1024
 

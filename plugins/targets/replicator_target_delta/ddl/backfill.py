@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from replicator_sdk.batch import combined
 from replicator_sdk.distributed.executors import is_local, run_on_executors, run_on_threads
-from replicator_target_delta.apply.matching import live_rows
-from replicator_target_delta.datafile import write_data_file
-from replicator_target_delta.files import DataFile
-from replicator_target_delta.log import State
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.apply.row_matching import live_rows
+from replicator_target_delta.files.data_file import write_data_file
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.log.transaction_log import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

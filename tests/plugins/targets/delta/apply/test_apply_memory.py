@@ -19,16 +19,16 @@ from replicator_sdk.datatype import INT64, STRING
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
-from replicator_target_delta.apply.finding import Place
+from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
-from replicator_target_delta.datafile import write_data_file
-from replicator_target_delta.definition import TableDefinition
-from replicator_target_delta.encoding import encode_rows
-from replicator_target_delta.files import DataFile
-from replicator_target_delta.log import State
-from replicator_target_delta.schema import Layout
-from replicator_target_delta.stamps import Stamper
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.files.data_file import write_data_file
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.schema.encoding import encode_rows
+from replicator_target_delta.schema.metadata_columns import Stamper
+from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.types import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

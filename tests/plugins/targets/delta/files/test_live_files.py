@@ -17,13 +17,13 @@ from pyroaring import BitMap64
 from replicator_sdk.errors import BugError
 from replicator_sdk.schema import TableId
 from replicator_target_delta.apply.pruning import candidate_files
-from replicator_target_delta.deletion_vector import DeletionVectorFile, read_deletion_vector
-from replicator_target_delta.encoding import conform
-from replicator_target_delta.files import DataFile
+from replicator_target_delta.files.deletion_vector import DeletionVectorFile, read_deletion_vector
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.statistics import file_statistics, parse_statistics
+from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.location import path_segment, table_path
 from replicator_target_delta.plugin import session_settings
-from replicator_target_delta.statistics import file_statistics, parse_statistics
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.schema.encoding import conform
 
 
 def test_deletion_vectors_of_one_file_are_read_back_each(tmp_path: Path) -> None:

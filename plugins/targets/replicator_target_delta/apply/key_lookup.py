@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from replicator_sdk.distributed.executors import is_local, run_on_executors, run_on_threads
-from replicator_target_delta.apply.matching import FileGroup, FileMatch, Sought, match_group
 from replicator_target_delta.apply.pruning import candidate_files
-from replicator_target_delta.files import DataFile
-from replicator_target_delta.log import State
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.apply.row_matching import FileGroup, FileMatch, Sought, match_group
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.log.transaction_log import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from replicator_sdk.distributed.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
-from replicator_target_delta.apply.matching import live_rows
-from replicator_target_delta.datafile import write_data_file
-from replicator_target_delta.files import DataFile
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.apply.row_matching import live_rows
+from replicator_target_delta.files.data_file import write_data_file
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.table import TargetTable
 
 if TYPE_CHECKING:

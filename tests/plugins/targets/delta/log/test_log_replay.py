@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from replicator_target_delta.log import TableLog
-from replicator_target_delta.replay import Content, replay
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.log.log_replay import Content, replay
+from replicator_target_delta.log.transaction_log import TableLog
 from tests.plugins.targets.changes import TABLE, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
@@ -116,7 +116,7 @@ def test_what_the_library_computes_serves_as_well(lake: Lake, monkeypatch: pytes
     for number in (1, 2, 3):
         _change(lake, number, random.Random(number))
     before = sorted(r["id"] for r in lake.rows(TABLE))
-    monkeypatch.setattr("replicator_target_delta.log.replay", lambda *files: None)
+    monkeypatch.setattr("replicator_target_delta.log.transaction_log.replay", lambda *files: None)
     consumer = lake.consumer(epoch=2)
     assert consumer.progress(TABLE) is not None
     consumer.apply_batch(batch(4, [insert(row(99))], epoch=2))

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from py4j.protocol import Py4JJavaError
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
-from replicator_target_delta.files import DataFile
+from replicator_target_delta.ddl.table_folder import file_system
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.location import is_on_disk
-from replicator_target_delta.relocation import file_system
-from replicator_target_delta.replay import Content, replay
-from replicator_target_delta.schema import Layout
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.log.log_replay import Content, replay
+from replicator_target_delta.schema.types import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

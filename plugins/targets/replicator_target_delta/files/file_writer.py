@@ -8,9 +8,9 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from replicator_target_delta.datafile import write_data_file
-from replicator_target_delta.files import DataFile
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.files.data_file import write_data_file
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
 
 _WRITERS: Final = 2
 

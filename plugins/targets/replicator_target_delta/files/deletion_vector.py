@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyroaring import BitMap64
 
 from replicator_sdk.errors import BugError
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.files.storage import Storage
 
 _MAGIC: Final = 1681511377
 _VERSION: Final = b"\x01"

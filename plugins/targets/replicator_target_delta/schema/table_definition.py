@@ -10,7 +10,7 @@ from typing import Any, Final
 from replicator_sdk.errors import SchemaDriftError
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_delta.config import BATCH_ID, IS_DELETED, OPERATION, SEQUENCE, SOURCE_TIMESTAMP
-from replicator_target_delta.schema import IdentityGiver, same_type, spark_type
+from replicator_target_delta.schema.types import IdentityGiver, same_type, spark_type
 
 _HIGHEST_ID: Final = "delta.columnMapping.maxColumnId"
 _PROPERTIES: Final = {

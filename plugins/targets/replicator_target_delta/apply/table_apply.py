@@ -14,15 +14,15 @@ from replicator_sdk.errors import DataError, SchemaDriftError
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.target import TableProgress
-from replicator_target_delta.apply.finding import Place
+from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
 from replicator_target_delta.apply.keyless import KeylessApply
-from replicator_target_delta.apply.rewriting import FileChanges
+from replicator_target_delta.apply.row_removal import FileChanges
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.definition import TableDefinition
-from replicator_target_delta.log import State
-from replicator_target_delta.schema import Layout
-from replicator_target_delta.stamps import Stamper
+from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.schema.metadata_columns import Stamper
+from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.table import Attempt, TargetTable
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from replicator_target_delta.deletion_vector import DeletionVectorFile, read_deletion_vector
-from replicator_target_delta.files import DataFile
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.files.deletion_vector import DeletionVectorFile, read_deletion_vector
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
 
 
 @dataclass(slots=True)

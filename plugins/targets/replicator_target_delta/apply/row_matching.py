@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from replicator_sdk.batch import combined
 from replicator_sdk.net_change.keys import encode_rows
-from replicator_target_delta.deletion_vector import read_deletion_vector
-from replicator_target_delta.encoding import conform
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.files.deletion_vector import read_deletion_vector
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.schema.encoding import conform
 
 Int64s = npt.NDArray[np.int64]
 _NOWHERE: Final = -1

@@ -10,11 +10,11 @@ import pyarrow as pa
 from replicator_sdk.errors import BugError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
-from replicator_target_delta.backfill import NewValues, rewrite_table
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.definition import TableDefinition
-from replicator_target_delta.encoding import conform
-from replicator_target_delta.schema import Layout, same_type, spark_type
+from replicator_target_delta.ddl.backfill import NewValues, rewrite_table
+from replicator_target_delta.schema.encoding import conform
+from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.types import Layout, same_type, spark_type
 from replicator_target_delta.table import Attempt, TargetTable
 
 if TYPE_CHECKING:

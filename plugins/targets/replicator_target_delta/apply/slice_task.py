@@ -18,14 +18,14 @@ from replicator_sdk.distributed.partitioned_log import LogPartition, LogPartitio
 from replicator_sdk.distributed.slices import PartitionsRead, TableTally, read_partitions
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_target_delta.apply.apply import unfitting_value
-from replicator_target_delta.apply.finding import Place
+from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
 from replicator_target_delta.apply.keyless import KeylessApply
-from replicator_target_delta.apply.rewriting import Written
-from replicator_target_delta.log import State
-from replicator_target_delta.stamps import Stamper
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.apply.row_removal import Written
+from replicator_target_delta.apply.table_apply import unfitting_value
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.schema.metadata_columns import Stamper
 
 
 @dataclass(frozen=True, slots=True)

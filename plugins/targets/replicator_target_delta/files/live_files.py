@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from replicator_target_delta.statistics import parse_statistics
+from replicator_target_delta.files.statistics import parse_statistics
 
 
 @dataclass(slots=True)

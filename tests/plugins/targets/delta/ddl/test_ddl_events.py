@@ -14,7 +14,7 @@ from replicator_sdk.datatype import FLOAT32, FLOAT64, INT16, INT32, INT64, STRIN
 from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_target_delta import relocation
+from replicator_target_delta.ddl import table_folder as relocation
 from tests.plugins.targets.changes import KEYED, TABLE, alter, at, batch, ddl, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from replicator_target_delta.storage import Storage
+    from replicator_target_delta.files.storage import Storage
 
 _COMMIT: Final = re.compile(r".*/_delta_log/(\d{20}\.json)")
 _CHECKPOINT: Final = re.compile(r".*/_delta_log/(\d{20}\.checkpoint\.parquet)")
