@@ -1,4 +1,4 @@
-"""The next step in errors after which only a new copy goes on."""
+"""Hints of errors after which tables have to be copied again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source as the runtime sees it."""
+"""The source plugin, as the runtime calls it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MySqlSource(DeltaSource):
     config: MySqlConfig
 
     def configure(self, configurer: Configurer) -> None:
-        """Nothing beyond what the settings model checks, but a certificate file that is not there."""
+        """Refuse a certificate file that does not exist; the settings model checks everything else."""
         root = self.config.ssl_root_cert
         if root is not None and not root.is_file():
             configurer.add_failure(
@@ -46,7 +46,7 @@ class MySqlSource(DeltaSource):
         return Endpoint(self.config, application)
 
     def identity(self) -> str:
-        """Which of the two it is. A foreign server is told by its identity or GTIDs when reading begins: after a
+        """Whether it is MySQL or MariaDB. A foreign server is recognised by its identity or GTIDs when reading begins: after a
         failover the server is another one, and its log is the same.
         """
         with self.endpoint().session() as connection:
@@ -64,7 +64,7 @@ class MySqlSource(DeltaSource):
         return MySqlTableRegistry(self.endpoint())
 
     def create_table_assessor(self) -> TableAssessor:
-        """Findings with the SQL that mends them."""
+        """Findings with the SQL that fixes them."""
         from replicator_source_mysql.assessment.assessor import MySqlTableAssessor
 
         return MySqlTableAssessor(self.endpoint(), self.config.server_id)
@@ -95,6 +95,8 @@ def _end_of_log(connection: pymysql.Connection[Any]) -> MySqlOffset:
 
 
 def derived_server_id(namespace: str, name: str) -> int:
-    """A server id for a pipeline, far above those that people choose; different for different pipelines (C8)."""
+    """A server id for a pipeline, far above those that people choose. Pipelines differ in it, since a server
+    disconnects one of two replicas with one id.
+    """
     digest = hashlib.sha256(f"{namespace}/{name}".encode()).digest()
     return (1 << 31) + int.from_bytes(digest[:4], "big") % ((1 << 31) - 2)

@@ -1,4 +1,4 @@
-"""Listing and describing the server's tables."""
+"""Lists and describes the server's tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SKIPPED = 1684  # ER_WARN_I_S_SKIPPED_TABLE
 
 
 class MySqlTableRegistry(TableRegistry):
-    """The catalogue behind one connection, opened at the first question."""
+    """The catalogue over one connection, opened at the first call."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

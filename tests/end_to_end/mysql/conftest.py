@@ -8,43 +8,43 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.end_to_end.mysql.database.pair import TABLES, MysqlPair, make_mysql_pair
+from tests.end_to_end.mysql.database.pipeline import TABLES, MysqlPipeline, make_mysql_pipeline
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9
 from tests.services.mysql.server import MysqlDatabase
 
-MakeMysqlPair: TypeAlias = Callable[..., MysqlPair]
+MakeMysqlPipeline: TypeAlias = Callable[..., MysqlPipeline]
 
 
 @pytest.fixture
-def make_mysql(tmp_path: Path, cellar_package: str) -> MakeMysqlPair:
+def make_mysql(tmp_path: Path, cellar_package: str) -> MakeMysqlPipeline:
     """Makes a replicator of some tables: `make_mysql(database)`, which are made if they are the usual ones."""
 
-    def make(database: MysqlDatabase, *tables: str) -> MysqlPair:
-        pair = make_mysql_pair(database, tmp_path / "pair", cellar_package, tables or TABLES)
+    def make(database: MysqlDatabase, *tables: str) -> MysqlPipeline:
+        pipeline = make_mysql_pipeline(database, tmp_path / "pipeline", cellar_package, tables or TABLES)
         if not tables:
-            pair.create()
-        return pair
+            pipeline.create()
+        return pipeline
 
     return make
 
 
 @pytest.fixture
-def mysql_pair(mysql_database: MysqlDatabase, make_mysql: MakeMysqlPair) -> MysqlPair:
-    """A pair on the shared MySQL."""
+def mysql_pipeline(mysql_database: MysqlDatabase, make_mysql: MakeMysqlPipeline) -> MysqlPipeline:
+    """A pipeline on the shared MySQL."""
     return make_mysql(mysql_database)
 
 
 @pytest.fixture
-def both_pair(mysql_and_mariadb: MysqlDatabase, make_mysql: MakeMysqlPair) -> MysqlPair:
-    """A pair; the test runs once on MySQL and once on MariaDB."""
+def each_pipeline(mysql_and_mariadb: MysqlDatabase, make_mysql: MakeMysqlPipeline) -> MysqlPipeline:
+    """A pipeline; the test runs once on MySQL and once on MariaDB."""
     return make_mysql(mysql_and_mariadb)
 
 
 @pytest.fixture(params=[MYSQL_9, MARIADB_10_11], ids=lambda release: release.name)
-def own_pair(
-    request: pytest.FixtureRequest, mysql_server: PrivateMysql, make_mysql: MakeMysqlPair
-) -> Iterator[MysqlPair]:
+def own_pipeline(
+    request: pytest.FixtureRequest, mysql_server: PrivateMysql, make_mysql: MakeMysqlPipeline
+) -> Iterator[MysqlPipeline]:
     """The same on servers of the test's own, for what concerns all of a server's databases."""
     with mysql_server(request.param).database() as database:
         yield make_mysql(database)

@@ -1,4 +1,4 @@
-"""A change of structure behind an idle rotation reaches the copy, also when the process is killed between the two."""
+"""A change of structure after an idle rotation reaches the copy, also when the process is killed between the two."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import time
 
 import pytest
 
-from tests.end_to_end.mysql.database.pair import MysqlPair
+from tests.end_to_end.mysql.database.pipeline import MysqlPipeline
 
 
 @pytest.mark.parametrize("statement", ["TRUNCATE item", "ALTER TABLE item ADD COLUMN place varchar(10) DEFAULT 'here'"])
-def test_ddl_behind_an_idle_rotation_arrives_after_a_kill(both_pair: MysqlPair, statement: str) -> None:
-    """The rows before the rotation are committed at the heartbeat behind it, and their offset is not saved."""
-    pair = both_pair.with_settings(batch={"maxIntervalSeconds": 4})
-    pair.assert_nothing_lost()
-    running = pair.replicator.start(REPLICATOR_FAILPOINTS="engine.table.after_apply=kill")
+def test_ddl_after_an_idle_rotation_arrives_after_a_kill(each_pipeline: MysqlPipeline, statement: str) -> None:
+    """The rows before the rotation are committed at the heartbeat after it, and their offset is not saved."""
+    pipeline = each_pipeline.with_settings(batch={"maxIntervalSeconds": 4})
+    pipeline.assert_nothing_lost()
+    running = pipeline.replicator.start(REPLICATOR_FAILPOINTS="engine.table.after_apply=kill")
     running.said("streaming", 60)
-    pair.execute("INSERT INTO item (id) VALUES (5000)")
+    pipeline.execute("INSERT INTO item (id) VALUES (5000)")
     time.sleep(0.5)
-    pair.execute("FLUSH BINARY LOGS")
+    pipeline.execute("FLUSH BINARY LOGS")
     assert running.wait(60).status == -9
-    pair.execute(statement, "INSERT INTO item (id) VALUES (5001)")
-    pair = both_pair
+    pipeline.execute(statement, "INSERT INTO item (id) VALUES (5001)")
+    pipeline = each_pipeline
     for number in range(3):
-        pair.assert_nothing_lost()
-        pair.execute(
+        pipeline.assert_nothing_lost()
+        pipeline.execute(
             f"INSERT INTO item (id) VALUES ({6000 + number})",
             f"ALTER TABLE item ADD COLUMN later{number} int DEFAULT {number}",
         )
-    pair.assert_nothing_lost()
+    pipeline.assert_nothing_lost()

@@ -1,4 +1,4 @@
-"""A server that is restored from a copy and written past the saved place is refused, also where names, numbers and sizes agree."""
+"""A server that is restored from a copy and written past the saved position is refused, also where names, numbers and sizes agree."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from replicator_sdk.errors import HistoryLostError
-from tests.end_to_end.mysql.conftest import MakeMysqlPair
-from tests.end_to_end.mysql.database.pair import MysqlPair
+from tests.end_to_end.mysql.conftest import MakeMysqlPipeline
+from tests.end_to_end.mysql.database.pipeline import MysqlPipeline
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
 from tests.services.mysql.server import MysqlServer, copy_folder
@@ -18,9 +18,9 @@ SERVERS = pytest.mark.parametrize(
 )
 
 
-def write(pair: MysqlPair, word: str, count: int) -> None:
+def write(pipeline: MysqlPipeline, word: str, count: int) -> None:
     """Transactions of one size each, whatever the word."""
-    pair.execute(*(f"INSERT INTO note VALUES ('{word} {number:04}')" for number in range(count)))
+    pipeline.execute(*(f"INSERT INTO note VALUES ('{word} {number:04}')" for number in range(count)))
 
 
 def put_back(server: MysqlServer, copy: Path) -> None:
@@ -32,70 +32,70 @@ def put_back(server: MysqlServer, copy: Path) -> None:
 
 @SERVERS
 @pytest.mark.parametrize("idle", [False, True])
-def test_a_server_restored_in_place_and_written_past_the_saved_place_is_refused(
-    release: Release, gtid: bool, idle: bool, mysql_server: PrivateMysql, make_mysql: MakeMysqlPair, tmp_path: Path
+def test_a_server_restored_in_place_and_written_past_the_saved_position_is_refused(
+    release: Release, gtid: bool, idle: bool, mysql_server: PrivateMysql, make_mysql: MakeMysqlPipeline, tmp_path: Path
 ) -> None:
-    """`idle`: the saved place is behind a rotation, where the file has no transaction yet."""
+    """`idle`: the saved position is after a rotation, where the file has no transaction yet."""
     server = mysql_server(release, gtid=gtid)
     with server.database() as database:
-        pair = make_mysql(database)
-        pair.assert_nothing_lost()
+        pipeline = make_mysql(database)
+        pipeline.assert_nothing_lost()
         server.stop()
         copy = tmp_path / "backup"
         copy_folder(server.data, copy)
         server.start()
-        write(pair, "first", 20)
+        write(pipeline, "first", 20)
         if idle:
             server.execute("FLUSH BINARY LOGS")
-        pair.assert_nothing_lost()
+        pipeline.assert_nothing_lost()
         server.stop()
         put_back(server, copy)
-        write(pair, "other", 20)
+        write(pipeline, "other", 20)
         if idle:
             server.execute("FLUSH BINARY LOGS")
-        write(pair, "other", 5)
+        write(pipeline, "other", 5)
         for _ in range(2):
-            assert pair.fails(HistoryLostError, "restored from a copy")["code"] == "RPL-3783"
+            assert pipeline.fails(HistoryLostError, "restored from a copy")["code"] == "RPL-3783"
 
 
 @SERVERS
 def test_restarts_and_rotations_of_the_same_server_are_no_false_alarm(
-    release: Release, gtid: bool, mysql_server: PrivateMysql, make_mysql: MakeMysqlPair
+    release: Release, gtid: bool, mysql_server: PrivateMysql, make_mysql: MakeMysqlPipeline
 ) -> None:
     server = mysql_server(release, gtid=gtid)
     with server.database() as database:
-        pair = make_mysql(database)
-        pair.assert_nothing_lost()
-        pair.assert_nothing_lost()
+        pipeline = make_mysql(database)
+        pipeline.assert_nothing_lost()
+        pipeline.assert_nothing_lost()
         for stop in (server.stop, server.kill):
-            pair.change()
-            pair.assert_nothing_lost()
+            pipeline.change()
+            pipeline.assert_nothing_lost()
             stop()
             server.start()
-            pair.assert_nothing_lost()
+            pipeline.assert_nothing_lost()
             server.execute("FLUSH BINARY LOGS")
-            pair.assert_nothing_lost()
-            pair.change()
-            pair.assert_nothing_lost()
+            pipeline.assert_nothing_lost()
+            pipeline.change()
+            pipeline.assert_nothing_lost()
 
 
 @SERVERS
-def test_a_server_restored_to_a_place_behind_the_saved_one_goes_on(
-    release: Release, gtid: bool, mysql_server: PrivateMysql, make_mysql: MakeMysqlPair, tmp_path: Path
+def test_a_server_restored_to_a_position_after_the_saved_one_goes_on(
+    release: Release, gtid: bool, mysql_server: PrivateMysql, make_mysql: MakeMysqlPipeline, tmp_path: Path
 ) -> None:
     """What was replicated is in the copy, too: nothing is missing."""
     server = mysql_server(release, gtid=gtid)
     with server.database() as database:
-        pair = make_mysql(database)
-        write(pair, "first", 3)
-        pair.assert_nothing_lost()
-        write(pair, "later", 3)
+        pipeline = make_mysql(database)
+        write(pipeline, "first", 3)
+        pipeline.assert_nothing_lost()
+        write(pipeline, "later", 3)
         server.stop()
         copy = tmp_path / "backup"
         copy_folder(server.data, copy)
         server.start()
-        write(pair, "never", 3)
+        write(pipeline, "never", 3)
         server.stop()
         put_back(server, copy)
-        write(pair, "other", 3)
-        pair.assert_nothing_lost()
+        write(pipeline, "other", 3)
+        pipeline.assert_nothing_lost()

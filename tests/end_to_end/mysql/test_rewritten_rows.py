@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.end_to_end.mysql.conftest import MakeMysqlPair
-from tests.end_to_end.mysql.database.pair import MysqlPair
+from tests.end_to_end.mysql.conftest import MakeMysqlPipeline
+from tests.end_to_end.mysql.database.pipeline import MysqlPipeline
 from tests.services.mysql.server import MysqlDatabase
 
 _PARTS = "(id int PRIMARY KEY, n int) PARTITION BY RANGE (id) (PARTITION low VALUES LESS THAN (5), PARTITION top VALUES LESS THAN MAXVALUE)"
@@ -53,21 +53,21 @@ CHANGES: dict[str, tuple[str, str, str]] = {
 
 
 def test_rows_that_a_change_of_structure_rewrites_are_copied_again(
-    mysql_and_mariadb: MysqlDatabase, make_mysql: MakeMysqlPair
+    mysql_and_mariadb: MysqlDatabase, make_mysql: MakeMysqlPipeline
 ) -> None:
     names = [*CHANGES, "partner"]
-    pair = make_mysql(mysql_and_mariadb, *names)
+    pipeline = make_mysql(mysql_and_mariadb, *names)
     name = mysql_and_mariadb.name
     chosen = [{"database": name, "table": t, **({"columns": ["id", "g"]} if t == "chosen" else {})} for t in names]
-    pair = pair.with_settings(tables=chosen)
-    pair.execute("CREATE TABLE partner (id int PRIMARY KEY, n int)", "INSERT INTO partner VALUES (2, 2), (3, 3)")
+    pipeline = pipeline.with_settings(tables=chosen)
+    pipeline.execute("CREATE TABLE partner (id int PRIMARY KEY, n int)", "INSERT INTO partner VALUES (2, 2), (3, 3)")
     for table, (columns, rows, _) in CHANGES.items():
-        pair.execute(
+        pipeline.execute(
             "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'",
             f"CREATE TABLE {table} {columns}",
             f"INSERT INTO {table} VALUES {rows}",
         )
-    whole = MysqlPair(pair.database, pair.replicator, [t for t in names if t != "chosen"])
+    whole = MysqlPipeline(pipeline.database, pipeline.replicator, [t for t in names if t != "chosen"])
     for statements in range(3):
         whole.assert_nothing_lost()
         if statements == 0:
@@ -75,21 +75,23 @@ def test_rows_that_a_change_of_structure_rewrites_are_copied_again(
                 refuses_uuid = table == "drawn" and not mysql_and_mariadb.is_mariadb
                 change = "ADD COLUMN u date DEFAULT (curdate())" if refuses_uuid else usual
                 statement = f"ALTER TABLE {table} {change}" if change else f"REPAIR TABLE {table}"
-                pair.execute("SET SESSION sql_mode = ''", "SET SESSION time_zone = '+05:00'", statement)
+                pipeline.execute("SET SESSION sql_mode = ''", "SET SESSION time_zone = '+05:00'", statement)
         for table in CHANGES:
-            pair.execute("SET SESSION sql_mode = ''", f"ALTER TABLE {table} ADD COLUMN more{statements} int DEFAULT 3")
+            pipeline.execute(
+                "SET SESSION sql_mode = ''", f"ALTER TABLE {table} ADD COLUMN more{statements} int DEFAULT 3"
+            )
             key = "v" if table == "counted" else "id"
-            pair.execute("SET SESSION sql_mode = ''", f"INSERT INTO {table} ({key}) VALUES ({20 + statements})")
+            pipeline.execute("SET SESSION sql_mode = ''", f"INSERT INTO {table} ({key}) VALUES ({20 + statements})")
     whole.assert_nothing_lost()
     copied = whole.replicator.folder / "cellar"
     assert copied.exists()
-    assert not chosen_differs(pair), "a generated column sees a column that is not selected"
+    assert not chosen_differs(pipeline), "a generated column sees a column that is not selected"
 
 
-def chosen_differs(pair: MysqlPair) -> bool:
+def chosen_differs(pipeline: MysqlPipeline) -> bool:
     """Whether the copied columns of `chosen` differ from the source's."""
     from tests.end_to_end.mysql.database.comparison import in_cellar
     from tests.services.mysql.client import rows
 
-    copy = in_cellar(pair.replicator.folder / "cellar", pair.database)("chosen", ["id", "g"])
-    return sorted(copy) != sorted(map(tuple, rows(pair.database, "SELECT id, g FROM chosen")))
+    copy = in_cellar(pipeline.replicator.folder / "cellar", pipeline.database)("chosen", ["id", "g"])
+    return sorted(copy) != sorted(map(tuple, rows(pipeline.database, "SELECT id, g FROM chosen")))

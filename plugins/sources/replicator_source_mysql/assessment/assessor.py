@@ -1,4 +1,4 @@
-"""What will go wrong, and the SQL that mends it; and the same as errors, for the reader before a run."""
+"""Finds what will go wrong, with the SQL that fixes it; raises the same as errors before a run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_server(connection: pymysql.Connection[Any]) -> None:
     """Refuse a server whose binlog cannot be replicated from.
 
     Raises:
-        NeedsUserError: With the statement that mends it: no binlog (RPL-3840), not of rows (RPL-3841), no replication
+        NeedsUserError: With the statement that fixes it: no binlog (RPL-3840), not of rows (RPL-3841), no replication
             grant (RPL-3842), server id 0 (RPL-3848), a replica that does not log (RPL-3849).
     """
     with diagnosed("checking the server"):
@@ -60,7 +60,7 @@ def check_tables(
     config: MySqlConfig,
     definitions: Iterable[TableDefinition] = (),
 ) -> None:
-    """Refuse tables whose changes the binlog does not tell; those that are not there are left to others.
+    """Refuse tables whose changes the binlog does not hold; tables that do not exist are not checked here.
 
     Args:
         connection: In no transaction.
@@ -98,7 +98,7 @@ class MySqlTableAssessor(TableAssessor):
     """Looks at settings, rights and tables over one connection; changes nothing."""
 
     def __init__(self, endpoint: Endpoint, server_id: int | None = None) -> None:
-        """Remembers where to look.
+        """Stores the endpoint; connects at the first call.
 
         Args:
             endpoint: Where to connect.

@@ -66,7 +66,7 @@ def _note(column: ColumnDefinition, zero_dates: str) -> str:
 
 
 def column_findings(table: TableId, columns: tuple[ColumnAssessment, ...]) -> list[Finding]:
-    """What hinders: columns that cannot arrive."""
+    """Findings about columns that cannot be replicated."""
     return [
         Finding(
             "unsupported_type",

@@ -37,8 +37,8 @@ def _about_log(facts: ServerFacts) -> list[Finding]:
                 "binlog_format",
                 Severity.ERROR,
                 f"binlog_format is {form}",
-                "statements, not rows, are in the log; what they changed cannot be told from them",
-                "set it, and let all sessions connect anew",
+                "statements, not rows, are in the log; which rows they changed is not known",
+                "set it, and let all sessions reconnect",
                 fix="SET GLOBAL binlog_format = 'ROW';",
                 code=NOT_ROWS,
             )
@@ -115,7 +115,7 @@ def _about_identity(facts: ServerFacts, server_id: int | None) -> list[Finding]:
                 "gtid_mode",
                 Severity.INFO,
                 f"gtid_mode is {facts.settings.get('gtid_mode', 'OFF')}",
-                "after a failover to another server the place in its binlog cannot be found, and every table has to be copied again",
+                "after a failover to another server the position in its binlog cannot be found, and every table has to be copied again",
                 "switch it on step by step (OFF, OFF_PERMISSIVE, ON_PERMISSIVE, ON)",
                 fix="SET GLOBAL enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = OFF_PERMISSIVE;"
                 " SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = ON;",
@@ -137,7 +137,7 @@ def _about_retention(facts: ServerFacts) -> list[Finding]:
             "binlog_retention",
             Severity.ERROR if kept < 3600 and on_rds else Severity.WARNING,
             f"the server keeps its binlog for {kept / 3600:g} hours",
-            "a pipeline that stands still for longer, or a snapshot that takes longer, has to copy every table again",
+            "a pipeline that is stopped for longer, or a snapshot that takes longer, has to copy every table again",
             "keep it for some days",
             fix="CALL mysql.rds_set_configuration('binlog retention hours', 168);" if on_rds else fix,
         )

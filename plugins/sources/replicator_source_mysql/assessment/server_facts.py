@@ -1,4 +1,4 @@
-"""What a server says of its binlog, its place among other servers, and what the account may do there."""
+"""Reads a server's settings: its binlog, its replication, and the rights of the account."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What findings about a server rest on.
+    """The facts that findings about a server are based on.
 
     Attributes:
         server: Version and make.
@@ -66,7 +66,7 @@ class ServerFacts:
 
     @property
     def logs_cascades(self) -> bool:
-        """Whether rows that a foreign key changes are in the binlog: MySQL from 9.6 on, unless told otherwise."""
+        """Whether rows that a foreign key changes are in the binlog: MySQL from 9.6 on, unless configured otherwise."""
         return self.settings.get("innodb_native_foreign_keys", "ON").upper() == "OFF"
 
 

@@ -1,4 +1,4 @@
-"""What the catalogue tells of tables beyond their columns: engine, size, and foreign keys that change their rows."""
+"""What the catalogue holds about tables beyond their columns: engine, size, and foreign keys that change their rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHANGING = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)")
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key that changes rows of the table it stands at.
+    """A foreign key that changes rows of its own table.
 
     Attributes:
         name: Its name.
@@ -46,7 +46,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What findings about a table rest on.
+    """The facts that findings about a table are based on.
 
     Attributes:
         table: Its name.
@@ -64,7 +64,7 @@ class TableFacts:
 
 
 def table_facts(connection: pymysql.Connection[Any], tables: Collection[TableId]) -> dict[TableId, TableFacts]:
-    """Facts of those of `tables` that are there; two queries for all, and one for each that has a foreign key."""
+    """Facts of those of `tables` that exist; two queries for all, and one for each that has a foreign key."""
     databases = sorted({table.database for table in tables})
     if not databases:
         return {}

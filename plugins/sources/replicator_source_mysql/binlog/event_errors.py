@@ -1,4 +1,4 @@
-"""Events that stop the reading: what is not known, what tells of a gap, what cannot be decoded."""
+"""Errors of events that stop reading: unknown ones, those that report a gap, those that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _REPORT = "report it with the server's version; the log was not read past this e
 
 
 def refused(kind: int, place: str) -> ReplicatorError:
-    """Why an event of this kind stops the reading."""
+    """The error of an event of a kind that stops reading."""
     if kind == Kind.INCIDENT:
         return HistoryLostError(
             "the server wrote an incident into its log: changes are missing there",
@@ -29,21 +29,21 @@ def refused(kind: int, place: str) -> ReplicatorError:
 
 
 def out_of_place(what: str, place: str) -> BugError:
-    """The stream's framing or positions do not fit together."""
+    """The error of a stream whose framing or positions do not fit together."""
     return BugError(f"the stream of events is broken: {what}", code="RPL-3704", position=place, hint=_REPORT)
 
 
 def damaged(place: str) -> NeedsUserError:
-    """An event's checksum does not fit its bytes."""
+    """The error of an event whose checksum does not fit its bytes."""
     return NeedsUserError(
         f"the event that ends at {place} is damaged: its checksum does not fit its bytes",
         code="RPL-3707",
         position=place,
-        hint="if it comes back, `mysqlbinlog --verify-binlog-checksum` on the server tells whether the file or the "
+        hint="if it happens again, `mysqlbinlog --verify-binlog-checksum` on the server shows whether the file or the "
         f"network is bad; when the file is bad, {COPY_AGAIN}",
     )
 
 
 def broken_event(what: str, place: str, table: str | None = None) -> BugError:
-    """An event's body does not keep to its format."""
+    """The error of an event whose body is not in its format."""
     return BugError(f"the log holds {what}", code="RPL-3710", table=table, position=place, hint=_REPORT)

@@ -1,4 +1,4 @@
-"""Where the server's binlog stands, and whether a saved offset can still be read from it."""
+"""The end of the server's binlog, and whether the log after a saved offset is still available."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
 from replicator_source_mysql.connect.connection import Server, execute, named_rows, server_of, variables
-from replicator_source_mysql.gtid import GtidPosition, GtidProgress, GtidSet, parse_gtids
+from replicator_source_mysql.gtid import GtidPosition, GtidProgress, GtidSet
 from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NO_EVENT_THERE = 1220
 _WRAP = 1 << 32
-"""SHOW BINLOG EVENTS and BINLOG_GTID_POS know no places behind it."""
+"""SHOW BINLOG EVENTS and BINLOG_GTID_POS know no positions beyond it."""
 _BETWEEN_TRANSACTIONS = frozenset(
     {"Format_desc", "Previous_gtids", "Gtid", "Anonymous_Gtid", "Gtid_tagged_log_event", "Incident", "Rotate", "Stop"}
 )
@@ -27,7 +27,7 @@ _GTID_NEXT = re.compile(r"GTID_NEXT\s*=\s*'([^']+:\d+)'")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The server as a place where offsets come from.
+    """The server that offsets come from.
 
     Attributes:
         server: Version and make.
@@ -43,9 +43,13 @@ class Origin:
         """Progress in this make's notation, also when there is none yet."""
         return GtidPosition.parse(text) if self.server.is_mariadb else GtidSet.parse(text)
 
+    def progress_at(self, offset: MySqlOffset) -> GtidProgress:
+        """The GTIDs of `offset`; empty ones are of this make, which their stored form does not show."""
+        return offset.gtids or self.gtids("")
+
 
 def origin_of(connection: pymysql.Connection[Any]) -> Origin:
-    """What offsets of this server carry."""
+    """The identity of this server in offsets."""
     server = server_of(connection)
     found = variables(connection, "server_uuid", "server_id", "gtid_mode")
     if server.is_mariadb:
@@ -54,7 +58,7 @@ def origin_of(connection: pymysql.Connection[Any]) -> Origin:
 
 
 def check_same(connection: pymysql.Connection[Any], origin: Origin) -> None:
-    """Whether this is a connection to the same server: a name or proxy may lead elsewhere since it was asked last.
+    """Check that this is a connection to the same server: after a failover a name or proxy may lead to another one.
 
     Raises:
         RetryableError: When it is another one.
@@ -63,7 +67,7 @@ def check_same(connection: pymysql.Connection[Any], origin: Origin) -> None:
         raise RetryableError(
             "the address leads to another server than a moment ago",
             code="RPL-3853",
-            hint="a failover seems to be going on; whether the pipeline can go on at the other server is found out next",
+            hint="a failover seems to be going on; the next attempt checks whether the pipeline can go on at the other server",
         )
 
 
@@ -83,23 +87,24 @@ def current_offset(connection: pymysql.Connection[Any], origin: Origin) -> MySql
         )
     file, position = str(rows[0]["file"]), int(rows[0]["position"])
     if origin.server.is_mariadb:
-        gtid = _mariadb_gtids(connection, file, position) or ""
+        gtids: GtidProgress = _mariadb_gtids(connection, file, position) or GtidPosition()
     else:
-        gtid = rows[0].get("executed_gtid_set", "") if origin.has_gtids else ""
-    return MySqlOffset(file, position, str(origin.gtids(gtid)), origin.identity)
+        gtids = GtidSet.parse(rows[0].get("executed_gtid_set", "") if origin.has_gtids else "")
+    return MySqlOffset(file, position, gtids, origin.identity)
 
 
-def _mariadb_gtids(connection: pymysql.Connection[Any], file: str, position: int) -> str | None:
-    """The GTIDs before a place; None inside an event, and beyond 4 GiB, where the server does not tell."""
-    told = execute(connection, "SELECT BINLOG_GTID_POS(%s, %s)", [file, position])[0][0]
-    return None if told is None else str(GtidPosition.parse(told))
+def _mariadb_gtids(connection: pymysql.Connection[Any], file: str, position: int) -> GtidPosition | None:
+    """The GTIDs before a position; None inside an event, and beyond 4 GiB, where the server does not say."""
+    found = execute(connection, "SELECT BINLOG_GTID_POS(%s, %s)", [file, position])[0][0]
+    return None if found is None else GtidPosition.parse(found)
 
 
 def check_readable(connection: pymysql.Connection[Any], origin: Origin, offset: MySqlOffset) -> None:
-    """Whether the log behind `offset` is there, on the server it comes from or on one that has executed the same.
+    """Check that the log after `offset` is available, on the server it comes from or on one that has executed the same.
 
     Raises:
-        HistoryLostError: When it is not, naming file and retention; never is another place taken instead (C7, C6).
+        HistoryLostError: When it is not, naming file and retention. Reading never begins at another position instead, since
+            changes would be missing without notice.
     """
     if offset.server == origin.identity:
         _check_file(connection, origin, offset)
@@ -123,7 +128,7 @@ def _check_file(connection: pymysql.Connection[Any], origin: Origin, offset: MyS
 
 
 def other_file(offset: MySqlOffset) -> HistoryLostError:
-    """The file of the offset's name is another one, or has another transaction at its place."""
+    """The file of the offset's name is another one, or has another transaction at its position."""
     return HistoryLostError(
         f"the server's binlog was reset, or the server was restored from a copy: its {offset.file} is not the file that was"
         " read before",
@@ -134,21 +139,21 @@ def other_file(offset: MySqlOffset) -> HistoryLostError:
 
 
 def _is_same_history(connection: pymysql.Connection[Any], origin: Origin, offset: MySqlOffset) -> bool:
-    """Whether the offset is still a place between two transactions, with the GTIDs before it that it tells of.
+    """Whether the offset is still between two transactions, with the GTIDs before it that it names.
 
     A server that was reset or restored in place writes files of the same names, and numbers its transactions as before.
     """
     if origin.server.is_mariadb:
         if offset.position < _WRAP:
-            return _mariadb_gtids(connection, offset.file, offset.position) == offset.gtid
+            return _mariadb_gtids(connection, offset.file, offset.position) == origin.progress_at(offset)
         return _covers(_executed(connection, origin), offset)
-    if origin.has_gtids and offset.gtid and not _covers(_executed(connection, origin), offset):
+    if origin.has_gtids and offset.gtids and not _covers(_executed(connection, origin), offset):
         return False
     return offset.position >= _WRAP or _is_followed_by_another(connection, offset)
 
 
 def _is_followed_by_another(connection: pymysql.Connection[Any], offset: MySqlOffset) -> bool:
-    """Whether a transaction that the offset does not tell of begins at its place, or the file ends there."""
+    """Whether a transaction that the offset does not name begins at its position, or the file ends there."""
     from pymysql import MySQLError
 
     query = "SHOW BINLOG EVENTS IN %s FROM %s LIMIT 1"
@@ -163,14 +168,14 @@ def _is_followed_by_another(connection: pymysql.Connection[Any], offset: MySqlOf
     if events[0]["event_type"] not in _BETWEEN_TRANSACTIONS:
         return False
     gtid = _GTID_NEXT.search(str(events[0]["info"]))
-    return gtid is None or not parse_gtids(offset.gtid).covers(GtidSet.parse(gtid[1]))
+    return gtid is None or not offset.gtids.covers(GtidSet.parse(gtid[1]))
 
 
 def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: MySqlOffset) -> None:
     """For another server than the offset's: after a failover."""
-    if not (origin.has_gtids and offset.gtid):
+    if not (origin.has_gtids and offset.gtids):
         raise HistoryLostError(
-            "this is another server than the one the offset comes from, and without GTIDs its place in this one's"
+            "this is another server than the one the offset comes from, and without GTIDs its position in this one's"
             " binlog cannot be found",
             code="RPL-3784",
             position=str(offset),
@@ -185,7 +190,7 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             hint=f"point the pipeline at a server that has all of it, or {COPY_AGAIN}",
         )
     purged = variables(connection, "gtid_purged").get("gtid_purged", "") if not origin.server.is_mariadb else ""
-    if purged and not parse_gtids(offset.gtid).covers(GtidSet.parse(purged)):
+    if purged and not offset.gtids.covers(GtidSet.parse(purged)):
         raise HistoryLostError(
             "the server has purged transactions that were not replicated yet; it keeps binlogs for"
             f" {_retention(connection)}",
@@ -201,8 +206,7 @@ def _executed(connection: pymysql.Connection[Any], origin: Origin) -> GtidProgre
 
 
 def _covers(executed: GtidProgress, offset: MySqlOffset) -> bool:
-    done = parse_gtids(offset.gtid)
-    return type(done) is type(executed) and executed.covers(done)
+    return type(offset.gtids) is type(executed) and executed.covers(offset.gtids)
 
 
 def _range(files: Sequence[tuple[str, int]]) -> str:
@@ -215,4 +219,4 @@ def _retention(connection: pymysql.Connection[Any]) -> str:
     if seconds:
         return f"{seconds / 86400:g} days"
     days = float(found.get("expire_logs_days") or 0)
-    return f"{days:g} days" if days else "as long as nobody purges them"
+    return f"{days:g} days" if days else "until they are purged"

@@ -1,4 +1,4 @@
-"""A QUERY event taken apart: the statement's text and what of its session decides how the text is read.
+"""Parses a QUERY event: the statement's text, and the parts of its session that decide how the text is read.
 
 Layout: `binlog_event.h` of MySQL, "Query_event"; MariaDB's is the same up to the parts that are used here.
 """
@@ -47,7 +47,7 @@ def parse_query(body: bytes, usual: Session) -> Query:
 
     Args:
         body: Of the event.
-        usual: A session of this server, for what the event does not tell.
+        usual: A session of this server, for what the event does not contain.
 
     Raises:
         BugError: When the body is shorter than it says.
@@ -75,7 +75,7 @@ def parse_query(body: bytes, usual: Session) -> Query:
 
 
 def _read_status(variables: bytes) -> _Status:
-    """What the session set; the usual where it is not said. The variables come in the order of their codes, nearly."""
+    """What the session set; the default where the event does not say. The variables are nearly in the order of their codes."""
     status, at = _Status(), 0
     while at < len(variables):
         code, at = variables[at], at + 1
@@ -107,7 +107,7 @@ def _encoding(collation: int) -> str:
 
 def _broken() -> BugError:
     return BugError(
-        "the log holds a statement whose event does not keep to the format",
+        "the log holds a statement whose event is not in its format",
         code="RPL-3786",
         hint="report it with the server's version",
     )

@@ -1,4 +1,4 @@
-"""The events that begin and end transactions, taken apart.
+"""Parses the events that begin and end transactions.
 
 A group is a GTID event (in MySQL without GTIDs an anonymous one) and what follows it up to a commit: `BEGIN`, rows and XID
 or `COMMIT`; `XA START`, rows, `XA END` and XA_PREPARE; or a single statement. Layouts: `control_events.h` of MySQL,
@@ -32,7 +32,7 @@ class GroupStart:
 
     Attributes:
         gtid: The transaction's identifier; None for an anonymous one.
-        timestamp: When it was committed, microseconds since 1970 UTC; -1 when the event does not tell.
+        timestamp: When it was committed, microseconds since 1970 UTC; -1 when the event does not contain it.
         is_standalone: Whether a single statement follows, which ends the group; None when only that statement shows it.
         is_prepared_xa: Whether the group ends with a prepare, not with a commit (MariaDB says it here).
     """
@@ -71,7 +71,7 @@ def tagged_group(position: str) -> GroupStart:
     """A GTID with a tag (MySQL 8.3 and later).
 
     Raises:
-        NeedsUserError: Always: its place in a set cannot be told yet.
+        NeedsUserError: Always: sets with tags are not supported.
     """
     raise NeedsUserError(
         "the log holds a transaction whose GTID has a tag",

@@ -1,4 +1,4 @@
-"""What the server's catalogue says of tables and columns, in the form of `definition`.
+"""Reads the server's catalogue of tables and columns, in the form of `definition`.
 
 MySQL and MariaDB answer alike but for defaults: MySQL writes a constant bare and marks an expression in EXTRA; MariaDB
 writes every default as SQL, so that a constant is what reads as a literal.
@@ -46,7 +46,7 @@ _Names = tuple[str, str]
 
 
 class Catalogue:
-    """Asks the catalogue over one connection and remembers nothing but which server it is. Used by one thread."""
+    """Queries the catalogue over one connection; remembers only which server it is. Used by one thread."""
 
     def __init__(self, connection: pymysql.Connection[Any]) -> None:
         self.connection = connection
@@ -57,7 +57,7 @@ class Catalogue:
                 execute(connection, "SET SESSION show_gipk_in_create_table_and_information_schema = ON")
 
     def find(self, table: TableId) -> TableDefinition | None:
-        """The definition of one table now, under the server's own spelling; None when there is none that may be seen."""
+        """The definition of one table now, under the server's own spelling; None when there is none that the account may see."""
         found = self._definitions("TABLE_SCHEMA = %s AND TABLE_NAME = %s", [table.database, table.table])
         if table in found:
             return found[table]
@@ -71,7 +71,7 @@ class Catalogue:
         return self._definitions(where, values)
 
     def indexes(self, databases: Collection[str]) -> dict[TableId, tuple[UniqueKey, ...]]:
-        """The indexes of base tables that are not unique; they say nothing about rows, but take names."""
+        """The indexes of base tables that are not unique; they say nothing about rows, but their names are taken."""
         if not databases:
             return {}
         where, values = _databases(databases)
@@ -101,7 +101,7 @@ class Catalogue:
         keys: dict[_Names, dict[str, list[str | None]]] = defaultdict(dict)
         for schema, name, index, column in execute(self.connection, _KEYS.format(plain=0, where=where), values):
             keys[schema, name].setdefault(index, []).append(column)
-        # A table dropped between the questions has no columns any more.
+        # A table dropped between the queries has no columns.
         return {
             (table := TableId(*names)): TableDefinition(
                 table, tuple(columns[names]), self._keys(names, keys.get(names, {})), charset
@@ -113,7 +113,7 @@ class Catalogue:
     def _keys(self, names: _Names, found: Mapping[str, list[str | None]]) -> tuple[UniqueKey, ...]:
         keys = [UniqueKey(name, tuple(c for c in parts if c) if all(parts) else ()) for name, parts in found.items()]
         if PRIMARY not in found and len(keys) > 1:
-            # Which of several keys the log goes by depends on their order, which only SHOW INDEX tells.
+            # Which of several keys the log goes by depends on their order, which only SHOW INDEX shows.
             shown = named_rows(
                 self.connection, f"SHOW INDEX FROM {quote_identifier(names[0])}.{quote_identifier(names[1])}"
             )

@@ -1,4 +1,4 @@
-"""Connections: one way to make them, for SQL and for the binlog, in the driver and on executors."""
+"""Opens connections, for SQL and for the binlog, in the driver and on executors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SESSION = (
     f"SET lock_wait_timeout = {_LOCK_WAIT_SECONDS}, innodb_lock_wait_timeout = {_LOCK_WAIT_SECONDS}",
     "SET net_write_timeout = 600, net_read_timeout = 600, wait_timeout = 28800",
 )
-"""What every connection that reads rows sets first."""
+"""Statements that every connection that reads rows runs first."""
 
 
 def driver() -> ModuleType:
@@ -123,7 +123,7 @@ class Endpoint:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[pymysql.Connection[Any]]:
-        """A SQL connection for a few statements, their errors made ours."""
+        """A SQL connection for a few statements; the driver's errors become errors of this package."""
         connection = self.connect()
         try:
             with diagnosed(f"asking {self}"):

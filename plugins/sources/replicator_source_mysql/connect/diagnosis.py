@@ -1,4 +1,4 @@
-"""Errors of server and driver as ours: the class says the recovery, the hint the next step."""
+"""Errors of server and driver as `ReplicatorError`: the class says the recovery, the hint the next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an account may do, read from SHOW GRANTS with the roles that are active."""
+"""The rights of an account, read from SHOW GRANTS with the active roles."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Grants:
 
 
 def read_grants(connection: pymysql.Connection[Any]) -> Grants:
-    """The grants of the account behind `connection`."""
+    """The grants of the account of `connection`."""
     user = str(execute(connection, "SELECT CURRENT_USER()")[0][0])
     name, _, host = user.rpartition("@")
     account = f"{_quote(name)}@{_quote(host)}"

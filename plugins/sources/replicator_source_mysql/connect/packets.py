@@ -33,7 +33,7 @@ class Packets:
     """Whole packets, in the order they came.
 
     Attributes:
-        data: The bytes they lie in; nobody writes to them any more.
+        data: The buffer that holds them; never written to again.
         start: Where each payload begins in `data`; ascending.
         end: Where each payload ends.
     """
@@ -55,7 +55,7 @@ class PacketReader:
     """
 
     def __init__(self, connection: pymysql.Connection[Any], sequence: int) -> None:
-        self._socket: Any = connection._sock  # type: ignore[attr-defined]  # noqa: SLF001 - PyMySQL has no door for it
+        self._socket: Any = connection._sock  # type: ignore[attr-defined]  # noqa: SLF001 - PyMySQL has no public name for it
         self._buffer = bytearray(self._read_ahead(connection))
         self._sequence = sequence & 0xFF
 
@@ -72,7 +72,7 @@ class PacketReader:
         return len(self._buffer)
 
     def receive(self, wait_seconds: float, limit: int = _BLOCK) -> int:
-        """Wait up to `wait_seconds` for bytes and receive what is there, some `limit` bytes at most; returns how many came.
+        """Wait up to `wait_seconds` for bytes and receive what is there, about `limit` bytes at most; returns how many came.
 
         Raises:
             RetryableError: When the connection is lost.

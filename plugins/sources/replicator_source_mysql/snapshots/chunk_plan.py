@@ -1,7 +1,7 @@
-"""How a table is cut for reading in parallel: ranges of its key, which cover every row there is or will be.
+"""Plans chunks for reading a table in parallel: ranges of its key, which cover every row there is or will be.
 
-A range goes from one place in the key's order (inclusive) to another (exclusive); the first and the last are open. Where
-the keys lie is asked of the server by walking the key's index, or, for whole numbers that lie dense, computed. A row stays
+A range goes from one key (inclusive) to another (exclusive); the first and the last are open. The bounds are found by
+walking the key's index at the server, or, for dense whole numbers, computed. A row stays
 in its range as long as it keeps its key, so chunks may be read at different moments and an interrupted snapshot goes on.
 """
 
@@ -42,7 +42,7 @@ class KeyIndex:
 
     Attributes:
         name: Its name.
-        columns: As many of its leading columns as ranges can be told of; none when the table cannot be cut.
+        columns: Its leading columns that ranges can be built of; none when the table cannot be cut.
     """
 
     name: str
@@ -73,7 +73,7 @@ def key_index(connection: pymysql.Connection[Any], definition: TableDefinition) 
 
 
 def fingerprint(connection: pymysql.Connection[Any], definition: TableDefinition) -> str:
-    """What differs when a change of the table's structure makes rows, or the ranges they lie in, another thing."""
+    """A digest that differs when a change of the table's structure changes rows or the ranges they are in."""
     index = key_index(connection, definition)
     facts = [definition.to_json(), index.to_json() if index else None]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
@@ -151,7 +151,7 @@ def _beyond(columns: Sequence[KeyColumn], bound: Bound, operator: str, last: str
 
 
 class _Walk:
-    """Steps along an index. Ranges are planned outside of any transaction: each step sees what is there then."""
+    """Steps along an index. Ranges are planned outside of any transaction: each step sees the rows of its own moment."""
 
     def __init__(self, connection: pymysql.Connection[Any], table: TableId, index: KeyIndex) -> None:
         self._connection = connection
@@ -163,7 +163,7 @@ class _Walk:
         return rows[0] if rows else None
 
     def ahead(self, bound: Bound | None, rows: int) -> list[Any] | None:
-        """The key `rows` rows behind `bound` (exclusive), or behind the beginning; None when there are not so many."""
+        """The key `rows` rows after `bound` (exclusive), or after the beginning; None when there are not so many."""
         where = "" if bound is None else f"WHERE {_after(self.columns, bound, inclusive=False)}"
         selected = ", ".join(column.expression for column in self.columns)
         order = ", ".join(column.column for column in self.columns)
@@ -190,7 +190,7 @@ class _Walk:
 
 
 def _computed(walk: _Walk, chunk_rows: int) -> list[list[Any]]:
-    """Cuts at even distances, where a key of one whole number lies dense enough everywhere; none where not."""
+    """Cuts at even distances, where a key of one whole number is dense enough everywhere; none elsewhere."""
     extent = walk.extent() if [column.kind for column in walk.columns] == ["integer"] else None
     if extent is None:
         return []

@@ -1,4 +1,4 @@
-"""Reading one chunk, in any process: a SELECT whose rows become Arrow columns without Python for each."""
+"""Reads one chunk, in any process: a SELECT whose rows become Arrow columns without Python for each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PlannedTable:
         schema: The columns to read.
         fingerprint: What its structure was.
         zero_dates: The source's `zeroDates`.
-        out_of_range: What becomes of other values the standard types cannot hold.
+        out_of_range: What happens to other values the standard types cannot hold.
     """
 
     definition: TableDefinition
@@ -72,7 +72,7 @@ class PlannedTable:
         Raises:
             RetryableError: When it is not.
         """
-        # The first access takes the metadata lock, and only behind it the catalogue's word holds.
+        # The first access takes the metadata lock, and only after it the catalogue is reliable.
         execute(connection, f"SELECT 1 FROM {qualified(self.schema.table)} LIMIT 0")  # noqa: S608 - quoted names
         now = Catalogue(connection).find(self.definition.table)
         if now is None or fingerprint(connection, now) != self.fingerprint:
@@ -84,12 +84,12 @@ class PlannedTable:
             f"the structure of {self.schema.table} changed while its snapshot was read",
             code="RPL-3820",
             table=str(self.schema.table),
-            hint="it is taken anew",
+            hint="it is taken again",
         )
 
     @contextlib.contextmanager
     def diagnosed(self) -> Iterator[None]:
-        """Errors inside leave as ours, with the table; a table that is gone was changed after planning."""
+        """Errors inside become `ReplicatorError`s with the table; a table that no longer exists was changed after planning."""
         errors = driver().MySQLError
         try:
             with diagnosed(f"reading {self.schema.table}"):
@@ -146,7 +146,7 @@ class RelayedRead:
 
 
 def batches(rows: Iterator[Packets], planned: PlannedTable, chunk: int) -> Iterator[pa.RecordBatch]:
-    """Packets as record batches; what a policy replaced is said once at the end."""
+    """Packets as record batches; what a policy replaced is reported once at the end."""
     replaced: Counter[str] = Counter()
     columns, schema = planned.columns(replaced), planned.schema
     doing = f"reading {schema.table}"
@@ -160,7 +160,7 @@ def batches(rows: Iterator[Packets], planned: PlannedTable, chunk: int) -> Itera
 
 
 def missing_columns(planned: TableSchema, wanted: TableSchema) -> NeedsUserError:
-    """The error of selected columns that the table has no more."""
+    """The error of selected columns that the table no longer has."""
     gone = sorted(set(wanted.names) - set(planned.names))
     return NeedsUserError(
         f"{wanted.table} has no columns {gone} any more",

@@ -1,4 +1,4 @@
-"""Values of key columns as bounds: written by the server, kept as JSON, and given back to it without any loss.
+"""Values of key columns as bounds: written by the server, kept as JSON, and returned to it without loss.
 
 A bound has to sort where the server sorts it. So text travels as bytes in the column's own character set and is compared
 by the server in the column's own collation; binary travels as hex, numbers as numbers or their exact text.
@@ -24,7 +24,7 @@ _WRITTEN = frozenset({"decimal", "time", "uuid", "inet4", "inet6"})
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """How values of one key column are asked for and given back.
+    """How values of one key column are selected and written as literals.
 
     Attributes:
         name: The column.
@@ -83,7 +83,7 @@ class KeyColumn:
 
 
 def key_column(column: ColumnDefinition, collation: str) -> KeyColumn | None:
-    """How to go by `column`; None when ranges of it cannot be told (SET, BLOB and TEXT with their partial keys)."""
+    """How ranges of `column` are written; None when it has none (SET, BLOB and TEXT with their partial keys)."""
     name = parse_column_type(column.type).name
     if name in _INTEGERS:
         return KeyColumn(column.name, "integer")

@@ -1,4 +1,4 @@
-"""A table without a key at one moment: a session that sees it so, and where the binlog stood then."""
+"""A session that sees a table without a key at one moment, and the end of the binlog at that moment."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _LOCK_SECONDS = 5
-"""While the lock waits for writers that are not done, others wait behind it: so not for long."""
+"""While the lock waits for open transactions, other writers wait for the lock: so not for long."""
 _ENGINE = """
 SELECT t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE
 WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s
 """
 
 
-class HeldTable:
+class LockedSnapshot:
     """Holds a transaction that sees one table exactly as of `position`, until closed.
 
     Taking it lets writers of the table wait for the few statements between LOCK TABLES and UNLOCK TABLES; an engine
@@ -81,7 +81,7 @@ class HeldTable:
             self._give_back()
 
     def _end_statement(self, rows: Iterator[Packets]) -> None:
-        """Let a SELECT that nobody reads any more end, and take what was under way."""
+        """End a SELECT that is no longer read, and take what was under way."""
         with contextlib.suppress(Exception):
             with self._endpoint.session() as connection:
                 execute(connection, f"KILL QUERY {self._session}")

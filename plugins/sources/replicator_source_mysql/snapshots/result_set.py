@@ -1,6 +1,6 @@
 """The rows of one SELECT as whole packets, and a result set's packets as columns.
 
-A row of the text protocol is its values one behind the other, each a length and bytes; the lengths are walked column by
+A row of the text protocol is its values one after the other, each a length and bytes; the lengths are walked column by
 column for all rows of a window at once, so that the work in Python grows with the columns and not with the rows.
 """
 
@@ -40,7 +40,7 @@ def select(connection: pymysql.Connection[Any], query: str, columns: int, doing:
         doing: What is done, for errors.
 
     Raises:
-        MySQLError: When the server refuses or gives up in mid-stream; the caller makes it ours.
+        MySQLError: When the server refuses or gives up in mid-stream; the caller converts it.
         RetryableError: When the connection is lost or the server stays silent.
         BugError: When the answer is not a result set of that many columns.
     """
@@ -48,7 +48,7 @@ def select(connection: pymysql.Connection[Any], query: str, columns: int, doing:
 
     unread: Any = connection
     result: Any = MySQLResult(connection)
-    unread._execute_command(_QUERY, query)  # noqa: SLF001 - PyMySQL has no door that leaves the rows unread
+    unread._execute_command(_QUERY, query)  # noqa: SLF001 - PyMySQL has no public method that leaves the rows unread
     result.init_unbuffered_query()
     result.unbuffered_active = False  # it shall not read what is read here
     if result.field_count != columns:

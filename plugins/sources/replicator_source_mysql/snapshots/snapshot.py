@@ -1,6 +1,6 @@
 """Snapshots of tables.
 
-A table with a key is read in chunks, each at a moment of its own behind `position`: what the log tells of the time between
+A table with a key is read in chunks, each at its own moment after `position`: what the log holds of the time between
 is applied as upserts and deletes. A table without a key has nothing to upsert by, so it is read exactly at `position`.
 """
 
@@ -20,8 +20,8 @@ from replicator_source_mysql.connect.connection import Endpoint
 from replicator_source_mysql.definition import TableDefinition
 from replicator_source_mysql.snapshots import chunk_plan as cutting
 from replicator_source_mysql.snapshots.chunk_reader import ChunkSelect, PlannedTable, RelayedRead, missing_columns
-from replicator_source_mysql.snapshots.locked_snapshot import HeldTable
-from replicator_source_mysql.snapshots.snapshot_relay import Relay
+from replicator_source_mysql.snapshots.locked_snapshot import LockedSnapshot
+from replicator_source_mysql.snapshots.snapshot_relay import SnapshotRelay
 from replicator_source_mysql.types.mapping import table_schema
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class MySqlSnapshotReader(SnapshotReader):
 
     Args:
         endpoint: Where to connect.
-        position: Tells the end of the binlog.
-        out_of_range: What becomes of values the standard types cannot hold.
+        position: Returns the end of the binlog.
+        out_of_range: What happens to values the standard types cannot hold.
         narrowed: Tables of which only the columns given to `open` are read; of all others every column there is.
     """
 
@@ -86,7 +86,7 @@ class MySqlSnapshotReader(SnapshotReader):
 
 
 def find_table(catalogue: Catalogue, table: TableId) -> TableDefinition:
-    """The definition of a table that is there and may be read.
+    """The definition of a table that exists and may be read.
 
     Raises:
         NeedsUserError: When it is not.
@@ -136,9 +136,9 @@ class ExactSnapshot(TableSnapshot):
     """A whole table at `position`, read through the driver."""
 
     def __init__(self, endpoint: Endpoint, planned: PlannedTable, position: PositionOf) -> None:
-        self._held = HeldTable(endpoint, planned, position)
+        self._held = LockedSnapshot(endpoint, planned, position)
         try:
-            self._relay = Relay(*driver_address(), self._held.rows)
+            self._relay = SnapshotRelay(*driver_address(), self._held.rows)
         except BaseException:
             self._held.close()
             raise
@@ -162,7 +162,7 @@ class ExactSnapshot(TableSnapshot):
 def driver_address() -> tuple[str, str]:
     """Where to listen in the driver, and at which address Spark's executors reach it.
 
-    Without Spark, or with executors in this process or on this machine, nobody else has to reach it.
+    Without Spark, or with executors in this process or on this machine, no other machine has to reach it.
     """
     sql = sys.modules.get("pyspark")
     context = sql.SparkContext._active_spark_context if sql else None  # noqa: SLF001 - the session of any thread

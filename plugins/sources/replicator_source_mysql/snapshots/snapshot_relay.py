@@ -1,4 +1,4 @@
-"""Rows of one transaction for readers elsewhere: a small server beside the driver's connection.
+"""Passes rows of one transaction to readers in other processes: a small server beside the driver's connection.
 
 Only the session that began a snapshot can read it; MySQL cannot lend it to another. So the driver runs the SELECT for each
 reader in turn and passes the packets on as they came; the reader makes columns of them. A reader proves that it knows the
@@ -46,7 +46,7 @@ class RelayAddress:
     key: bytes = field(repr=False)
 
 
-class Relay:
+class SnapshotRelay:
     """Listens until closed; serves one reader at a time, the others wait. All methods may be called from any thread.
 
     Args:
@@ -201,5 +201,5 @@ def _gone(table: str, why: str) -> RetryableError:
         f"the snapshot of {table} can no longer be read from the driver: {why}",
         code="RPL-3823",
         table=table,
-        hint="the snapshot is taken anew; executors must reach the driver's host (spark.driver.host)",
+        hint="the snapshot is taken again; executors must reach the driver's host (spark.driver.host)",
     )

@@ -1,4 +1,4 @@
-"""The captured tables: which columns of each are wanted, how their rows are decoded, and what a statement means for them."""
+"""The captured tables: their selected columns, how their rows are decoded, and what a statement changes in them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from replicator_source_mysql.types.values.out_of_range import ZERO_DATE, Policy
 
 
 class Definitions(Protocol):
-    """What tables look like at the place that has been read up to."""
+    """The definitions of tables at the position that has been read up to."""
 
     def definition(self, table: TableId) -> TableDefinition | None:
         """The table's definition; None when rows of it come from before it was captured.
@@ -48,7 +48,7 @@ class StructureChange:
 
 
 class CapturedTables:
-    """The tables somebody asked for. Used by the reader's thread.
+    """The captured tables. Used by the reader's thread.
 
     Args:
         definition: Tables, policy, and which tables are narrowed to selected columns.
@@ -70,7 +70,7 @@ class CapturedTables:
         return table in self._selected
 
     def plan(self, table_map: TableMap) -> TablePlan | None:
-        """How to decode a table's rows; None for tables nobody asked for."""
+        """How to decode a table's rows; None for tables that are not captured."""
         table = TableId(table_map.database, table_map.table)
         if table not in self._selected:
             return None
@@ -122,11 +122,11 @@ class CapturedTables:
     def _replaced_by(
         self, table: TableId, change: TableChange, before: TableDefinition | None
     ) -> Iterable[StructureChange]:
-        """Another table has taken the name: columns are compared by name, and the rows are read anew."""
+        """Another table has taken the name: columns are compared by name, and the rows are read again."""
         assert change.after is not None
         after = change.after
         if before is None:
-            return  # the table is new, and joins by a snapshot of its own
+            return  # the table is new, and joins by its own snapshot
         old, new = self._schema(before), self._schema(after)
         same = {name: name for name in old.names if name in new}
         alters, _ = table_steps(before, after, old, new, same, zero_dates=self._zero_dates)

@@ -1,4 +1,4 @@
-"""From the log's events to the emitter, a window of whole transactions at a time."""
+"""Emits the log's events, a window of whole transactions at a time."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.streaming.captured_tables import CapturedTables
-from replicator_source_mysql.streaming.log_position import LogPlace
-from replicator_source_mysql.streaming.schema_tracker import StructureLog
+from replicator_source_mysql.streaming.log_position import LogPosition
+from replicator_source_mysql.streaming.schema_tracker import SchemaTracker
 from replicator_source_mysql.streaming.transactions import Mark, MarkKind, TransactionScanner
 from replicator_source_mysql.streaming.xa_transactions import HeldRows, PreparedTransactions
 
 
-class Delivery:
-    """Decodes events and emits what they hold; used by the reader's thread.
+class EventDispatcher:
+    """Decodes events and emits their changes; used by the reader's thread.
 
     Args:
         place: Where the reader is; moved on by every commit.
         structure: What tables look like.
         captured: Which of them are wanted, and how.
-        usual: A session of the server, for what a statement's event does not tell.
+        usual: A session of the server, for what a statement's event does not contain.
         context: Metrics.
     """
 
     def __init__(
         self,
-        place: LogPlace,
-        structure: StructureLog,
+        place: LogPosition,
+        structure: SchemaTracker,
         captured: CapturedTables,
         usual: Session,
         context: DeltaSourceContext,
@@ -49,7 +49,7 @@ class Delivery:
         self._prepared = PreparedTransactions()
 
     def deliver(self, events: Events) -> None:
-        """Decode and emit, in parts between the places where something changes that the log does not show."""
+        """Decode and emit, in parts between positions where definitions change that the log does not show."""
         begin = 0
         for border in self._borders():
             end = _count_until(events, border)
@@ -70,10 +70,10 @@ class Delivery:
         if self._place.offset < there:
             self._place.commit_at(there)
 
-    # ------------------------------------------------------------ places the log does not show
+    # ------------------------------------------------------------ positions the log does not mark
 
     def _borders(self) -> list[MySqlOffset]:
-        """Places on this server behind which more is known of tables, or behind which nothing has been emitted yet."""
+        """Positions on this server after which more is known of tables, or after which nothing has been emitted yet."""
         known = self._place.known_until
         places = self._structure.due_places() + ([known] if known else [])
         return sorted(place for place in places if place.server == self._place.origin.identity)
@@ -111,14 +111,14 @@ class Delivery:
     def _emit_window(
         self, events: Events, begin: int, end: int, commits: Sequence[Mark], group: FilePosition | None = None
     ) -> None:
-        """Emit the row changes of `events[begin:end]`, up to the last commit and behind it.
+        """Emit the row changes of `events[begin:end]`, up to the last commit and after it.
 
         Args:
             events: The events.
             begin: The first of them.
-            end: Behind the last of them.
+            end: After the last of them.
             commits: The commits among them.
-            group: Where the group begins that is open behind the last commit.
+            group: Where the group begins that is open after the last commit.
         """
         if commits:
             last = commits[-1].index + 1
@@ -151,7 +151,7 @@ class Delivery:
     # ------------------------------------------------------------ between row changes
 
     def _interrupt(self, mark: Mark) -> None:
-        """What stands at a mark other than a plain commit."""
+        """Handle a mark other than a plain commit."""
         if mark.kind is MarkKind.STATEMENT:
             self._statement(mark)
         elif mark.kind is MarkKind.XA_BEGIN:
@@ -193,9 +193,9 @@ def _count_until(events: Events, place: MySqlOffset) -> int:
 
 def _rolled_back(mark: Mark) -> NeedsUserError:
     return NeedsUserError(
-        "a transaction that also changed a table without transactions was rolled back behind row changes in the log",
+        "a transaction that also changed a table without transactions was rolled back after row changes in the log",
         code="RPL-3789",
         position=str(mark.place),
-        hint="change tables with and without transactions in transactions of their own; which of these changes stayed cannot be"
-        f" told, so {COPY_AGAIN}",
+        hint="change tables with and without transactions in separate transactions; which of these changes stayed is not"
+        f" known, so {COPY_AGAIN}",
     )

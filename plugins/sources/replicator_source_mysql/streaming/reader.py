@@ -16,7 +16,7 @@ from replicator_sdk.schema import TableSchema
 from replicator_sdk.source import EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_mysql.assessment.assessor import check_server, check_tables
 from replicator_source_mysql.binlog.dump.binlog_stream import BinlogStream
-from replicator_source_mysql.binlog.dump.log_fingerprint import LogProof, is_same_file, read_proof
+from replicator_source_mysql.binlog.dump.log_fingerprint import LogFingerprint, is_same_file, read_fingerprint
 from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.binlog.log_availability import Origin, check_readable, check_same, origin_of, other_file
 from replicator_source_mysql.connect.catalogue import Catalogue
@@ -26,9 +26,9 @@ from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.streaming.captured_tables import CapturedTables
-from replicator_source_mysql.streaming.event_dispatcher import Delivery
-from replicator_source_mysql.streaming.log_position import LogPlace
-from replicator_source_mysql.streaming.schema_tracker import StructureLog
+from replicator_source_mysql.streaming.event_dispatcher import EventDispatcher
+from replicator_source_mysql.streaming.log_position import LogPosition
+from replicator_source_mysql.streaming.schema_tracker import SchemaTracker
 
 if TYPE_CHECKING:
     import pymysql
@@ -64,21 +64,21 @@ class MySqlEventReader(EventReader):
         self._emitter = emitter
         self._closed = threading.Event()
         self._stream: BinlogStream | None = None
-        self._structure = StructureLog(context)
-        self._place: LogPlace
-        self._delivery: Delivery
+        self._structure = SchemaTracker(context)
+        self._place: LogPosition
+        self._dispatcher: EventDispatcher
 
     # ------------------------------------------------------------ before the run
 
     def initialize(self, offset: Offset | None) -> Offset:
-        """Check the server and the place; see `EventReader.initialize`."""
+        """Check the server and the offset; see `EventReader.initialize`."""
         with self._session("preparing to read the log") as connection:
             check_server(connection)
             origin = origin_of(connection)
             if offset is None:
                 start = self._structure.begin(connection, origin, self._definition.tables)
                 place = FilePosition(start.file, start.position)
-                proof = read_proof(self._endpoint, origin.server, place, 0, server_id=self._server_id)
+                proof = read_fingerprint(self._endpoint, origin.server, place, 0, server_id=self._server_id)
                 start = replace(start, proof=str(proof))
             else:
                 assert isinstance(offset, MySqlOffset)
@@ -89,15 +89,15 @@ class MySqlEventReader(EventReader):
                     raise _prepared_elsewhere(start)
                 self._structure.resume(start.reading_from)
             usual = _usual_session(connection, is_mariadb=origin.server.is_mariadb)
-        self._place = LogPlace(origin, start, self._emitter)
+        self._place = LogPosition(origin, start, self._emitter)
         captured = CapturedTables(self._definition, self._endpoint.config, self._structure)
-        self._delivery = Delivery(self._place, self._structure, captured, usual, self._context)
+        self._dispatcher = EventDispatcher(self._place, self._structure, captured, usual, self._context)
         return start
 
     def _check_file(self, origin: Origin, start: MySqlOffset) -> None:
         if start.server != origin.identity:
             return  # the place is found by GTIDs
-        place, proof = FilePosition(start.file, start.position), LogProof.parse(start.proof)
+        place, proof = FilePosition(start.file, start.position), LogFingerprint.parse(start.proof)
         if not is_same_file(self._endpoint, origin.server, place, proof, server_id=self._server_id):
             raise other_file(start)
 
@@ -141,19 +141,19 @@ class MySqlEventReader(EventReader):
             came = stream.receive(_QUIET_SECONDS)
             events = stream.take(_WINDOW_EVENTS) if came else None
             if events is not None and len(events):
-                self._delivery.deliver(events)
+                self._dispatcher.deliver(events)
                 since = time.monotonic()
             elif time.monotonic() - since > _WINDOW_SECONDS:
-                self._delivery.beat(stream.heard)
+                self._dispatcher.beat(stream.heard)
 
     def _open_stream(self) -> BinlogStream | None:
-        """Start reading where the place is, by file and position on its own server, else by GTIDs."""
+        """Start reading at the current position, by file and position on its own server, else by GTIDs."""
         origin, offset = self._place.origin, self._place.here
         is_own = offset.server == origin.identity
         stream = BinlogStream.open(
             self._endpoint,
             origin.server,
-            FilePosition(offset.file, offset.position) if is_own else offset.gtid,
+            FilePosition(offset.file, offset.position) if is_own else str(offset.gtids),
             server_id=self._server_id,
             heartbeat_seconds=self._endpoint.config.heartbeat_interval_seconds,
             check=lambda connection: check_same(connection, origin),
@@ -178,7 +178,7 @@ class MySqlEventReader(EventReader):
 
 
 def _usual_session(connection: pymysql.Connection[Any], *, is_mariadb: bool) -> Session:
-    """What the server's sessions have when a statement's event does not tell."""
+    """What the server's sessions have when a statement's event does not contain it."""
     found = variables(connection, "character_set_server", "explicit_defaults_for_timestamp")
     return Session(
         is_mariadb=is_mariadb,

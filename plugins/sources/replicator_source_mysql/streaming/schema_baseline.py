@@ -1,4 +1,4 @@
-"""The definitions of tables at a place of the log, where history begins."""
+"""Reads the definitions of tables at one log position, where history begins."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Baseline:
 def read_baseline(
     connection: pymysql.Connection[Any], origin: Origin, databases: Collection[str], captured: Collection[TableId]
 ) -> Baseline:
-    """All tables of `databases`, and an offset at which they were as they are told.
+    """All tables of `databases`, and an offset at which they were as they are returned.
 
     The catalogue is read, then the log's end, then the catalogue again: what it says both times was so at that end. A
     statement that is in the log but not yet in the catalogue holds a lock on its table, so the captured tables are
@@ -91,7 +91,7 @@ def read_baseline(
         time.sleep(_PAUSE_SECONDS)
     if prepared:
         raise RetryableError(
-            f"{prepared} distributed transactions are prepared, and what they changed is before the place reading begins at",
+            f"{prepared} distributed transactions are prepared, and what they changed is before the position reading begins at",
             code="RPL-3796",
             hint="commit or roll them back (XA RECOVER lists them); the attempt is repeated",
         )

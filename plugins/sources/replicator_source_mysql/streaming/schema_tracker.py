@@ -1,4 +1,4 @@
-"""What tables looked like at every place of the log that may still be read, kept in state."""
+"""Tracks the definitions of tables at every log position that may still be read, kept in state."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LATER_KEY = "schema-later"
 
 
 @dataclass(slots=True)
-class _Later:
-    """A baseline of tables that were captured when reading was still behind its offset.
+class _LateBaseline:
+    """A baseline of tables that were captured before reading had reached its offset.
 
     Kept when the history has taken it over, since a restart may go back before it.
     """
@@ -41,17 +41,17 @@ class _Later:
     is_taken: bool = False
 
 
-class StructureLog:
-    """The schema history of one replicator, and what was learned of tables captured behind the place that is being read.
+class SchemaTracker:
+    """The schema history of one replicator, and baselines of tables that were captured after the position being read.
 
-    Used by one thread. A change is kept before the offset behind it is emitted, so that a restart at any saved offset finds
-    what it needs; what is behind that offset is forgotten and read again.
+    Used by one thread. A change is stored before the offset after it is emitted, so that a restart at any saved offset finds
+    what it needs; what is after that offset is forgotten and read again.
     """
 
     def __init__(self, context: DeltaSourceContext) -> None:
         self._context = context
         self._history: SchemaHistory | None = None
-        self._later: list[_Later] = []
+        self._later: list[_LateBaseline] = []
 
     # ------------------------------------------------------------ before the run
 
@@ -94,11 +94,13 @@ class StructureLog:
         origin: Origin,
         tables: Sequence[TableId],
     ) -> None:
-        """Learn what tables look like that the history does not know: as of the log's end, for when that is reached."""
+        """Learn the definitions of tables that the history does not know: as of the log's end, for when that is reached."""
         unknown = [table for table in tables if not self._knows(table)]
         if not unknown:
             return
-        self._later.append(_Later(read_baseline(connection, origin, {table.database for table in unknown}, unknown)))
+        self._later.append(
+            _LateBaseline(read_baseline(connection, origin, {table.database for table in unknown}, unknown))
+        )
         self._save_later()
 
     def _knows(self, table: TableId) -> bool:
@@ -142,15 +144,15 @@ class StructureLog:
         return net
 
     def due_places(self) -> list[MySqlOffset]:
-        """Where reading has to come before `learn_due` has something to do."""
+        """The positions that reading has to reach before `learn_due` has something to do."""
         return [later.baseline.offset for later in self._later if not later.is_taken]
 
     def awaits_other_server(self, identity: str) -> bool:
-        """Whether one of those places is in the log of another server than `identity`."""
+        """Whether one of those positions is in the log of another server than `identity`."""
         return any(place.server != identity for place in self.due_places())
 
     def learn_due(self, offset: MySqlOffset) -> bool:
-        """Take over what was learned for `offset` and before; whether that was anything."""
+        """Take over what was learned for `offset` and before; returns whether there was any."""
         due = self._due(offset)
         for later in due:
             self._open.extend(later.baseline.offset, later.baseline, indexes=later.baseline.indexes)
@@ -160,7 +162,7 @@ class StructureLog:
             self._save_later()
         return bool(due)
 
-    def _due(self, offset: MySqlOffset) -> list[_Later]:
+    def _due(self, offset: MySqlOffset) -> list[_LateBaseline]:
         return [later for later in self._later if not later.is_taken and not offset < later.baseline.offset]
 
     @property
@@ -176,13 +178,13 @@ class StructureLog:
         self._context.put_state(LATER_KEY, zlib.compress(json.dumps(stored).encode()))
 
 
-def _load_later(stored: bytes | None) -> list[_Later]:
+def _load_later(stored: bytes | None) -> list[_LateBaseline]:
     found = json.loads(zlib.decompress(stored)) if stored else []
-    return [_Later(Baseline.from_json(value), value["taken"]) for value in found]
+    return [_LateBaseline(Baseline.from_json(value), value["taken"]) for value in found]
 
 
 def _refuse_statement(tables: Collection[TableId], captured: CapturedTables, place: MySqlOffset) -> None:
-    """Rows changed by a statement are not in the log; a statement that names no captured table is nobody's business."""
+    """Rows changed by a statement are not in the log; a statement that names no captured table is ignored."""
     touched = [table for table in tables if table in captured]
     if tables and not touched:
         return

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from replicator_source_mysql.binlog.dump.log_fingerprint import LogProof, event_digest
+from replicator_source_mysql.binlog.dump.log_fingerprint import LogFingerprint, event_digest
 from replicator_source_mysql.binlog.event import Events, FilePosition, Kind
 from replicator_source_mysql.binlog.query_event import Query, parse_query
 from replicator_source_mysql.binlog.transaction_events import (
@@ -29,7 +29,7 @@ _CONTROL = (*GROUP_STARTS, Kind.FORMAT_DESCRIPTION, Kind.QUERY, Kind.XID, Kind.X
 
 
 class MarkKind(enum.Enum):
-    """What stands at a mark."""
+    """What is at a mark."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -45,10 +45,10 @@ class MarkKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One place between row changes.
+    """One position between row changes.
 
     Attributes:
-        kind: What stands there.
+        kind: What is there.
         index: The rank of its event.
         place: Where that event ends.
         timestamp: When the group was committed, microseconds since 1970 UTC.
@@ -66,7 +66,7 @@ class Mark:
     timestamp: int
     gtid: Gtid | None
     begin: FilePosition
-    proof: LogProof
+    proof: LogFingerprint
     ends_group: bool = True
     query: Query | None = None
     xid: tuple[int, bytes, bytes] | None = None
@@ -76,7 +76,7 @@ class TransactionScanner:
     """Follows the groups of one stream; used by one thread.
 
     Args:
-        usual: A session of the server, for what a statement's event does not tell.
+        usual: A session of the server, for what a statement's event does not contain.
     """
 
     def __init__(self, usual: Session) -> None:
@@ -195,5 +195,5 @@ class TransactionScanner:
         group = self._group or GroupStart(None)
         timestamp = group.timestamp if group.timestamp >= 0 else int(events.timestamp[index]) * 1_000_000
         begin = self._group_begin
-        proof = LogProof(self.created(begin.file), begin.position, self._group_digest)
+        proof = LogFingerprint(self.created(begin.file), begin.position, self._group_digest)
         return Mark(kind, index, events.place(index), timestamp, group.gtid, begin, proof, ends_group, query, xid)

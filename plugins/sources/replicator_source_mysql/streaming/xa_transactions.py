@@ -1,7 +1,7 @@
-"""Distributed (XA) transactions: their rows stand in the log where they were prepared and count from where they commit.
+"""Distributed (XA) transactions: their rows are in the log where they were prepared and count from where they commit.
 
-Between the two other transactions commit, and the replicator may be restarted. Rows are held in memory; the offsets of the
-time between remember where the earliest of them began, and reading goes on from there after a restart.
+Between the two other transactions commit, and the replicator may be restarted. Rows are held in memory; the offsets in
+between hold where the earliest of them began, and reading begins there after a restart.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class PreparedTransactions:
         return rows
 
     def roll_back(self, xid: Xid) -> None:
-        """The transaction never happened."""
+        """Forget the transaction."""
         self._held.pop(xid, None)
 
     @property

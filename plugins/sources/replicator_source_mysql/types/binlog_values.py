@@ -12,8 +12,8 @@ import pyarrow as pa
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import Column
 from replicator_source_mysql.definition import ColumnDefinition
-from replicator_source_mysql.types.column_form import FLOATS, INTEGERS, SHARED, Form
-from replicator_source_mysql.types.json.document import documents
+from replicator_source_mysql.types.column_form import FLOATS, INTEGERS, SHARED, ColumnForm
+from replicator_source_mysql.types.json.text import documents
 from replicator_source_mysql.types.values import compressed_columns as compressed
 from replicator_source_mysql.types.values import decimal, temporal
 from replicator_source_mysql.types.values import enum_set as members
@@ -32,12 +32,12 @@ class LogColumn:
     compressed columns and INET6. Picklable; used by one thread at a time because of the policy's count.
 
     Args:
-        column: The column as the table had it at this place of the log.
+        column: The column as the table had it at this log position.
         kind: The type code of the log's table map; for what travels as MYSQL_TYPE_STRING its real type.
         metadata: The table map's metadata of the column: digits of a fraction for temporal types, precision and scale in
             two bytes, in either order, for DECIMAL; other types do not need it.
         target: The column of the result.
-        policy: What becomes of odd values.
+        policy: What happens to values out of range.
 
     Raises:
         NeedsUserError: When the column's values cannot be read: an unknown character set, or MariaDB's own form of times
@@ -48,7 +48,7 @@ class LogColumn:
         self.target = target
         self._kind = kind
         self._metadata = metadata
-        self._form = Form.of(column, target.type, policy)
+        self._form = ColumnForm.of(column, target.type, policy)
         self._read = _reader(self._form)
         if kind in _OLD and self._form.digits:
             raise NeedsUserError(
@@ -63,7 +63,7 @@ class LogColumn:
 
         Args:
             data: The window.
-            start: Where each value begins, behind a length before it.
+            start: Where each value begins, after its length.
             length: Its bytes; for types of a fixed width that width.
             present: False for NULL, whose start and length are anything.
 
@@ -78,16 +78,16 @@ class LogColumn:
             raise self._form.policy.unreadable(self._form.source) from None
 
 
-_Reader = Callable[[Cells, Form, int, int], pa.Array]
+_Reader = Callable[[Cells, ColumnForm, int, int], pa.Array]
 
 
-def _reader(form: Form) -> _Reader:
+def _reader(form: ColumnForm) -> _Reader:
     if form.name in INTEGERS:
         return _integers
     return _shared if form.name in SHARED else _READERS[form.name]
 
 
-def _integers(cells: Cells, form: Form, _kind: int, _metadata: int) -> pa.Array:
+def _integers(cells: Cells, form: ColumnForm, _kind: int, _metadata: int) -> pa.Array:
     sign = "u" if form.type.is_unsigned else "i"
     values: npt.NDArray[Any]
     if form.name == "mediumint":
@@ -102,28 +102,28 @@ def _integers(cells: Cells, form: Form, _kind: int, _metadata: int) -> pa.Array:
     return fixed(values.astype(form.target.arrow.to_pandas_dtype()), form.target.arrow, cells.present)
 
 
-def _floats(cells: Cells, form: Form, _kind: int, _metadata: int) -> pa.Array:
+def _floats(cells: Cells, form: ColumnForm, _kind: int, _metadata: int) -> pa.Array:
     return fixed(cells.numbers("<f4" if form.name == "float" else "<f8"), form.target.arrow, cells.present)
 
 
-def _decimals(cells: Cells, form: Form, _kind: int, metadata: int) -> pa.Array:
+def _decimals(cells: Cells, form: ColumnForm, _kind: int, metadata: int) -> pa.Array:
     # Both orders of the two bytes are in use; the precision is never the smaller one.
     scale, precision = sorted((metadata & 0xFF, metadata >> 8))
     return decimal.from_cells(cells, precision, scale, form.target.arrow)
 
 
-def _shared(cells: Cells, form: Form, kind: int, _metadata: int) -> pa.Array:
+def _shared(cells: Cells, form: ColumnForm, kind: int, _metadata: int) -> pa.Array:
     raw = cells.binary()
     return SHARED[form.name](compressed.expand(raw) if kind in compressed.KINDS else raw, form)
 
 
-def _json(cells: Cells, form: Form, kind: int, _metadata: int) -> pa.Array:
+def _json(cells: Cells, form: ColumnForm, kind: int, _metadata: int) -> pa.Array:
     """MySQL's binary form, or MariaDB's, which is text."""
     raw = cells.binary()
     return documents(raw, form.policy) if kind == _JSON else decode(raw, form.charset or "utf8mb4", form.policy)
 
 
-def _uuids(cells: Cells, form: Form, _kind: int, _metadata: int) -> pa.Array:
+def _uuids(cells: Cells, form: ColumnForm, _kind: int, _metadata: int) -> pa.Array:
     return binary_form.uuids(cells.binary(), is_old="old" in form.source)
 
 

@@ -10,7 +10,7 @@ _BYTES = {
     "utf8mb4": 4, "gb18030": 4, "utf16": 4, "utf16le": 4, "utf32": 4, "utf8mb3": 3, "ujis": 3, "eucjpms": 3, "ucs2": 2,
     "gbk": 2, "gb2312": 2, "big5": 2, "sjis": 2, "cp932": 2, "euckr": 2,
 }  # fmt: skip
-# MariaDB's collations that take on the character set of the place they stand in.
+# MariaDB's collations that take the character set of where they are used.
 _CONTEXTUAL = ("uca1400_", "default")
 
 

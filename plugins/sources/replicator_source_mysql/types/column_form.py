@@ -1,4 +1,4 @@
-"""What decides how a column's values are read, and the types that are read alike from log and text."""
+"""The parts of a column's type that decide how its values are read, and types read alike from log and text."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ FLOATS = frozenset({"float", "double"})
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """One column's type, taken apart.
+class ColumnForm:
+    """One column's type, parsed.
 
     Attributes:
         name: The type's name.
         type: Its parameters, members and sign.
         charset: The character set of text.
         target: The standard type of the result.
-        policy: The rules for odd values, and the errors.
+        policy: The rules for values out of range, and the errors.
         source: The type as the catalogue writes it.
     """
 
@@ -42,7 +42,7 @@ class Form:
     source: str
 
     @classmethod
-    def of(cls, column: ColumnDefinition, target: DataType, policy: Policy) -> Form:
+    def of(cls, column: ColumnDefinition, target: DataType, policy: Policy) -> ColumnForm:
         """The form of `column`.
 
         Raises:
@@ -60,17 +60,17 @@ class Form:
         return self.type.parameter(0, 0)
 
 
-def text(raw: pa.BinaryArray, form: Form) -> pa.Array:
+def text(raw: pa.BinaryArray, form: ColumnForm) -> pa.Array:
     """CHAR, VARCHAR and TEXT from bytes in the column's character set."""
     return charset.decode(raw, form.charset, form.policy)
 
 
-def bits(raw: pa.BinaryArray, form: Form) -> pa.Array:
+def bits(raw: pa.BinaryArray, form: ColumnForm) -> pa.Array:
     """BIT(1) as a boolean, BIT(n) as big-endian bytes."""
     return binary_form.booleans(raw) if form.target.arrow == pa.bool_() else raw
 
 
-SHARED: dict[str, Callable[[pa.BinaryArray, Form], pa.Array]] = {
+SHARED: dict[str, Callable[[pa.BinaryArray, ColumnForm], pa.Array]] = {
     **dict.fromkeys(TEXT, text),
     **dict.fromkeys(BLOBS, lambda raw, _: raw),
     **dict.fromkeys(GEOMETRY, lambda raw, _: binary_form.well_known_binary(raw)),

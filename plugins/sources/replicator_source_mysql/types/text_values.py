@@ -8,20 +8,20 @@ import pyarrow as pa
 
 from replicator_sdk.schema import Column
 from replicator_source_mysql.definition import ColumnDefinition
-from replicator_source_mysql.types.column_form import FLOATS, INTEGERS, SHARED, TEXT, Form
+from replicator_source_mysql.types.column_form import FLOATS, INTEGERS, SHARED, TEXT, ColumnForm
 from replicator_source_mysql.types.values import charset, decimal, temporal
 from replicator_source_mysql.types.values.out_of_range import Policy
 
 
 class TextColumn:
-    """How one column is asked for, and how the answer becomes Arrow. Picklable; used by one thread at a time.
+    """How one column is selected, and how its values become Arrow. Picklable; used by one thread at a time.
 
     The connection's character set is utf8mb4 and its time zone +00:00.
 
     Args:
         column: The column.
         target: The column of the result.
-        policy: What becomes of odd values.
+        policy: What happens to values out of range.
 
     Attributes:
         target: The column of the result.
@@ -33,7 +33,7 @@ class TextColumn:
 
     def __init__(self, column: ColumnDefinition, target: Column, policy: Policy) -> None:
         self.target = target
-        self._form = Form.of(column, target.type, policy)
+        self._form = ColumnForm.of(column, target.type, policy)
         self.expression = _expression(quoted(column.name), self._form)
 
     def convert(self, raw: pa.BinaryArray) -> pa.Array:
@@ -55,7 +55,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _expression(name: str, form: Form) -> str:
+def _expression(name: str, form: ColumnForm) -> str:
     if form.name in FLOATS:
         # FLOAT prints six digits, and FLOAT(7,3) or DOUBLE(9,2) print their scale; this prints what reads back the same.
         return f"{name} * 1e0"
@@ -65,31 +65,31 @@ def _expression(name: str, form: Form) -> str:
     return name
 
 
-def _string(raw: pa.BinaryArray, _: Form) -> pa.Array:
+def _string(raw: pa.BinaryArray, _: ColumnForm) -> pa.Array:
     return raw.cast(pa.string())
 
 
-def _number(raw: pa.BinaryArray, form: Form) -> pa.Array:
+def _number(raw: pa.BinaryArray, form: ColumnForm) -> pa.Array:
     return raw.cast(pa.string()).cast(form.target.arrow)
 
 
-def _float(raw: pa.BinaryArray, form: Form) -> pa.Array:
+def _float(raw: pa.BinaryArray, form: ColumnForm) -> pa.Array:
     return raw.cast(pa.string()).cast(pa.float64()).cast(form.target.arrow, safe=False)
 
 
-def _decimal(raw: pa.BinaryArray, form: Form) -> pa.Array:
+def _decimal(raw: pa.BinaryArray, form: ColumnForm) -> pa.Array:
     return decimal.from_text(raw.cast(pa.string()), form.target.arrow)
 
 
-def _moment(raw: pa.BinaryArray, form: Form) -> pa.Array:
+def _moment(raw: pa.BinaryArray, form: ColumnForm) -> pa.Array:
     return temporal.moments_from_text(raw, form.target, form.digits, form.policy)
 
 
-def _year(raw: pa.BinaryArray, form: Form) -> pa.Array:
+def _year(raw: pa.BinaryArray, form: ColumnForm) -> pa.Array:
     return temporal.years_from_text(raw.cast(pa.string()), form.digits)
 
 
-_READERS: dict[str, Callable[[pa.BinaryArray, Form], pa.Array]] = {
+_READERS: dict[str, Callable[[pa.BinaryArray, ColumnForm], pa.Array]] = {
     **dict.fromkeys(INTEGERS, _number),
     **dict.fromkeys(FLOATS, _float),
     **dict.fromkeys(("date", "datetime", "timestamp"), _moment),

@@ -93,7 +93,7 @@ def _first_difference(columns: Sequence[_Column], missing: Counter[Row], surplus
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column, how it is asked for, and what becomes of the answer."""
+    """A column, the expression that selects it, and how the answer is converted."""
 
     name: str
     declared: str

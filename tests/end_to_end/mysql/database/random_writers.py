@@ -18,7 +18,7 @@ LINE = 'line "item" ☂'
 KEYED = ("customer", LINE, "word", "meter", "upload", "ticket", "day_shift", "night_shift", "kinds")
 TABLES = (*KEYED, "journal")
 _LINE = f"`{LINE}`"
-# Zero dates and values that are no member of an ENUM; nobody waits for long when two wait for each other.
+# Zero dates and values that are no member of an ENUM; a deadlock ends soon.
 _SESSION = "SET SESSION sql_mode = '', innodb_lock_wait_timeout = 1"
 
 # A plain key; a composite key with capitals, blanks and quotes in names, one part of it in another character set; keys that
@@ -258,8 +258,8 @@ def _line(database: MysqlDatabase, cursor: Cursor, chance: random.Random, number
 
 
 def _word(database: MysqlDatabase, cursor: Cursor, chance: random.Random, number: int) -> None:
-    """The key is equal in other capitals, without accents and with blanks at the end: the server knows one row, the log
-    tells of keys that differ.
+    """The key is equal in other capitals, without accents and with blanks at the end: the server has one row, the log
+    has keys that differ.
     """
     word = f"Wört {chance.randint(1, 400)}"
     other = chance.choice((word.upper(), word.lower(), word + "  ", word.replace("ö", "o")))

@@ -1,4 +1,4 @@
-"""The worked examples of seed 001, and the places where its own queries would lose or double a row (design, section 6)."""
+"""The worked examples of docs/seeds.md#001-replicator, and cases in which its own queries would lose or double a row."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ EXPECTED: Mapping[str, Sequence[tuple[Any, ...]]] = {
 
 
 class SeedExamples:
-    """The examples' tables in a database of a test, told apart by name where the seed calls them all `customers`."""
+    """The examples' tables in a database of a test, with different names where the seed calls them all `customers`."""
 
     tables = tuple(EXPECTED)
 
@@ -82,7 +82,7 @@ class SeedExamples:
         self._database = database
 
     def create(self) -> None:
-        """Make the tables, with what is there before; names are told apart by capitals, as the seed's are."""
+        """Create the tables, with the rows of the beginning; names differ in case, as the seed's do."""
         with self._database.connect() as connection, connection.cursor() as cursor:
             for statement in CREATE:
                 cursor.execute(statement + " COLLATE utf8mb4_bin")

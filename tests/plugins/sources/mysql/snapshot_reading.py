@@ -1,4 +1,4 @@
-"""Snapshots without a reader of the log: tables opened, chunks read, rows told apart by an independent client."""
+"""Snapshots without a reader of the log: tables opened, chunks read, rows compared by an independent client."""
 
 from __future__ import annotations
 

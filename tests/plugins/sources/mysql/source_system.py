@@ -1,4 +1,4 @@
-"""A MySQL or MariaDB database that the kit does as it likes in, and an independent reader of it."""
+"""A MySQL or MariaDB database for the conformance kit, and an independent reader of it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class MySqlDialect(SqlDialect):
         return f"{super()._where(plain, schema)} LIMIT {step.facts['limit']}"
 
 
-class MySqlShop(SourceSystem):
+class MySqlSystem(SourceSystem):
     """One database of a server."""
 
     def __init__(self, database: MysqlDatabase, **settings: Any) -> None:
@@ -129,7 +129,7 @@ class MySqlShop(SourceSystem):
         time.sleep(0.3)
 
     def lose_history(self) -> None:
-        """Purge the binlog, as a database administrator in need of room would; a file that is being sent stays."""
+        """Purge the binlog, as an administrator who needs disk space would; a file that is being sent stays."""
         self._run("FLUSH BINARY LOGS")
         last = self._rows("SHOW BINARY LOGS")[-1][0]
         while self._rows("SHOW BINARY LOGS")[0][0] != last:

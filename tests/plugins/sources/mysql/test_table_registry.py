@@ -40,7 +40,7 @@ def test_a_table_is_described_with_key_and_types(mysql_and_mariadb: MysqlDatabas
             registry.describe_table(TableId(db.name, "nothing"))
 
 
-def test_a_table_that_others_take_the_place_of_is_always_listed(mysql_and_mariadb: MysqlDatabase) -> None:
+def test_a_table_that_others_replace_is_always_listed(mysql_and_mariadb: MysqlDatabase) -> None:
     """As online schema changes do it; MariaDB's catalogue leaves it out for a moment."""
     db, stop = mysql_and_mariadb, threading.Event()
     db.execute("CREATE TABLE ticket (a int PRIMARY KEY)")

@@ -1,4 +1,4 @@
-"""Changes of one table turned into a change batch: rows after, rows or keys before, and what was not sent."""
+"""Builds a change batch from the changes of one table: rows after, rows or keys before, and what was not sent."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class _Maker:
                 table=str(self._schema.table),
                 position=self._example(lacking[0] if lacking else self._reading.ranks[0]),
                 hint="SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect) and have the table "
-                "copied anew, or give it a primary key",
+                "copied again, or give it a primary key",
             )
 
     def _is_lacking(self, rank: int) -> bool:
@@ -148,7 +148,7 @@ class _Maker:
             code="RPL-3705",
             table=str(self._schema.table),
             position=self._example(rank),
-            hint="SET GLOBAL binlog_row_image = 'FULL' and have the table copied anew",
+            hint="SET GLOBAL binlog_row_image = 'FULL' and have the table copied again",
         )
 
 

@@ -1,4 +1,4 @@
-"""What an INSERT's row holds in a column that its image lacks: the column's default, where that is a constant."""
+"""The value of an INSERT's row in a column that its image lacks: the column's default, where that is a constant."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def filled(values: pa.Array, absent: Bools, reading: Reading, place: int, positi
                 code="RPL-3705",
                 table=str(reading.table),
                 position=position,
-                hint="SET GLOBAL binlog_row_image = 'FULL' and have the table copied anew",
+                hint="SET GLOBAL binlog_row_image = 'FULL' and have the table copied again",
             )
         return values
     target = reading.plan.schema.columns[place]

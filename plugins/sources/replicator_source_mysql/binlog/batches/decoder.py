@@ -1,4 +1,4 @@
-"""Events turned into one change batch per table; the door of this package."""
+"""Turns events into one change batch per table; the entry point of this package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from replicator_source_mysql.binlog.rows.table_map import TableMap, TableMaps
 from replicator_source_mysql.connect.packets import Int64s
 
 PlanTable = Callable[[TableMap], TablePlan | None]
-"""Answers how to decode a table; None: nobody wants it."""
+"""Returns how to decode a table; None when the table is not captured."""
 
 _NO_TABLE = 0xFFFFFF
 """Id in a row event without rows that only ends a statement."""
@@ -42,7 +42,7 @@ class Decoder:
         plan: Asked once for each new announcement of a table.
 
     Attributes:
-        ranks: Once `decode` is exhausted: for each of its events how many rows of captured tables lie before it, counted
+        ranks: Once `decode` is exhausted: for each of its events how many rows of captured tables are before it, counted
             on from `first_ordinal`; one longer than the events.
     """
 
@@ -79,7 +79,7 @@ class Decoder:
         self.ranks = np.concatenate(ranks)
 
     def forget(self) -> None:
-        """Drop what is known of tables: a definition has changed, or the stream was opened anew.
+        """Drop what is known of tables: a definition has changed, or the stream was opened again.
 
         Announcements stay known as such, so that the rest of a transaction can still be read.
         """

@@ -1,4 +1,4 @@
-"""Partial updates of JSON columns: the document before with its changes made."""
+"""Partial updates of JSON columns: applies the changes to the document before."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def with_diffs(data: Bytes, reading: Reading, place: int, after: Column, before:
             code="RPL-3706",
             table=str(reading.table),
             hint="SET GLOBAL binlog_row_value_options = '', or binlog_row_image = 'FULL' with it, and have the table copied "
-            "anew",
+            "again",
         )
     whole = reading.columns[place].convert(data, after.start, after.length, after.present & ~diffs)
     at = np.flatnonzero(diffs & after.present)

@@ -77,7 +77,7 @@ class Changes:
         return np.asarray(self.op == op)
 
     def after(self, column: int) -> Column:
-        """A column behind INSERTs and UPDATEs; what an UPDATE's image lacks is what the image before has."""
+        """A column after INSERTs and UPDATEs; what an UPDATE's image lacks is taken from the image before."""
         parts = []
         for piece in self._pieces:
             if piece.run.op == DELETE:
@@ -89,7 +89,7 @@ class Changes:
         return self._column(parts)
 
     def before(self, column: int) -> Column:
-        """A column ahead of UPDATEs and DELETEs."""
+        """A column before UPDATEs and DELETEs."""
         return self._column([(p.places, p.before.get(column)) for p in self._pieces if p.run.op != INSERT])
 
     def diffs(self, column: int, document: int) -> Bools | None:

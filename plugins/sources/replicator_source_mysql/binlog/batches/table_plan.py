@@ -1,4 +1,4 @@
-"""How the decoder turns one table's rows into batches."""
+"""How one table's rows are decoded into batches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from replicator_source_mysql.types.values.out_of_range import Policy
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What the decoder is told about a captured table.
+    """How a captured table is decoded.
 
     Attributes:
         schema: The schema of the batches.
         definition: All columns, in the binlog's order.
-        policy: What becomes of odd values.
+        policy: What happens to values out of range.
     """
 
     schema: TableSchema
@@ -30,7 +30,7 @@ class TablePlan:
 
 
 class Reading:
-    """A plan made ready for one announcement of its table.
+    """A plan for one announcement (TABLE_MAP) of its table.
 
     Args:
         plan: The plan.
@@ -85,5 +85,5 @@ def _misfit(what: str, table: TableMap, place: str) -> BugError:
         code="RPL-3703",
         table=str(table),
         position=place,
-        hint="its history is not what the log was written under: have the table copied anew, and report it",
+        hint="its history is not what the log was written under: have the table copied again, and report it",
     )

@@ -29,11 +29,11 @@ _LIMIT = 1 << 22
 
 
 class BinlogStream:
-    """An open dump; made by `open`, closed by its owner."""
+    """An open dump; created by `open`, closed by its owner."""
 
     def __init__(self, connection: pymysql.Connection[Any], framer: Framer) -> None:
         self._connection = connection
-        self._socket: Any = connection._sock  # type: ignore[attr-defined]  # noqa: SLF001 - PyMySQL has no door for it
+        self._socket: Any = connection._sock  # type: ignore[attr-defined]  # noqa: SLF001 - PyMySQL has no public name for it
         self._packets = PacketReader(connection, 1)
         self._framer = framer
         self._more: Iterator[Events] = iter(())
@@ -53,7 +53,7 @@ class BinlogStream:
         heartbeat_seconds: float,
         check: Check | None = None,
     ) -> Self:
-        """Start reading behind `start`.
+        """Start reading at `start`.
 
         Args:
             endpoint: The server.
@@ -82,7 +82,7 @@ class BinlogStream:
         return self._heard if self._rest is None else None
 
     def receive(self, wait_seconds: float) -> int:
-        """Wait up to `wait_seconds` for bytes; how many wait to be taken, about. Does not wait when `take` has something.
+        """Wait up to `wait_seconds` for bytes; returns about how many wait to be taken. Does not wait when `take` has something.
 
         Raises:
             RetryableError: When the connection is lost, or the stream was closed.
@@ -96,7 +96,7 @@ class BinlogStream:
                 raise _closed() from None
             if not (self._packets.waiting_bytes and isinstance(err, RetryableError)):
                 raise
-            self._failure = err  # what came before the end, maybe the server's reason for it, is to be taken first
+            self._failure = err  # what came before the end, perhaps the server's reason for it, is taken first
             return 1
         return came or self._packets.waiting_bytes
 
@@ -149,7 +149,7 @@ class BinlogStream:
         return diagnose(RuntimeError(number, text), f"reading the log at {self._framer.place}")
 
     def close(self) -> None:
-        """End the stream; a `receive` in another thread raises soon. May be called again."""
+        """End the stream; a `receive` in another thread raises soon. May be called twice."""
         self._is_closed = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

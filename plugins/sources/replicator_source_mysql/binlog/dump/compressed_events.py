@@ -1,8 +1,8 @@
-"""Compressed events made plain, so that nobody behind sees them.
+"""Expands compressed events, so that the rest of the reader sees plain ones only.
 
 MySQL (`binlog_transaction_compression`): one event holds a whole transaction's events but its GTID; fields of type, length
 and value, then a zstd frame or the plain bytes ("Transaction_payload_event" in `codecs/binary.cpp`). MariaDB
-(`log_bin_compress`): the statement of a QUERY or the rows of a row event are a zlib stream behind a byte that says how many
+(`log_bin_compress`): the statement of a QUERY or the rows of a row event are a zlib stream after a byte that says how many
 bytes of length follow.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
-from replicator_source_mysql.binlog.dump.event_concat import Joiner
+from replicator_source_mysql.binlog.dump.event_concat import EventConcat
 from replicator_source_mysql.binlog.event import HEADER_BYTES, Events, Kind
 from replicator_source_mysql.binlog.event_errors import broken_event
 
@@ -44,7 +44,7 @@ def expanded(events: Events) -> Iterator[Events]:
         if len(events):
             yield events
         return
-    joiner = Joiner(events.names)
+    joiner = EventConcat(events.names)
     done = 0
     for index in places:
         joiner.add(events.part(done, index))
@@ -83,7 +83,7 @@ def _transaction(events: Events, index: int) -> Iterator[bytes]:
 
 
 def _fields(events: Events, index: int) -> tuple[int, dict[int, int]]:
-    """The payload's place in the body and the numbers before it."""
+    """The payload's offset in the body and the numbers before it."""
     body = events.data[events.start[index] : min(events.end[index], events.start[index] + 256)].tobytes()
     fields: dict[int, int] = {}
     at = 0
@@ -100,7 +100,7 @@ def _fields(events: Events, index: int) -> tuple[int, dict[int, int]]:
 
 
 def _packed(body: bytes, at: int) -> tuple[int, int]:
-    """A length-encoded number and the place behind it."""
+    """A length-encoded number, and where the next byte is."""
     first = body[at]
     if first < 0xFB:
         return first, at + 1

@@ -1,4 +1,4 @@
-"""Events from several buffers put into one."""
+"""Concatenates events from several buffers into one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _KNOWN = frozenset(Kind) - STATEMENT_LOADS - {Kind.INCIDENT, Kind.TRANSACTION_PA
 _Row = tuple[int, int, int, int, int, int, int, int, int]
 
 
-class Joiner:
-    """Gathers events in order and gives them back as `Events` with one buffer.
+class EventConcat:
+    """Collects events in order; returns them as `Events` with one buffer.
 
     Args:
         names: The files' names, those of every event added.
@@ -66,7 +66,7 @@ class Joiner:
         self._append(body)
 
     def add_inner(self, block: bytes, events: Events, index: int) -> None:
-        """Add whole events with headers and without checksums, which stand in the place of another one.
+        """Add whole events with headers and without checksums, which replace another event.
 
         Raises:
             BugError: When one of them is of an unknown type.
@@ -87,7 +87,7 @@ class Joiner:
         self._size += len(chunk)
 
     def full(self, limit: int) -> Iterator[Events]:
-        """What was gathered, when it is more than `limit` bytes; gathering then starts anew."""
+        """What was added, when it is more than `limit` bytes; the buffer is then empty."""
         if self._size <= limit and not (limit == 0 and self._rows):
             return
         data = np.frombuffer(b"".join(self._chunks), np.uint8)

@@ -1,4 +1,4 @@
-"""Packets of a dump turned into events: headers, checksums, and positions that count past 4 GiB."""
+"""Turns packets of a dump into events: headers, checksums, and positions that count past 4 GiB."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Framer:
     def _verify(self, events: Events, which: slice) -> None:
         start, end = events.start[which] - HEADER_BYTES, events.end[which] - CHECKSUM_BYTES
         if (end < start + HEADER_BYTES).any():
-            raise out_of_place("an event has no room for its checksum", str(self.place))
+            raise out_of_place("an event is too short for its checksum", str(self.place))
         stored = words_at(events.data, end, 4)
         raw, crc32 = events.data.data, zlib.crc32
         computed = [crc32(raw[at:to]) for at, to in zip(start.tolist(), end.tolist(), strict=True)]
@@ -140,7 +140,7 @@ class Framer:
 
     def _learn_format(self, events: Events, index: int) -> None:
         """FORMAT_DESCRIPTION: format (2), server version (50), time (4), header length (1), a length for each type, and
-        the checksum's algorithm, behind which there is always room for a checksum.
+        the checksum's algorithm, then four bytes of checksum, used or not.
         """
         body = events.body(index)
         if len(body) < 57 + Kind.TABLE_MAP + 1 + CHECKSUM_BYTES:
@@ -159,19 +159,19 @@ class Framer:
         self._position = int.from_bytes(body[:8], "little")
 
     def _known(self, events: Events) -> Events:
-        """Refuse what is not known; leave out what need not be, and what lies before the start."""
+        """Refuse unknown events; leave out those that may be ignored, and those before the start."""
         keep = np.ones(len(events), np.bool_)
         for index in np.flatnonzero(~_KNOWN[events.kind]).tolist():
             kind = int(events.kind[index])
             if not (kind > LAST_KNOWN and events.flags[index] & IGNORABLE):
                 raise refused(kind, str(events.place(index)))
             keep[index] = False
-            self._tell_ignored(kind, events.place(index))
+            self._report_ignored(kind, events.place(index))
         if self._skip is not None:
             keep &= self._is_wanted(events, self._skip)
         return events if keep.all() else events.pick(keep)
 
-    def _tell_ignored(self, kind: int, place: FilePosition) -> None:
+    def _report_ignored(self, kind: int, place: FilePosition) -> None:
         if kind not in self._told:
             self._told.add(kind)
             log.warning("unknown_event_ignored", type=kind, position=str(place), why="the server marks it ignorable")

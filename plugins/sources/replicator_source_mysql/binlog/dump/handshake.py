@@ -1,7 +1,7 @@
-"""The beginning of a dump: what `mysql-replication` knows of checksums, GTIDs and registration, and no more of it.
+"""The beginning of a dump: what `mysql-replication` knows of checksums, GTIDs and registration, nothing else of it.
 
-The library's own reading of events is not used. The one door taken into it is private, so version and door are checked:
-an unknown version is refused rather than trusted.
+The library's own reading of events is not used. The one method called is private, so version and method are checked: an
+unknown version is refused.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def begin_dump(
             getattr(reader, _CONNECT)()
     except BaseException:
         if getattr(reader, "_stream_connection", None) is not None:
-            reader._stream_connection.close()  # noqa: SLF001 - the library has no door for it
+            reader._stream_connection.close()  # noqa: SLF001 - the library has no public name for it
         raise
     return reader._stream_connection, bool(getattr(reader, _CHECKSUM))  # noqa: SLF001
 
@@ -95,7 +95,7 @@ def _checked(connect: Callable[..., Any], check: Check | None) -> Callable[..., 
 
 def _place(server: Server, start: FilePosition | str) -> dict[str, Any]:
     if isinstance(start, FilePosition):
-        # Told that it is MariaDB, the library would not send file and position. A dump's position has 32 bits.
+        # With `is_mariadb` the library would not send file and position. A dump's position has 32 bits.
         position = start.position if start.position < _WRAP else _FIRST_EVENT
         return {"log_file": start.file, "log_pos": position, "is_mariadb": False}
     if server.is_mariadb:

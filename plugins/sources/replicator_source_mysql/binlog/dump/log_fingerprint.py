@@ -1,7 +1,7 @@
-"""Whether a file of the binlog is the one that was read before.
+"""Recognises whether a binlog file is the one that was read before.
 
 A server that is restored in place writes files of the same names, gives its transactions the same numbers, and may end a
-transaction at the same place. The time at which a file was created and the first event of the last transaction before an
+transaction at the same position. The time at which a file was created and the first event of the last transaction before an
 offset differ, and are read again before reading goes on from the offset.
 """
 
@@ -21,17 +21,17 @@ from replicator_source_mysql.connect.diagnosis import diagnosed
 
 _SECONDS = 30.0
 _WRAP = 1 << 32
-"""A dump cannot begin at a place behind it."""
+"""A dump cannot begin at a position beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogProof:
+class LogFingerprint:
     """What identifies a file, and the last transaction in it before an offset.
 
     Attributes:
         created: When the file was created, seconds since 1970 UTC; 0 when that is not known.
-        begin: Where the last transaction before the offset begins in the file; 0 when there is none, or it is not known.
-        digest: Of that transaction's first event.
+        begin: Where the last transaction before the offset begins in the file; 0 when there is none, or when it is not known.
+        digest: Checksum of that transaction's first event.
     """
 
     created: int
@@ -51,18 +51,20 @@ class LogProof:
 
 
 def event_digest(events: Events, index: int) -> int:
-    """A number that another event at the same place hardly has: of its body and the second in which it was written.
+    """A checksum of an event's body and of the second in which it was written.
 
     The first event of a transaction holds its identifier and, from MySQL 8 on, the microsecond of its commit.
     """
     return zlib.crc32(events.body(index), int(events.timestamp[index]))
 
 
-def read_proof(endpoint: Endpoint, server: Server, place: FilePosition, begin: int, *, server_id: int) -> LogProof:
-    """What the file says now at `begin`, as in `LogProof`; only when it was created if `begin` is 0.
+def read_fingerprint(
+    endpoint: Endpoint, server: Server, place: FilePosition, begin: int, *, server_id: int
+) -> LogFingerprint:
+    """The fingerprint of the file as it is now, with the transaction at `begin`; without one if `begin` is 0.
 
     Raises:
-        HistoryLostError: When the file has no such place.
+        HistoryLostError: When the file has no such position.
         ReplicatorError: When the server cannot be reached, or refuses to send its log.
     """
     begin = begin if begin < _WRAP else 0
@@ -77,23 +79,25 @@ def read_proof(endpoint: Endpoint, server: Server, place: FilePosition, begin: i
             if not created and events.kind[0] == Kind.FORMAT_DESCRIPTION:
                 created = int(events.timestamp[0])
                 if not begin:
-                    return LogProof(created)
+                    return LogFingerprint(created)
             elif created and events.begin_place(0) == start and events.position[0] > begin:
-                return LogProof(created, begin, event_digest(events, 0))
+                return LogFingerprint(created, begin, event_digest(events, 0))
     raise RetryableError(
         f"the server did not send its binlog file {place.file}",
         code="RPL-3798",
         position=str(place),
-        hint="the attempt is repeated; if it stays, look at the server's load and error log",
+        hint="the attempt is repeated; if it happens again, look at the server's load and error log",
     )
 
 
-def is_same_file(endpoint: Endpoint, server: Server, place: FilePosition, proof: LogProof, *, server_id: int) -> bool:
-    """Whether the server's file is the one that the proof is of; also when nothing is known of it."""
+def is_same_file(
+    endpoint: Endpoint, server: Server, place: FilePosition, proof: LogFingerprint, *, server_id: int
+) -> bool:
+    """Whether the server's file is the one of the fingerprint; True when the fingerprint is empty."""
     if not proof.created:
         return True
     try:
-        found = read_proof(endpoint, server, place, proof.begin, server_id=server_id)
+        found = read_fingerprint(endpoint, server, place, proof.begin, server_id=server_id)
     except (HistoryLostError, BugError):
         return False  # no event begins there
     return found.created == proof.created and (not found.begin or found.digest == proof.digest)

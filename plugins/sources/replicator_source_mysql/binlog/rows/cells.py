@@ -9,7 +9,7 @@ import numpy as np
 
 from replicator_source_mysql.binlog.event import Bools, words_at
 from replicator_source_mysql.binlog.rows.row_layout import ImageShape
-from replicator_source_mysql.binlog.rows.row_offsets import behind_partial
+from replicator_source_mysql.binlog.rows.row_offsets import after_partial_options
 from replicator_source_mysql.connect.packets import Bytes, Int64s
 
 
@@ -18,7 +18,7 @@ class Cells:
     """One column over the rows of some images.
 
     Attributes:
-        start: Where each value begins, behind its length.
+        start: Where each value begins, after its length.
         length: Its bytes.
         present: Whether it is not NULL; None when none is NULL. Where it is NULL, the other two mean nothing.
     """
@@ -38,7 +38,7 @@ def read_cells(data: Bytes, at: Int64s, shape: ImageShape, wanted: Collection[in
         wanted: Ranks of columns.
     """
     left = sum(column in wanted for column in shape.columns)
-    base = behind_partial(data, at, shape)
+    base = after_partial_options(data, at, shape)
     nulls = [data.take(base + rank, mode="clip") for rank in range(shape.null_bytes)]
     has_nulls = [bool(byte.any()) for byte in nulls]
     fixed = shape.null_bytes
@@ -52,7 +52,7 @@ def read_cells(data: Bytes, at: Int64s, shape: ImageShape, wanted: Collection[in
         if form.prefix:
             length = words_at(data, start, form.prefix)
             start = start + form.prefix
-            base, fixed = _behind(start, length, present, base + fixed)
+            base, fixed = _end_of(start, length, present, base + fixed)
         elif present is None:
             fixed += form.width
         else:
@@ -68,9 +68,9 @@ def _present(byte: Bytes, bit: int) -> Bools | None:
     return ~is_null if is_null.any() else None
 
 
-def _behind(start: Int64s, length: Int64s, present: Bools | None, absent: Int64s) -> tuple[Int64s, int]:
-    behind = start + length
-    return (behind if present is None else np.where(present, behind, absent)), 0
+def _end_of(start: Int64s, length: Int64s, present: Bools | None, absent: Int64s) -> tuple[Int64s, int]:
+    end = start + length
+    return (end if present is None else np.where(present, end, absent)), 0
 
 
 def partial_flags(data: Bytes, at: Int64s, shape: ImageShape, document: int) -> Bools | None:

@@ -1,4 +1,4 @@
-"""Row events walked: for each run of events of one table and one kind, where the rows' images lie."""
+"""Walks row events: for each run of events of one table and one kind, where the rows' images are."""
 
 from __future__ import annotations
 

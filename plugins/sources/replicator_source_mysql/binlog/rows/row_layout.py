@@ -1,4 +1,4 @@
-"""The layout of row images: which columns they have, and where their values lie, given which are NULL.
+"""The layout of row images: which columns they have, and where their values are, given which are NULL.
 
 An image is a bit per column it has (set: NULL), then the values of the others one after another: fixed widths, or a length
 and so many bytes.
@@ -10,25 +10,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from replicator_source_mysql.binlog.rows.storage_types import FieldType, Physical
+from replicator_source_mysql.binlog.rows.storage_types import FieldType, StorageType
 from replicator_source_mysql.binlog.rows.table_map import TableMap
 from replicator_source_mysql.connect.packets import Int64s
 
 Steps = tuple[tuple[tuple[int, int], ...], int]
-"""For each value of variable width the bytes up to its length and the length's size; then the bytes behind the last."""
+"""For each value of variable width the bytes up to its length and the length's size; then the bytes after the last."""
 
 _PATTERNS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of fixed widths and the value of variable width behind it, none behind the last stretch.
+    """A stretch of fixed widths and the value of variable width after it, none after the last stretch.
 
     Attributes:
         gaps: For each byte of the NULL bits that matters, how wide the stretch is for each of its 256 values.
-        byte: Which byte of the NULL bits tells whether the value is NULL.
+        byte: Which byte of the NULL bits has the value's.
         bit: Which bit in it.
-        prefix: Bytes of the value's length; 0 behind the last stretch.
+        prefix: Bytes of the value's length; 0 after the last stretch.
     """
 
     gaps: tuple[tuple[int, Int64s], ...]
@@ -43,7 +43,7 @@ class ImageShape:
 
     Attributes:
         columns: Ranks in the table of the columns the images have, ascending.
-        physical: How their values lie.
+        physical: How their values are stored.
         null_bytes: Bytes of the NULL bits.
         partial_bytes: For the after image of a partial update: bytes of the bits for its JSON columns that follow the
             options' byte when that says so; None for every other image.
@@ -51,7 +51,7 @@ class ImageShape:
     """
 
     columns: tuple[int, ...]
-    physical: tuple[Physical, ...]
+    physical: tuple[StorageType, ...]
     partial_bytes: int | None = None
     null_bytes: int = field(init=False)
     segments: tuple[Segment, ...] = field(init=False)
@@ -104,7 +104,7 @@ class ImageShape:
 
 
 class Shapes:
-    """The layouts a table's images have, by which columns they have; the usual ones are made once."""
+    """The layouts a table's images have, by which columns they have; the usual ones are built once."""
 
     def __init__(self, table: TableMap) -> None:
         self._table = table

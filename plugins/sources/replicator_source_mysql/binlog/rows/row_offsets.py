@@ -1,7 +1,7 @@
 """Where each row image of many events begins.
 
 A row's length shows only when the row before it is walked, so the events are lanes: one step walks one row of every lane
-together. Few lanes with many rows are walked one row after another instead, each in a handful of operations; rows of fixed
+together. Few lanes with many rows are walked one row after another instead, each in a few operations; rows of fixed
 widths need no walk at all.
 """
 
@@ -141,7 +141,7 @@ _NONE = np.zeros(0, np.int64)
 
 def _next(data: Bytes, at: Int64s, shape: ImageShape) -> Int64s:
     """Where the images at `at` end."""
-    at = behind_partial(data, at, shape)
+    at = after_partial_options(data, at, shape)
     nulls = [data.take(at + rank, mode="clip") for rank in range(shape.null_bytes)]
     at = at + shape.null_bytes
     if all((byte == byte[0]).all() for byte in nulls):
@@ -165,8 +165,8 @@ def _along(data: Bytes, at: Int64s, steps: Steps) -> Int64s:
     return at + (gap + steps[1])
 
 
-def behind_partial(data: Bytes, at: Int64s, shape: ImageShape) -> Int64s:
-    """Behind the options and the bits of a partial update's after image; `at` for every other image."""
+def after_partial_options(data: Bytes, at: Int64s, shape: ImageShape) -> Int64s:
+    """The position after the options and bits of a partial update's after image; `at` for every other image."""
     if shape.partial_bytes is None:
         return at
     has_bits = data.take(at, mode="clip") & 1

@@ -1,4 +1,4 @@
-"""How values of each type lie in a row of the log, and which declared types each may stand for.
+"""How values of each type are stored in a row of the log, and which declared types each can be.
 
 Widths and lengths: `calc_field_size` in MySQL's `log_event.cc`, metadata: "Table_map_event" in `rows_event.h`.
 """
@@ -51,8 +51,8 @@ class FieldType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Physical:
-    """How a column's values lie in a row.
+class StorageType:
+    """How a column's values are stored in a row.
 
     Attributes:
         width: Bytes of a value of fixed width; 0 otherwise.
@@ -77,7 +77,7 @@ _GROUP = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes of a DECIMAL's group of 0 to 9 digits."""
 
 
-def real_type(code: int, metadata: bytes, at: int) -> tuple[int, int, int, Physical]:
+def real_type(code: int, metadata: bytes, at: int) -> tuple[int, int, int, StorageType]:
     """The type of one column.
 
     Args:
@@ -86,13 +86,13 @@ def real_type(code: int, metadata: bytes, at: int) -> tuple[int, int, int, Physi
         at: Where this one's begins.
 
     Returns:
-        The real type's code, its metadata as a number, how many bytes of metadata it has, and how its values lie.
+        The real type's code, its metadata as a number, how many bytes of metadata it has, and how its values are stored.
 
     Raises:
         ValueError: When the type is not known.
     """
     if code in _FIXED:
-        return code, 0, 0, Physical(_FIXED[FieldType(code)], 0)
+        return code, 0, 0, StorageType(_FIXED[FieldType(code)], 0)
     if code in _ONE_BYTE:
         return code, metadata[at], 1, _of_one_byte(code, metadata[at])
     if at + 2 > len(metadata):
@@ -101,39 +101,39 @@ def real_type(code: int, metadata: bytes, at: int) -> tuple[int, int, int, Physi
     return kind, value, 2, form
 
 
-def _of_one_byte(code: int, value: int) -> Physical:
+def _of_one_byte(code: int, value: int) -> StorageType:
     if code in _WIDTH_IN_METADATA:
-        return Physical(value, 0)
+        return StorageType(value, 0)
     if code in _FRACTION:
-        return Physical(_FRACTION[FieldType(code)] + (value + 1) // 2, 0)
+        return StorageType(_FRACTION[FieldType(code)] + (value + 1) // 2, 0)
     if not 1 <= value <= 4:
         raise ValueError(f"a length of {value} bytes")
-    return Physical(0, value)
+    return StorageType(0, value)
 
 
-def _of_two_bytes(code: int, first: int, second: int) -> tuple[int, int, Physical]:
+def _of_two_bytes(code: int, first: int, second: int) -> tuple[int, int, StorageType]:
     both = first | second << 8
     if code in _STRINGS:
-        return code, both, Physical(0, 1 if both < 256 else 2)
+        return code, both, StorageType(0, 1 if both < 256 else 2)
     if code == _T.NEWDECIMAL and first >= second:
-        return code, both, Physical(_decimal_width(first, second), 0)
+        return code, both, StorageType(_decimal_width(first, second), 0)
     if code == _T.BIT:
-        return code, both, Physical(second + (first > 0), 0)
+        return code, both, StorageType(second + (first > 0), 0)
     if code == _T.STRING:
         return _packed_string(first, second)
     raise ValueError(f"type {code} is not known")
 
 
-def _packed_string(first: int, second: int) -> tuple[int, int, Physical]:
-    """CHAR, ENUM and SET share a code; lengths beyond 255 borrow two bits of the real type."""
+def _packed_string(first: int, second: int) -> tuple[int, int, StorageType]:
+    """CHAR, ENUM and SET share a code; lengths beyond 255 use two bits of the real type."""
     kind, length = first, second
     if first & 0x30 != 0x30:
         kind, length = first | 0x30, second | ((first & 0x30) ^ 0x30) << 4
     if kind in {_T.ENUM, _T.SET}:
-        return kind, length, Physical(length, 0)
+        return kind, length, StorageType(length, 0)
     if kind != _T.STRING:
         raise ValueError(f"a string of the real type {kind} is not known")
-    return kind, length, Physical(0, 1 if length < 256 else 2)
+    return kind, length, StorageType(0, 1 if length < 256 else 2)
 
 
 def _decimal_width(precision: int, scale: int) -> int:
@@ -159,7 +159,7 @@ _OTHERS = {_T.GEOMETRY}
 
 
 def is_compatible(column: ColumnDefinition, kind: int, metadata: int) -> bool:
-    """Whether values of a column declared like that lie in the log as the table map says."""
+    """Whether values of a column declared like that are stored in the log as the table map says."""
     declared = parse_column_type(column.type)
     name = declared.name
     if name in _BLOB_LENGTHS:

@@ -1,4 +1,4 @@
-"""TABLE_MAP events: which table the row events behind one belong to, and how its values lie on the wire."""
+"""TABLE_MAP events: which table the row events after one belong to, and how its values are stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from replicator_source_mysql.binlog.event import Events
 from replicator_source_mysql.binlog.event_errors import broken_event
-from replicator_source_mysql.binlog.rows.storage_types import Physical, real_type
+from replicator_source_mysql.binlog.rows.storage_types import StorageType, real_type
 
 _LIMIT = 10_000
 
@@ -25,7 +25,7 @@ class TableMap:
             (ENUM, SET, FLOAT, DOUBLE).
         nullable: Whether each column may be NULL.
         optional: The optional metadata as it came (signedness, names with `binlog_row_metadata=FULL`).
-        physical: How each column's values lie in a row.
+        physical: How each column's values are stored in a row.
     """
 
     table_id: int
@@ -35,7 +35,7 @@ class TableMap:
     metadata: tuple[int, ...]
     nullable: tuple[bool, ...]
     optional: bytes
-    physical: tuple[Physical, ...] = field(repr=False)
+    physical: tuple[StorageType, ...] = field(repr=False)
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
@@ -87,7 +87,7 @@ def parse_table_map(body: bytes, place: str) -> TableMap:
     return TableMap(table_id, database, table, kinds, metadata, nullable, cursor.rest(), physical)
 
 
-def _columns(types: bytes, metadata: bytes) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Physical, ...]]:
+def _columns(types: bytes, metadata: bytes) -> tuple[tuple[int, ...], tuple[int, ...], tuple[StorageType, ...]]:
     kinds, values, physical = [], [], []
     at = 0
     for code in types:

@@ -1,7 +1,7 @@
 """The columns and keys of one table through one ALTER TABLE, in the order in which the server applies its parts.
 
 Every part names columns as they were before the statement, except AFTER, which names them as they come to be: first columns
-are dropped, changed and renamed where they stand, then those that are added or moved take their places in the order of the
+are dropped, changed and renamed in place, then those that are added or moved take their positions in the order of the
 statement, then keys follow.
 """
 
@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.ddl.apply.build_column import build_column, with_default
 from replicator_source_mysql.ddl.apply.charset_conversion import converted
-from replicator_source_mysql.ddl.apply.known_tables import Structure
+from replicator_source_mysql.ddl.apply.known_tables import KnownTable
 from replicator_source_mysql.ddl.apply.table_keys import InconsistentError, Keys
 from replicator_source_mysql.ddl.lex.session import Session
-from replicator_source_mysql.ddl.lex.token_cursor import Cursor
+from replicator_source_mysql.ddl.lex.token_cursor import TokenCursor
 from replicator_source_mysql.ddl.lex.tokenizer import tokenize
 from replicator_source_mysql.ddl.parse import action as act
 from replicator_source_mysql.ddl.parse.column_syntax import ColumnSyntax
@@ -35,7 +35,7 @@ class Altered:
             now on: it gives rows with 0 the next number.
     """
 
-    structure: Structure
+    structure: KnownTable
     origins: dict[str, str]
     rewritten: frozenset[str]
 
@@ -47,7 +47,7 @@ class _Slot:
     is_rewritten: bool = False
 
 
-def alter(before: Structure, actions: Iterable[act.Action], session: Session, database_charset: str) -> Altered:
+def alter(before: KnownTable, actions: Iterable[act.Action], session: Session, database_charset: str) -> Altered:
     """The table after `actions`.
 
     Raises:
@@ -60,7 +60,7 @@ def alter(before: Structure, actions: Iterable[act.Action], session: Session, da
 
 class _Alteration:
     def __init__(
-        self, before: Structure, actions: tuple[act.Action, ...], session: Session, database_charset: str
+        self, before: KnownTable, actions: tuple[act.Action, ...], session: Session, database_charset: str
     ) -> None:
         self._before = before
         self._actions = actions
@@ -72,11 +72,11 @@ class _Alteration:
 
     def _table_charset(self, database_charset: str) -> str:
         charset = self._before.definition.charset
-        told = [action for action in self._actions if isinstance(action, act.DefaultCharset | act.Convert)]
+        charsets = [action for action in self._actions if isinstance(action, act.DefaultCharset | act.Convert)]
         if self._session.is_mariadb:
-            # A default in the same statement stands, whatever is converted.
-            told.sort(key=lambda action: isinstance(action, act.DefaultCharset))
-        for action in told:
+            # A default in the same statement wins, whatever is converted.
+            charsets.sort(key=lambda action: isinstance(action, act.DefaultCharset))
+        for action in charsets:
             charset = action.charset or database_charset
         return charset
 
@@ -93,7 +93,7 @@ class _Alteration:
         definition = TableDefinition(renames[-1] if renames else table, columns, keys, self._charset)
         origins = {slot.column.name: slot.origin for slot in self._slots if slot.origin is not None}
         rewritten = frozenset(slot.column.name for slot in self._slots if slot.is_rewritten)
-        return Altered(Structure(definition, self._keys.plain, self._keys.partial), origins, rewritten)
+        return Altered(KnownTable(definition, self._keys.plain, self._keys.partial), origins, rewritten)
 
     def _change_in_place(self) -> dict[int, _Slot]:
         """Drop, change and rename; the columns that are to move, by the rank of the action that moves them."""
@@ -148,8 +148,10 @@ class _Alteration:
         return slot
 
     def _resolved(self, column: ColumnDefinition) -> ResolvedType:
-        """The type of a column that is there, taken apart as if a statement had written it."""
-        cursor = Cursor(tokenize(column.type.partition(" /*")[0], replace(self._session, has_ansi_quotes=False)), "")
+        """The type of an existing column, parsed as if a statement had written it."""
+        cursor = TokenCursor(
+            tokenize(column.type.partition(" /*")[0], replace(self._session, has_ansi_quotes=False)), ""
+        )
         return ResolvedType(column.type, read_type(cursor, self._session), column.charset)
 
     def _built(self, syntax: ColumnSyntax, old_name: str = "") -> ColumnDefinition:
@@ -190,7 +192,7 @@ class _Alteration:
             slot.column = converted(slot.column, charset, is_mariadb=self._session.is_mariadb)
 
     def _ranks_keys(self) -> bool:
-        """Whether the server orders keys anew: MariaDB does not when columns only become NOT NULL."""
+        """Whether the server orders keys again: MariaDB does not when columns only become NOT NULL."""
         if not self._session.is_mariadb or any(
             isinstance(action, act.AddKey | act.DropKey) for action in self._actions
         ):

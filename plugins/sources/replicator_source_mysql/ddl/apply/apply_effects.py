@@ -1,4 +1,4 @@
-"""Statements applied to the tables they are about."""
+"""Applies statements to the definitions of their tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.ddl.apply.alter_columns import alter, find_column
 from replicator_source_mysql.ddl.apply.build_column import build_column
-from replicator_source_mysql.ddl.apply.known_tables import Entry, Structure, Structures, Unknown
+from replicator_source_mysql.ddl.apply.known_tables import Entry, KnownTable, KnownTables, UnknownTable
 from replicator_source_mysql.ddl.apply.table_change import ChangeKind, TableChange
 from replicator_source_mysql.ddl.apply.table_keys import InconsistentError, Keys
 from replicator_source_mysql.ddl.lex.tokenizer import UnreadError
@@ -21,11 +21,11 @@ _MISSED = "it does not fit the table's definition as it is known"
 _MOVED_IN = "the table was moved here from a database that is not followed"
 
 
-def apply_effects(effects: Iterable[eff.Effect], structures: Structures) -> list[TableChange]:
-    """Apply what one statement does, in order, to `structures`, and tell what happened to each table.
+def apply_effects(effects: Iterable[eff.Effect], structures: KnownTables) -> list[TableChange]:
+    """Apply what one statement does, in order, to `structures`; returns what happened to each table.
 
     A statement that is not understood, or that does not fit what is known, leaves the tables it touches unknown. Rows
-    changed by the statement itself (`StatementDml`) are the reader's to refuse.
+    changed by the statement itself (`StatementDml`) are refused by the reader.
     """
     changes: list[TableChange] = []
     for effect in effects:
@@ -37,10 +37,10 @@ def apply_effects(effects: Iterable[eff.Effect], structures: Structures) -> list
 
 def definition_of(entry: Entry | None) -> TableDefinition | None:
     """The definition, None when it is not known."""
-    return entry.definition if isinstance(entry, Structure) else None
+    return entry.definition if isinstance(entry, KnownTable) else None
 
 
-def _create(effect: eff.CreateTable, structures: Structures) -> list[TableChange]:
+def _create(effect: eff.CreateTable, structures: KnownTables) -> list[TableChange]:
     table = structures.spelled(effect.table)
     if not structures.follows(table.database) or (effect.if_not_exists and structures.get(table)):
         return []
@@ -53,7 +53,7 @@ def _create(effect: eff.CreateTable, structures: Structures) -> list[TableChange
     return [*dropped, TableChange(table, ChangeKind.CREATED, after=structure.definition)]
 
 
-def _built(effect: eff.CreateTable, table: TableId, database_charset: str) -> Structure:
+def _built(effect: eff.CreateTable, table: TableId, database_charset: str) -> KnownTable:
     charset = effect.charset or database_charset
     columns: dict[str, ColumnDefinition] = {}
     for syntax in effect.columns:
@@ -67,16 +67,16 @@ def _built(effect: eff.CreateTable, table: TableId, database_charset: str) -> St
     unique = keys.unique(lambda name: find_column(columns, name))
     for name in keys.primary:
         columns[name.lower()] = replace(columns[name.lower()], nullable=False)
-    return Structure(TableDefinition(table, tuple(columns.values()), unique, charset), keys.plain, keys.partial)
+    return KnownTable(TableDefinition(table, tuple(columns.values()), unique, charset), keys.plain, keys.partial)
 
 
-def _create_like(effect: eff.CreateTableLike, structures: Structures) -> list[TableChange]:
+def _create_like(effect: eff.CreateTableLike, structures: KnownTables) -> list[TableChange]:
     table = structures.spelled(effect.table)
     if not structures.follows(table.database) or (effect.if_not_exists and structures.get(table)):
         return []
     like = structures.get(effect.like)
     dropped = _dropped(table, structures)
-    if not isinstance(like, Structure):
+    if not isinstance(like, KnownTable):
         reason = f"the definition of {effect.like}, which it is like, is not known"
         return [*dropped, _unknown(table, reason, f"CREATE TABLE {table} LIKE", structures)]
     structure = like.renamed(table)
@@ -84,23 +84,23 @@ def _create_like(effect: eff.CreateTableLike, structures: Structures) -> list[Ta
     return [*dropped, TableChange(table, ChangeKind.CREATED, after=structure.definition)]
 
 
-def _dropped(table: TableId, structures: Structures) -> list[TableChange]:
+def _dropped(table: TableId, structures: KnownTables) -> list[TableChange]:
     name = structures.name(table)
     entry = structures.drop(table)
     return [] if entry is None else [TableChange(name, ChangeKind.DROPPED, before=definition_of(entry))]
 
 
-def _drop(effect: eff.DropTables, structures: Structures) -> list[TableChange]:
+def _drop(effect: eff.DropTables, structures: KnownTables) -> list[TableChange]:
     return [change for table in effect.tables for change in _dropped(table, structures)]
 
 
-def _drop_database(effect: eff.DropDatabase, structures: Structures) -> list[TableChange]:
+def _drop_database(effect: eff.DropDatabase, structures: KnownTables) -> list[TableChange]:
     changes = [change for table in structures.tables(effect.database) for change in _dropped(table, structures)]
     structures.drop_database(effect.database)
     return changes
 
 
-def _create_database(effect: eff.CreateDatabase, structures: Structures) -> list[TableChange]:
+def _create_database(effect: eff.CreateDatabase, structures: KnownTables) -> list[TableChange]:
     if not structures.follows(effect.database) or (effect.if_not_exists and structures.has_database(effect.database)):
         return []
     changes = _drop_database(eff.DropDatabase(effect.database), structures) if effect.or_replace else []
@@ -108,13 +108,13 @@ def _create_database(effect: eff.CreateDatabase, structures: Structures) -> list
     return changes
 
 
-def _alter_database(effect: eff.AlterDatabase, structures: Structures) -> list[TableChange]:
+def _alter_database(effect: eff.AlterDatabase, structures: KnownTables) -> list[TableChange]:
     if structures.follows(effect.database):
         structures.put_database(effect.database, effect.charset)
     return []
 
 
-def _truncate(effect: eff.TruncateTable, structures: Structures) -> list[TableChange]:
+def _truncate(effect: eff.TruncateTable, structures: KnownTables) -> list[TableChange]:
     entry = structures.get(effect.table)
     if entry is None:
         return []
@@ -122,22 +122,22 @@ def _truncate(effect: eff.TruncateTable, structures: Structures) -> list[TableCh
     return [TableChange(structures.name(effect.table), ChangeKind.TRUNCATED, before=known, after=known)]
 
 
-def _repair(effect: eff.RepairTables, structures: Structures) -> list[TableChange]:
+def _repair(effect: eff.RepairTables, structures: KnownTables) -> list[TableChange]:
     changes: list[TableChange] = []
     for table in effect.tables:
         known = definition_of(structures.get(table))
         if known is not None:
-            told = {"origins": _origins(known), "needs_snapshot": True, "reason": "REPAIR TABLE changed rows"}
-            changes.append(TableChange(structures.name(table), ChangeKind.ALTERED, None, known, known, **told))  # type: ignore[arg-type]
+            facts = {"origins": _origins(known), "needs_snapshot": True, "reason": "REPAIR TABLE changed rows"}
+            changes.append(TableChange(structures.name(table), ChangeKind.ALTERED, None, known, known, **facts))  # type: ignore[arg-type]
     return changes
 
 
-def _rename(effect: eff.RenameTables, structures: Structures) -> list[TableChange]:
+def _rename(effect: eff.RenameTables, structures: KnownTables) -> list[TableChange]:
     changes: list[TableChange] = []
     for old, new in effect.pairs:
         entry = structures.get(old)
         if entry is not None:
-            after = entry.renamed(structures.spelled(new)) if isinstance(entry, Structure) else entry
+            after = entry.renamed(structures.spelled(new)) if isinstance(entry, KnownTable) else entry
             changes.append(_moved(old, structures.spelled(new), after, structures))
         elif not structures.follows(old.database) and structures.follows(new.database):
             changes.append(_unknown(structures.spelled(new), _MOVED_IN, f"RENAME TABLE {old}", structures))
@@ -145,8 +145,8 @@ def _rename(effect: eff.RenameTables, structures: Structures) -> list[TableChang
     return changes
 
 
-def _moved(old: TableId, new: TableId, after: Entry, structures: Structures, **told: Any) -> TableChange:
-    """The table is at another name; one that leaves the followed databases is not kept."""
+def _moved(old: TableId, new: TableId, after: Entry, structures: KnownTables, **facts: Any) -> TableChange:
+    """The table has another name; one that leaves the followed databases is not kept."""
     previous = structures.name(old)
     before = structures.drop(old)
     if structures.follows(new.database):
@@ -157,7 +157,7 @@ def _moved(old: TableId, new: TableId, after: Entry, structures: Structures, **t
         previous,
         definition_of(before),
         definition_of(after),
-        **{"origins": _same(after), **told},
+        **{"origins": _same(after), **facts},
     )
 
 
@@ -166,7 +166,7 @@ def _same(entry: Entry) -> dict[str, str]:
     return {column.name: column.name for column in known.columns} if known else {}
 
 
-def _alter(effect: eff.AlterTable, structures: Structures) -> list[TableChange]:
+def _alter(effect: eff.AlterTable, structures: KnownTables) -> list[TableChange]:
     table = structures.name(effect.table)
     entry = structures.get(table)
     head = f"ALTER TABLE {table}"
@@ -174,8 +174,8 @@ def _alter(effect: eff.AlterTable, structures: Structures) -> list[TableChange]:
         return []
     target = next((a.table for a in effect.actions if isinstance(a, act.RenameTo)), None)
     others = _others(effect, structures, head)
-    if not isinstance(entry, Structure):
-        reason = entry.reason if isinstance(entry, Unknown) else _MISSED
+    if not isinstance(entry, KnownTable):
+        reason = entry.reason if isinstance(entry, UnknownTable) else _MISSED
         moved = [_moved(table, structures.spelled(target), entry, structures)] if entry and target else []
         return [*others, *(moved or [_unknown(table, reason, head, structures)])]
     try:
@@ -183,7 +183,9 @@ def _alter(effect: eff.AlterTable, structures: Structures) -> list[TableChange]:
     except (UnreadError, InconsistentError) as err:
         unknown = _unknown(table, str(err) or _MISSED, head, structures)
         renamed = (
-            _moved(table, structures.spelled(target), Unknown(unknown.reason, head), structures) if target else None
+            _moved(table, structures.spelled(target), UnknownTable(unknown.reason, head), structures)
+            if target
+            else None
         )
         return [*others, *([replace(unknown, table=renamed.table)] if renamed else [unknown])]
     return [*others, _outcome(effect, table, entry, altered.structure, altered.origins, altered.rewritten, structures)]
@@ -192,21 +194,21 @@ def _alter(effect: eff.AlterTable, structures: Structures) -> list[TableChange]:
 def _outcome(
     effect: eff.AlterTable,
     table: TableId,
-    before: Structure,
-    after: Structure,
+    before: KnownTable,
+    after: KnownTable,
     origins: dict[str, str],
     rewritten: frozenset[str],
-    structures: Structures,
+    structures: KnownTables,
 ) -> TableChange:
     reasons = [_rows_reason(action) for action in effect.actions]
     reason = next(filter(None, reasons), "")
-    told = {"origins": origins, "rewritten": rewritten, "needs_snapshot": bool(reason), "reason": reason}
+    facts = {"origins": origins, "rewritten": rewritten, "needs_snapshot": bool(reason), "reason": reason}
     new = structures.spelled(after.definition.table)
     after = after.renamed(new)
     if new != table:
-        return _moved(table, new, after, structures, **told)
+        return _moved(table, new, after, structures, **facts)
     structures.put(table, after)
-    return TableChange(table, ChangeKind.ALTERED, None, before.definition, after.definition, **told)  # type: ignore[arg-type]
+    return TableChange(table, ChangeKind.ALTERED, None, before.definition, after.definition, **facts)  # type: ignore[arg-type]
 
 
 def _rows_reason(action: act.Action) -> str:
@@ -221,7 +223,7 @@ def _rows_reason(action: act.Action) -> str:
             return ""
 
 
-def _others(effect: eff.AlterTable, structures: Structures, head: str) -> list[TableChange]:
+def _others(effect: eff.AlterTable, structures: KnownTables, head: str) -> list[TableChange]:
     """What an ALTER TABLE does to other tables."""
     changes: list[TableChange] = []
     for action in effect.actions:
@@ -230,8 +232,8 @@ def _others(effect: eff.AlterTable, structures: Structures, head: str) -> list[T
                 known = definition_of(structures.get(action.other))
                 if structures.get(action.other) is not None:
                     name = structures.name(action.other)
-                    told = {"origins": _origins(known), "needs_snapshot": True, "reason": _rows_reason(action)}
-                    changes.append(TableChange(name, ChangeKind.ALTERED, None, known, known, **told))  # type: ignore[arg-type]
+                    facts = {"origins": _origins(known), "needs_snapshot": True, "reason": _rows_reason(action)}
+                    changes.append(TableChange(name, ChangeKind.ALTERED, None, known, known, **facts))  # type: ignore[arg-type]
             case act.TableToPartition():
                 changes += _dropped(action.other, structures)
             case act.PartitionToTable():
@@ -246,13 +248,13 @@ def _origins(known: TableDefinition | None) -> dict[str, str]:
 
 
 def _from_partition(
-    table: TableId, action: act.PartitionToTable, structures: Structures, head: str
+    table: TableId, action: act.PartitionToTable, structures: KnownTables, head: str
 ) -> list[TableChange]:
     new = structures.spelled(action.new)
     if not structures.follows(new.database):
         return []
     entry = structures.get(table)
-    if not isinstance(entry, Structure):
+    if not isinstance(entry, KnownTable):
         return [_unknown(new, _MISSED, head, structures)]
     made = entry.renamed(new)
     structures.put(new, made)
@@ -260,7 +262,7 @@ def _from_partition(
     return [TableChange(new, ChangeKind.CREATED, after=made.definition, needs_snapshot=True, reason=reason)]
 
 
-def _unread(effect: eff.Unreadable, structures: Structures) -> list[TableChange]:
+def _unread(effect: eff.Unreadable, structures: KnownTables) -> list[TableChange]:
     touched = structures.tables() if effect.tables is None else effect.tables
     return [
         _unknown(structures.name(table), effect.reason, effect.head, structures)
@@ -269,13 +271,13 @@ def _unread(effect: eff.Unreadable, structures: Structures) -> list[TableChange]
     ]
 
 
-def _unknown(table: TableId, reason: str, head: str, structures: Structures) -> TableChange:
+def _unknown(table: TableId, reason: str, head: str, structures: KnownTables) -> TableChange:
     before = definition_of(structures.get(table))
-    structures.put(table, Unknown(reason, head))
+    structures.put(table, UnknownTable(reason, head))
     return TableChange(table, ChangeKind.UNKNOWN, before=before, reason=reason, head=head)
 
 
-_APPLY: dict[type, Callable[[Any, Structures], list[TableChange]]] = {
+_APPLY: dict[type, Callable[[Any, KnownTables], list[TableChange]]] = {
     eff.CreateTable: _create,
     eff.CreateTableLike: _create_like,
     eff.DropTables: _drop,

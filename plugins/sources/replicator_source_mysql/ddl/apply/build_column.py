@@ -1,4 +1,4 @@
-"""Column definitions made from what statements write."""
+"""Builds column definitions from a statement's syntax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from replicator_source_mysql.definition import ColumnDefinition
 
 
 def build_column(syntax: ColumnSyntax, charset: str, session: Session, *, has_timestamp: bool) -> ColumnDefinition:
-    """The column that `syntax` makes.
+    """The column that `syntax` defines.
 
     Args:
         syntax: As written.
@@ -21,7 +21,7 @@ def build_column(syntax: ColumnSyntax, charset: str, session: Session, *, has_ti
             `explicit_defaults_for_timestamp` is off.
 
     Raises:
-        UnreadError: When its character set cannot be told.
+        UnreadError: When its character set is not known.
     """
     kind = resolve_type(syntax.type, syntax.charset or charset, session)
     nullable = syntax.nullable if syntax.nullable is not None else not syntax.is_auto_increment

@@ -1,4 +1,4 @@
-"""Defaults: one text for every constant, and the Python value it stands for.
+"""Defaults: one text for every constant, and its Python value.
 
 The text of a constant default is what the server stores, in this form: numbers in digits (a DECIMAL with all digits of its
 scale), strings, ENUM and SET as their characters, BIT as `b'101'`, binary strings as `0x` and hexadecimal digits (BINARY without its padding), dates and
@@ -28,7 +28,7 @@ _ZERO_DATE = "0000-00-00"
 
 
 class UnknownDefaultError(Exception):
-    """What the server stores for this default cannot be told from the statement."""
+    """What the server stores for this default does not follow from the statement."""
 
 
 def constant_text(column: ResolvedType, default: DefaultSyntax, session: Session) -> str | None:

@@ -1,4 +1,4 @@
-"""The tables of the followed databases as they stand at one place of the log."""
+"""The tables of the followed databases at one log position."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from replicator_source_mysql.definition import TableDefinition, UniqueKey
 
 
 @dataclass(frozen=True, slots=True)
-class Structure:
-    """A table that is known.
+class KnownTable:
+    """A table whose definition is known.
 
     Attributes:
         definition: Its columns and keys.
         indexes: The indexes that are not unique. They say nothing about rows, but their names decide which name the
             server makes up for a key.
-        partial: Names of unique keys over the beginning of a column, which the server ranks behind others.
+        partial: Names of unique keys over the beginning of a column, which the server ranks after others.
     """
 
     definition: TableDefinition
     indexes: tuple[UniqueKey, ...] = ()
     partial: tuple[str, ...] = ()
 
-    def renamed(self, table: TableId) -> Structure:
+    def renamed(self, table: TableId) -> KnownTable:
         """The same under another name."""
         return replace(self, definition=self.definition.renamed(table))
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """A table that is there, with a definition that is not known.
+class UnknownTable:
+    """A table that exists, with a definition that is not known.
 
     Attributes:
         reason: Why.
@@ -43,11 +43,11 @@ class Unknown:
     head: str
 
 
-Entry: TypeAlias = Structure | Unknown
+Entry: TypeAlias = KnownTable | UnknownTable
 
 
-class Structures:
-    """Tables and databases; what is asked for and changed here is named in any case when the server ignores case.
+class KnownTables:
+    """Tables and databases by name; without case when the server ignores case.
 
     Not for several threads.
 
@@ -68,7 +68,7 @@ class Structures:
         return TableId(table.database.lower(), table.table.lower()) if self._mode else table
 
     def spelled(self, table: TableId) -> TableId:
-        """The name as the server keeps it."""
+        """The name as the server stores it."""
         return self.key(table) if self._mode == 1 else table
 
     def database_key(self, database: str) -> str:
@@ -85,20 +85,20 @@ class Structures:
         return _loaded(found[1]) if found else None
 
     def name(self, table: TableId) -> TableId:
-        """The table's name in the spelling it was made with."""
+        """The table's name as it was created."""
         found = self._tables.get(self.key(table))
         return found[0] if found else self.spelled(table)
 
     def put(self, table: TableId, entry: Entry) -> None:
-        """The table is there from now on."""
+        """The table exists from now on."""
         self._tables[self.key(table)] = (table, entry)
 
     def put_lazily(self, table: TableId, load: Callable[[], Entry]) -> None:
-        """The table is there; what is known of it is had from `load` when somebody asks."""
+        """The table exists; `load` returns what is known of it, when that is first needed."""
         self._tables[self.key(table)] = (table, load)
 
     def drop(self, table: TableId) -> Entry | None:
-        """The table is gone; what was known of it."""
+        """The table no longer exists; returns what was known of it."""
         found = self._tables.pop(self.key(table), None)
         return _loaded(found[1]) if found else None
 
@@ -112,11 +112,11 @@ class Structures:
         return self._databases.get(self.database_key(database), "")
 
     def put_database(self, database: str, charset: str) -> None:
-        """The database is there, with this default."""
+        """The database exists, with this default."""
         self._databases[self.database_key(database)] = charset
 
     def drop_database(self, database: str) -> None:
-        """The database is gone; its tables are dropped one by one."""
+        """The database no longer exists; its tables are dropped one by one."""
         self._databases.pop(self.database_key(database), None)
 
     def databases(self) -> dict[str, str]:
@@ -124,7 +124,7 @@ class Structures:
         return dict(self._databases)
 
     def has_database(self, database: str) -> bool:
-        """Whether the database is there."""
+        """Whether the database exists."""
         return self.database_key(database) in self._databases
 
     def entries(self) -> Iterator[tuple[TableId, Entry]]:
@@ -134,4 +134,4 @@ class Structures:
 
 
 def _loaded(entry: Entry | Callable[[], Entry]) -> Entry:
-    return entry if isinstance(entry, Structure | Unknown) else entry()
+    return entry if isinstance(entry, KnownTable | UnknownTable) else entry()

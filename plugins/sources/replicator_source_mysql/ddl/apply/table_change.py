@@ -31,10 +31,10 @@ class TableChange:
         table: Its name after the statement.
         kind: What happened.
         previous_table: Its name before a RENAMED; else None.
-        before: Its definition before; None when it was not there or not known.
-        after: Its definition after; None when it is gone or not known.
+        before: Its definition before; None when it did not exist or was not known.
+        after: Its definition after; None when it no longer exists or is not known.
         origins: For ALTERED and RENAMED: the names before of the columns that were there before, by their names after.
-        rewritten: Columns, by their names after, that the statement defined anew and that are or were generated: their
+        rewritten: Columns, by their names after, that the statement defined again and that are or were generated: their
             values may have been computed again.
         needs_snapshot: Whether rows came, went or changed without row events, whatever happened to columns.
         reason: For UNKNOWN, and with `needs_snapshot`: why.

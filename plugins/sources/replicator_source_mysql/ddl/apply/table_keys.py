@@ -1,4 +1,4 @@
-"""Keys of a table as statements add, drop and rename them; names the server makes up."""
+"""Keys of a table as statements add, drop and rename them; names that the server generates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXPRESSION_NAME = "functional_index"
 
 
 class InconsistentError(Exception):
-    """The statement does not fit the definition it is about: the history has missed something."""
+    """The statement does not fit the table's definition: the history has missed a change."""
 
 
 class Keys:
@@ -35,7 +35,7 @@ class Keys:
         self._partial = set(partial)
 
     def follow_columns(self, new_names: Mapping[str, str | None]) -> None:
-        """Columns have new names, or are gone (None). A key whose last column is gone goes too.
+        """Columns have new names, or are dropped (None). A key whose last column is dropped is dropped too.
 
         Args:
             new_names: By the old name in lower case.
@@ -44,7 +44,7 @@ class Keys:
         self._plain = _following(self._plain, new_names)
 
     def drop(self, name: str) -> None:
-        """Drop the key of this name; another constraint may be meant, so there need be none."""
+        """Drop the key of this name, if there is one: the name may be that of another constraint."""
         self._unique = [key for key in self._unique if key.name.lower() != name.lower()]
         self._plain = [key for key in self._plain if key.name.lower() != name.lower()]
 
@@ -57,7 +57,7 @@ class Keys:
         self._plain = [_named(key, name, new_name) for key in self._plain]
 
     def add_all(self, keys: Iterable[KeySyntax], column: Callable[[str], ColumnDefinition]) -> None:
-        """Add keys; those without a name get the name that the server makes up, in the order given.
+        """Add keys; those without a name get the name that the server generates, in the order given.
 
         Foreign keys come last: they make an index only where no other serves them.
 
@@ -111,12 +111,12 @@ class Keys:
         """Primary and unique keys in the order in which the server looks for what identifies a row.
 
         That is the primary key, then keys that cannot be NULL, then the others; within each those over whole columns
-        first, then as they were made. The server goes through them one after another: only behind the primary key does it
+        first, then as they were created. The server goes through them one after another: only after the primary key does it
         know that its columns cannot be NULL.
 
         Args:
             column: A column as it is written, without the NOT NULL of the primary key; names come out as it spells them.
-            is_ranked: Whether the server orders them anew; otherwise they stay in the order they are in.
+            is_ranked: Whether the server orders them again; otherwise they keep their order.
         """
         ranked: list[tuple[bool, bool, bool, UniqueKey]] = []
         not_null: set[str] = set()

@@ -1,4 +1,4 @@
-"""Values that rows of before get in a column that is added, in the column's standard type."""
+"""The value that existing rows get in a column that is added, in the column's standard type."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _IMPLICIT = {
 
 
 class NotKnownError(Exception):
-    """The value cannot be told; rows have to be read."""
+    """The value is not known; rows have to be read."""
 
 
 def value_of_older_rows(definition: ColumnDefinition, column: Column, zero_dates: str = "null") -> Any:
-    """What rows have in a column that was added behind them; None is NULL.
+    """The value that existing rows get in a column that is added; None is NULL.
 
     Args:
         definition: The column at the source.
@@ -102,7 +102,7 @@ def _bytes(text: str, kind: ColumnType) -> bytes:
 
 
 def _moment(text: str, column: Column, zero_dates: str) -> date | datetime | None:
-    """A day or time; a zero or partial one is NULL, or an error that reading the rows brings to light."""
+    """A day or time; a zero or partial one is NULL, or an error when the rows are read."""
     if _is_partial(text):
         if zero_dates != "null":
             raise NotKnownError

@@ -1,4 +1,4 @@
-"""What changed between two definitions of one table, as steps a target can follow, and whether rows have to be read anew."""
+"""Differences between two definitions of one table, as steps a target can apply, and whether rows have to be read again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table_steps(
 ) -> tuple[tuple[Alter, ...], bool]:
     """The steps from `old` to `new`, and whether every row is what it was apart from them.
 
-    Each step can be applied when those before it have been: drops make room for renames, renames for adds. Columns are
+    Each step can be applied when those before it have been: drops free names for renames, renames for adds. Columns are
     the same one when `origins` says so, never because they look alike.
 
     Args:
@@ -44,7 +44,7 @@ def table_steps(
         new: The schema its rows travel in.
         origins: Names before of columns that were there before, by their names after.
         zero_dates: The source's `zeroDates`.
-        rewritten: Columns, by names after, whose values may have been computed anew.
+        rewritten: Columns, by names after, whose values may have been computed again.
     """
     pairs = [_Pair(old[was], new[name]) for name, was in origins.items() if was in old and name in new]
     kept_old, kept_new = {pair.old.name for pair in pairs}, {pair.new.name for pair in pairs}
@@ -67,7 +67,7 @@ def table_steps(
 
 def _add(after: TableDefinition, column: Column, origins: Mapping[str, str], zero_dates: str) -> tuple[Alter, bool]:
     """The step that adds a column, and whether what older rows have in it is known."""
-    if column.name in origins:  # it was there, and nobody has looked at it until now
+    if column.name in origins:  # it existed, and was not captured until now
         return Alter(AlterKind.ADD_COLUMN, column=column), False
     try:
         value = value_of_older_rows(after[column.name], column, zero_dates)
@@ -83,7 +83,7 @@ def _recomputes(
     origins: Mapping[str, str],
     rewritten: frozenset[str],
 ) -> bool:
-    """Whether generated columns may see other values, of columns nobody looks at as well: `length(a)` differs between
+    """Whether generated columns may have other values, also of columns that are not captured: `length(a)` differs between
     two character sets.
     """
     if not any(after[name].is_generated for name in new.names if name in after):
@@ -117,9 +117,9 @@ def _column_steps(old: Column, new: Column) -> list[Alter]:
 
 
 def _renames(pairs: list[_Pair], taken: set[str]) -> list[Alter]:
-    """Renames such that none takes a name in use; one of a circle of columns steps aside first.
+    """Renames such that none takes a name in use; in a cycle one column gets a temporary name first.
 
-    Names that differ in case only are in each other's way: targets may not tell them apart.
+    Names that differ in case only count as equal, since targets may compare without case.
     """
     open_pairs = [pair for pair in pairs if pair.old.name != pair.new.name]
     in_use = {name.lower() for name in taken}

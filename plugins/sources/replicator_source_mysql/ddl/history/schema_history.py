@@ -1,7 +1,7 @@
-"""The schema history: definitions of all tables of the followed databases, by place in the log.
+"""The schema history: definitions of all tables of the followed databases, by log position.
 
-A log may be read again from an older place, after a crash or on request. Then the definitions of that time are needed, and
-not those the catalogue has by now. So a definition is kept as long as reading may go back to where it held.
+The log may be read again from an older position, after a crash or on request. Then the definitions of that time are needed,
+not those in the catalogue now. So a definition is kept as long as reading may go back to where it was valid.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Protocol, Self
 from replicator_sdk.errors import BugError, HistoryLostError, SchemaDriftError
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.ddl.apply.apply_effects import apply_effects
-from replicator_source_mysql.ddl.apply.known_tables import Entry, Structure, Structures, Unknown
+from replicator_source_mysql.ddl.apply.known_tables import Entry, KnownTable, KnownTables, UnknownTable
 from replicator_source_mysql.ddl.apply.table_change import TableChange
-from replicator_source_mysql.ddl.history.table_version import Version
+from replicator_source_mysql.ddl.history.table_version import TableVersion
 from replicator_source_mysql.ddl.history.timeline import Place, Timeline
 from replicator_source_mysql.ddl.parse.effect import Effect
 from replicator_source_mysql.definition import TableDefinition, UniqueKey
@@ -27,12 +27,12 @@ _FORMAT = 2
 _LEVEL = 3
 
 
-class Known(Protocol):
-    """Tables as the catalogue tells them at one place of the log."""
+class CatalogueTables(Protocol):
+    """Tables as the catalogue has them at one log position."""
 
     @property
     def databases(self) -> Mapping[str, str]:
-        """The databases whose tables are all told, with their default character sets."""
+        """The databases that are complete, with their default character sets."""
 
     @property
     def definitions(self) -> Mapping[TableId, TableDefinition]:
@@ -40,7 +40,7 @@ class Known(Protocol):
 
 
 class SchemaHistory:
-    """Definitions by place. Used by one thread; made by `begin` or `load`.
+    """Definitions by position. Used by one thread; created by `begin` or `load`.
 
     Attributes:
         revision: Grows with every change of what `dump` gives.
@@ -49,13 +49,13 @@ class SchemaHistory:
     def __init__(self, lower_case_table_names: int = 0) -> None:
         self.revision = 0
         self._mode = lower_case_table_names
-        self._followed: dict[str, Place] = {}  # from which place on
-        self._tables: dict[TableId, Timeline[Any, Version]] = {}
+        self._followed: dict[str, Place] = {}  # from which position on
+        self._tables: dict[TableId, Timeline[Any, TableVersion]] = {}
         self._databases: dict[str, Timeline[Any, str]] = {}
         self._now = self._empty()
 
-    def _empty(self) -> Structures:
-        return Structures(self._mode, lambda database: self._folded(database) in self._followed)
+    def _empty(self) -> KnownTables:
+        return KnownTables(self._mode, lambda database: self._folded(database) in self._followed)
 
     def _folded(self, database: str) -> str:
         return database.lower() if self._mode else database
@@ -64,7 +64,7 @@ class SchemaHistory:
     def begin(
         cls,
         position: Place,
-        known: Known,
+        known: CatalogueTables,
         *,
         lower_case_table_names: int = 0,
         indexes: Mapping[TableId, tuple[UniqueKey, ...]] | None = None,
@@ -72,9 +72,9 @@ class SchemaHistory:
         """A history that begins at `position`.
 
         Args:
-            position: A place of the log at which `known` holds.
+            position: A log position at which `known` is valid.
             known: The tables. Their databases are the ones that are followed, also when they are dropped and made again.
-            lower_case_table_names: The server's setting, see `Structures`.
+            lower_case_table_names: The server's setting, see `KnownTables`.
             indexes: The indexes that are not unique, where they are known. Without them the name that the server makes up
                 for a later unnamed UNIQUE may come out wrong where an index has the same name.
         """
@@ -83,7 +83,7 @@ class SchemaHistory:
         return history
 
     def extend(
-        self, position: Place, known: Known, *, indexes: Mapping[TableId, tuple[UniqueKey, ...]] | None = None
+        self, position: Place, known: CatalogueTables, *, indexes: Mapping[TableId, tuple[UniqueKey, ...]] | None = None
     ) -> None:
         """Learn tables and databases that the history does not know, or no longer knows, as of `position`.
 
@@ -95,14 +95,14 @@ class SchemaHistory:
                 self._now.put_database(database, charset)
                 self._databases.setdefault(self._folded(database), Timeline()).put(position, charset)
         for table, definition in known.definitions.items():
-            if not isinstance(self._now.get(table), Structure):
-                structure = Structure(definition, (indexes or {}).get(table, ()))
+            if not isinstance(self._now.get(table), KnownTable):
+                structure = KnownTable(definition, (indexes or {}).get(table, ()))
                 self._now.put(table, structure)
                 self._record(position, table, structure)
         self.revision += 1
 
     def apply(self, effects: Iterable[Effect], position: Place) -> list[TableChange]:
-        """Apply one statement, which ends at `position`; what happened to each table, in order.
+        """Apply one statement, which ends at `position`; returns what happened to each table, in order.
 
         Rows changed by the statement's own text (`StatementDml`) are not its business. A statement that is not understood
         leaves the tables it touches unknown; asking for their definition is an error from there on.
@@ -123,7 +123,7 @@ class SchemaHistory:
     def _record(self, position: Place, table: TableId, entry: Entry | None) -> None:
         timeline = self._tables.setdefault(self._now.key(table), Timeline())
         if entry is not None or timeline:
-            timeline.put(position, None if entry is None else Version(table, entry))
+            timeline.put(position, None if entry is None else TableVersion(table, entry))
             self.revision += 1
         else:
             del self._tables[self._now.key(table)]
@@ -131,12 +131,12 @@ class SchemaHistory:
     # ------------------------------------------------------------ asking
 
     def knows(self, table: TableId) -> bool:
-        """Whether the table is there now, also when its definition is not known."""
+        """Whether the table exists now, also when its definition is not known."""
         return self._now.get(table) is not None
 
     def unknown(self, table: TableId) -> bool:
-        """Whether the table is there and its definition is not known."""
-        return isinstance(self._now.get(table), Unknown)
+        """Whether the table exists and its definition is not known."""
+        return isinstance(self._now.get(table), UnknownTable)
 
     def definition(self, table: TableId) -> TableDefinition:
         """The table's definition now.
@@ -146,18 +146,18 @@ class SchemaHistory:
             BugError: When there is no such table.
         """
         entry = self._now.get(table)
-        if isinstance(entry, Structure):
+        if isinstance(entry, KnownTable):
             return entry.definition
         if entry is None:
             raise BugError(
-                "the schema history has no such table at this place of the log",
+                "the schema history has no such table at this log position",
                 code="RPL-3751",
                 table=str(table),
                 hint=f"report it with the statements that made the table; {COPY_TABLE_AGAIN}",
             )
         since = self._tables[self._now.key(table)].since
         raise SchemaDriftError(
-            f"the table's definition is not known behind the statement {entry.head!r}: {entry.reason}",
+            f"the table's definition is not known after the statement {entry.head!r}: {entry.reason}",
             code="RPL-3750",
             table=str(table),
             position=str(since),
@@ -165,15 +165,15 @@ class SchemaHistory:
         )
 
     def tables(self) -> list[TableId]:
-        """All tables that are there now, in order of their names."""
+        """All tables that exist now, in order of their names."""
         return self._now.tables()
 
     # ------------------------------------------------------------ going back, forgetting
 
     def rewind(self, position: Place) -> None:
-        """Go back to what held at `position`; statements behind it are expected to come again.
+        """Go back to what was valid at `position`; statements after it are expected again.
 
-        A database that was learned of behind it is not followed until it is learned of again.
+        A database that was learned of after it is not followed until it is learned of again.
         """
         self._followed = {name: since for name, since in self._followed.items() if not position < since}
         tables = [timeline.rewind(position) for timeline in self._tables.values()]
@@ -183,7 +183,7 @@ class SchemaHistory:
         self._restore()
 
     def prune(self, position: Place) -> None:
-        """Forget what is not needed to read on from `position` or any place behind it."""
+        """Forget what is not needed to read on from `position` or any later one."""
         for timeline in self._tables.values():
             timeline.prune(position)
         for charsets in self._databases.values():
@@ -208,7 +208,7 @@ class SchemaHistory:
     # ------------------------------------------------------------ state
 
     def dump(self) -> bytes:
-        """The form kept in state: a line that says what holds where, and a line for every different structure."""
+        """The form kept in state: a line that says what is valid from where, and a line for every different structure."""
         places: dict[str, int] = {}
         lines: dict[str, int] = {}
 
@@ -238,7 +238,7 @@ class SchemaHistory:
 
     @classmethod
     def load(cls, stored: bytes, read_place: Callable[[Any], Place] = MySqlOffset.from_json) -> Self:
-        """The inverse of `dump`; structures are decoded when somebody asks for them.
+        """The inverse of `dump`; structures are decoded when they are first used.
 
         Raises:
             HistoryLostError: When the bytes are no history.
@@ -262,9 +262,9 @@ class SchemaHistory:
         self._followed = {name: places[since] for name, since in head["followed"].items()}
         for database, name, steps in head["tables"]:
             table = TableId(database, name)
-            timeline: Timeline[Any, Version] = Timeline()
+            timeline: Timeline[Any, TableVersion] = Timeline()
             for place, line in steps:
-                timeline.put(places[place], None if line is None else Version(table, lines[line]))
+                timeline.put(places[place], None if line is None else TableVersion(table, lines[line]))
             self._tables[self._now.key(table)] = timeline
         for name, steps in head["databases"].items():
             charsets: Timeline[Any, str] = Timeline()
@@ -274,11 +274,11 @@ class SchemaHistory:
         self._restore()
 
 
-def _name(table: TableId, timeline: Timeline[Any, Version]) -> tuple[str, str]:
-    """The table's name in its own spelling, as far as it is there at all."""
+def _name(table: TableId, timeline: Timeline[Any, TableVersion]) -> tuple[str, str]:
+    """The table's name as it was created, if the table exists."""
     spelled = next((version.table for _, version in timeline if version is not None), table)
     return spelled.database, spelled.table
 
 
-def _loader(version: Version) -> Callable[[], Entry]:
+def _loader(version: TableVersion) -> Callable[[], Entry]:
     return lambda: version.entry

@@ -1,4 +1,4 @@
-"""What is known of a table at one place of the log, in memory as it stands in state until somebody asks for it."""
+"""What is known of a table at one log position, kept in its stored form until it is first used."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 from typing import Any
 
 from replicator_sdk.schema import TableId
-from replicator_source_mysql.ddl.apply.known_tables import Entry, Structure, Unknown
+from replicator_source_mysql.ddl.apply.known_tables import Entry, KnownTable, UnknownTable
 from replicator_source_mysql.definition import ColumnDefinition, TableDefinition, UniqueKey
 
 _EXPRESSION, _GENERATED, _INVISIBLE, _NOT_NULL, _NUMBERED = 1, 2, 4, 8, 16
 
 
-class Version:
+class TableVersion:
     """One entry of one table, decoded at most once. Its text holds no table's name, so that equal tables share it.
 
     Args:
-        table: Whose it is.
+        table: The table.
         entry: What is known, or its text.
     """
 
@@ -45,7 +45,7 @@ class Version:
 
 
 def _written(entry: Entry) -> str:
-    if isinstance(entry, Unknown):
+    if isinstance(entry, UnknownTable):
         stored: dict[str, Any] = {"unknown": entry.reason, "head": entry.head}
     else:
         definition = entry.definition
@@ -73,10 +73,10 @@ def _keys(keys: tuple[UniqueKey, ...]) -> list[list[Any]]:
 def _read(text: str, table: TableId) -> Entry:
     stored = json.loads(text)
     if "unknown" in stored:
-        return Unknown(stored["unknown"], stored["head"])
+        return UnknownTable(stored["unknown"], stored["head"])
     columns = tuple(_read_column(*parts) for parts in stored["c"])
     definition = TableDefinition(table, columns, _read_keys(stored.get("k", [])), stored.get("s", ""))
-    return Structure(definition, _read_keys(stored.get("i", [])), tuple(stored.get("p", [])))
+    return KnownTable(definition, _read_keys(stored.get("i", [])), tuple(stored.get("p", [])))
 
 
 def _read_column(

@@ -1,4 +1,4 @@
-"""What holds from which place of the log on."""
+"""Values by the log position from which each is valid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 
 class Place(Protocol):
-    """A place of the log: totally ordered, with a JSON form."""
+    """A log position: totally ordered, with a JSON form."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class Timeline(Generic[P, V]):
-    """Values of one thing by the place from which each holds, oldest first; None where the thing is not there."""
+    """Values of one table or database by the position from which each is valid, oldest first; None where it does not exist."""
 
     __slots__ = ("_steps",)
 
@@ -35,30 +35,30 @@ class Timeline(Generic[P, V]):
 
     @property
     def last(self) -> V | None:
-        """What holds at the newest place."""
+        """The value at the newest position."""
         return self._steps[-1][1] if self._steps else None
 
     @property
     def since(self) -> P | None:
-        """The place from which the last one holds."""
+        """The position from which the last value is valid."""
         return self._steps[-1][0] if self._steps else None
 
     def put(self, place: P, value: V | None) -> Self:
-        """`value` holds from `place` on, which is not before any place put earlier."""
+        """`value` is valid from `place` on, which is not before any position put earlier."""
         if self._steps and not self._steps[-1][0] < place:
             self._steps.pop()
         self._steps.append((place, value))
         return self
 
     def rewind(self, place: P) -> bool:
-        """Drop what holds only from a place behind `place`; whether that was anything."""
+        """Drop what is valid only from a position after `place`; returns whether that was anything."""
         kept = [step for step in self._steps if not place < step[0]]
         is_changed = len(kept) != len(self._steps)
         self._steps = kept
         return is_changed
 
     def prune(self, place: P) -> None:
-        """Drop what no longer holds at `place`; what holds there stays, and so does everything behind it."""
+        """Drop what is no longer valid at `place`; what is valid there or later stays."""
         newest = max((n for n, step in enumerate(self._steps) if not place < step[0]), default=0)
         self._steps = self._steps[newest:]
         if len(self._steps) == 1 and self._steps[0][1] is None and not place < self._steps[0][0]:

@@ -1,4 +1,4 @@
-"""What of the session that ran a statement decides how its text is read."""
+"""The parts of a statement's session that decide how its text is read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The session of one statement, as the log's QUERY event tells it, and the make of the server.
+    """The session of one statement, as in the log's QUERY event, and the make of the server.
 
     Attributes:
         database: Its default database; empty when it had none.
@@ -18,7 +18,7 @@ class Session:
         has_other_grammar: sql_mode ORACLE or MSSQL of MariaDB, under which words mean other types.
         has_explicit_timestamps: `explicit_defaults_for_timestamp`; on by default in MySQL 8 and MariaDB 10.10. When it
             is off, a TIMESTAMP is NOT NULL unless it says NULL, and gets a default by itself. No QUERY event of MySQL
-            tells it.
+            has it.
         server_charset: Default character set of a database that names none (`collation_server`); empty when not known.
         time_zone: The session's time zone, `+02:00` or a name, in which the default of a TIMESTAMP is written; empty or
             `SYSTEM` when not known.

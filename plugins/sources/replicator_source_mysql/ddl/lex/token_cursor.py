@@ -1,4 +1,4 @@
-"""Walks over the tokens of one statement; what is asked for and not there is an `UnreadError`."""
+"""Walks over the tokens of one statement; a missing token is an `UnreadError`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from replicator_source_mysql.ddl.lex.tokenizer import Kind, Token, UnreadError
 _END = Token(Kind.MARK, "")
 
 
-class Cursor:
-    """A place in a statement.
+class TokenCursor:
+    """A position in a statement.
 
     Args:
         tokens: The statement's tokens.
@@ -25,7 +25,7 @@ class Cursor:
 
     @property
     def at(self) -> int:
-        """The place, to come back to by setting it."""
+        """The position; set it to go back."""
         return self._at
 
     @at.setter

@@ -1,33 +1,40 @@
-r"""A statement's text as tokens: comments gone, executable comments opened, strings with their escapes resolved.
+r"""A statement's text as tokens: comments removed, executable comments read as code, escapes in strings resolved.
 
-sqlglot finds where tokens begin and end. Its own rules for comments, keywords and escapes are switched off: it would take
-executable comments for comments, `--` for one without the blank MySQL asks for, and drop the backslash of `\%`.
+One regular expression finds a token, a comment or the beginning and end of an executable comment. A library's tokenizer would
+not do: it takes executable comments for comments, `--` for one without the blank MySQL asks for, and drops the backslash of `\%`.
 """
 
 from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-
-from sqlglot.dialects.mysql import MySQL
-from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import Token as RawToken
-from sqlglot.tokenizer_core import TokenType
-from sqlglot.tokens import Tokenizer
 
 from replicator_source_mysql.ddl.lex.session import Session
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_REST_OF_PIECES = (
-    r"|`(?:[^`]++|``)*+`"
-    r"|(?P<open>/\*{maker}!(?:\d{{5,6}})?)"
-    r"|(?P<comment>/\*.*?\*/|--(?=[\s\x00-\x1f]|\Z)[^\n]*|\#[^\n]*)|(?P<close>\*/)"
-)
 _ESCAPED_QUOTED = r"{0}(?:[^{0}\\]++|\\.|{0}{0})*+{0}"
 _PLAIN_QUOTED = r"{0}(?:[^{0}]++|{0}{0})*+{0}"
+_LETTER = r"[\w$\x80-\U0010ffff]"
+"""What a name without quotes consists of; it may begin with a digit, and is a number when nothing but digits is in it."""
+_TOKENS = r"""
+[\x00-\x20]++
+|(?P<open>/\*{maker}!(?:\d{{5,6}})?)
+|(?P<comment>/\*.*?\*/|--(?=[\x00-\x20]|\Z)[^\n]*+|\#[^\n]*+)
+|(?P<close>\*/)
+|(?P<HEX>[xX]'[0-9a-fA-F]*+'|0x[0-9a-fA-F]++(?!{letter}))
+|(?P<BIT>[bB]'[01]*+'|0b[01]++(?!{letter}))
+|[nN]?(?P<STRING>{string})
+|(?P<NAME>{name})
+|(?P<NUMBER>\d++(?:\.\d*+)?(?:[eE][-+]?\d++)?(?!{letter}))
+|(?P<WORD>{letter}++)
+|(?P<MARK>.)
+"""
+_REMOVED = {"comment", "open", "close"}
+_MARK = re.compile("(?P<MARK>.)")
 
 
 class Kind(enum.Enum):
@@ -55,105 +62,59 @@ class UnreadError(Exception):
     """The text is not understood; the message holds no literal of the statement."""
 
 
-_KINDS = {
-    TokenType.VAR: Kind.WORD,
-    TokenType.IDENTIFIER: Kind.NAME,
-    TokenType.STRING: Kind.STRING,
-    TokenType.NATIONAL_STRING: Kind.STRING,
-    TokenType.NUMBER: Kind.NUMBER,
-    TokenType.HEX_STRING: Kind.HEX,
-    TokenType.BIT_STRING: Kind.BIT,
-}
+def tokenize(text: str, session: Session) -> list[Token]:
+    """The tokens of `text`, without comments; the code in executable comments counts as code.
 
+    A server that did not execute such a comment wrote it into its log as an ordinary one, so every one left counts.
 
-@lru_cache(maxsize=4)
-def _tokenizer(*, ansi_quotes: bool, backslash_escapes: bool) -> type[Tokenizer]:
-    quotes, names = (["'"], ["`", '"']) if ansi_quotes else (["'", '"'], ["`"])
-    escapes = [*quotes, *(["\\"] if backslash_escapes else [])]
-    rules = {
-        "QUOTES": quotes,
-        "IDENTIFIERS": names,
-        "STRING_ESCAPES": escapes,
-        "KEYWORDS": {},
-        "COMMENTS": [],
-        "COMMANDS": set(),
-    }
-    return type("_Tokenizer", (MySQL.Tokenizer,), rules)
-
-
-@lru_cache(maxsize=8)
-def _pieces(*, ansi_quotes: bool, backslash_escapes: bool, is_mariadb: bool) -> re.Pattern[str]:
-    string = _ESCAPED_QUOTED if backslash_escapes else _PLAIN_QUOTED
-    quoted = string.format("'") + "|" + (_PLAIN_QUOTED if ansi_quotes else string).format('"')
-    return re.compile(quoted + _REST_OF_PIECES.format(maker="M?" if is_mariadb else ""), re.DOTALL)
+    Raises:
+        UnreadError: When a quote is never closed.
+    """
+    return [
+        Token(Kind[kind], _meaning(kind, match[kind], session))
+        for match in _pieces(text, session)
+        if match is not None and (kind := match.lastgroup) is not None
+    ]
 
 
 def open_comments(text: str, session: Session) -> str:
-    """`text` without comments; the code in executable comments stands where they stood.
+    """`text` without comments; the code in executable comments is left as code."""
+    return "".join(" " if match is None else match[0] for match in _pieces(text, session))
 
-    A server that did not execute such a comment wrote it into its log as an ordinary one, so every one left counts.
-    """
-    depth = 0
 
-    def replaced(found: re.Match[str]) -> str:
-        nonlocal depth
-        if found["open"]:
-            depth += 1
-            return " "
-        if found["close"] and depth:
-            depth -= 1
-            return " "
-        return " " if found["comment"] else found[0]
-
-    pieces = _pieces(
+def _pieces(text: str, session: Session) -> Iterator[re.Match[str] | None]:
+    """Tokens and white space in order, None for a comment, and for the marks around the code of an executable one."""
+    pattern = _pattern(
         ansi_quotes=session.has_ansi_quotes,
         backslash_escapes=session.has_backslash_escapes,
         is_mariadb=session.is_mariadb,
     )
-    return pieces.sub(replaced, text)
+    depth = at = 0
+    while match := pattern.match(text, at):
+        at = match.end()
+        kind = match.lastgroup
+        if kind == "open":
+            depth += 1
+        elif kind == "close" and depth:
+            depth -= 1
+        elif kind == "close":
+            at = match.start() + 1
+            yield _MARK.match(text, match.start())
+            continue
+        yield None if kind in _REMOVED else match
 
 
-def tokenize(text: str, session: Session) -> list[Token]:
-    """The tokens of `text`.
-
-    Raises:
-        UnreadError: When a quote is never closed, or the text is otherwise no SQL.
-    """
-    code = open_comments(text, session)
-    kind = _tokenizer(ansi_quotes=session.has_ansi_quotes, backslash_escapes=session.has_backslash_escapes)
-    try:
-        raw = kind(dialect="mysql").tokenize(code)
-    except (TokenError, ValueError):
-        raise UnreadError("its quotes do not match") from None  # the cause holds the statement, literals and all
-    return [_token(group, code, session) for group in _glued(raw)]
-
-
-def _glued(raw: list[RawToken]) -> list[list[RawToken]]:
-    """Names that begin with a digit (`1a`, `2024_orders`) come in two tokens that touch."""
-    groups: list[list[RawToken]] = []
-    for token in raw:
-        last = groups[-1] if groups else None
-        if last and token.token_type in {TokenType.VAR, TokenType.NUMBER} and _touches(last[-1], token):
-            last.append(token)
-        else:
-            groups.append([token])
-    return groups
-
-
-def _touches(before: RawToken, token: RawToken) -> bool:
-    return token.start == before.end + 1 and before.token_type in {TokenType.VAR, TokenType.NUMBER}
-
-
-def _token(group: list[RawToken], code: str, session: Session) -> Token:
-    raw = group[0]
-    if len(group) > 1:
-        return Token(Kind.WORD, code[raw.start : group[-1].end + 1])
-    kind = _KINDS.get(raw.token_type, Kind.MARK)
-    if kind is Kind.STRING:
-        return Token(kind, _unquoted(code[raw.start : raw.end + 1].lstrip("nN"), session))
-    if kind is Kind.MARK and raw.text.strip() and raw.text[0] in "'\"`":
+def _meaning(kind: str, written: str, session: Session) -> str:
+    if kind == "STRING":
+        return _unquoted(written, session)
+    if kind == "NAME":
+        quote = written[0]
+        return written[1:-1].replace(quote * 2, quote)
+    if kind in {"HEX", "BIT"}:
+        return written[2:].rstrip("'")
+    if kind == "MARK" and written in "'\"`":
         raise UnreadError("its quotes do not match")
-    return Token(kind, raw.text)
+    return written
 
 
 def _unquoted(text: str, session: Session) -> str:
@@ -167,3 +128,14 @@ def _unquoted(text: str, session: Session) -> str:
         else piece.replace(quote * 2, quote)
         for n, piece in enumerate(pieces)
     )
+
+
+@lru_cache(maxsize=8)
+def _pattern(*, ansi_quotes: bool, backslash_escapes: bool, is_mariadb: bool) -> re.Pattern[str]:
+    quoted = _ESCAPED_QUOTED if backslash_escapes else _PLAIN_QUOTED
+    strings = [quoted.format("'")] + ([] if ansi_quotes else [quoted.format('"')])
+    names = [_PLAIN_QUOTED.format("`")] + ([_PLAIN_QUOTED.format('"')] if ansi_quotes else [])
+    tokens = _TOKENS.replace("\n", "").format(
+        maker="M?" if is_mariadb else "", letter=_LETTER, string="|".join(strings), name="|".join(names)
+    )
+    return re.compile(tokens, re.DOTALL)

@@ -1,1 +1,1 @@
-"""What a statement asks for, read from its tokens before any table is looked at."""
+"""What a statement does, read from its tokens without the definitions of tables."""

@@ -54,7 +54,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn:
-    """MODIFY and CHANGE; `after` is None when it stays in its place."""
+    """MODIFY and CHANGE; `after` is None when it is not moved."""
 
     name: str
     column: ColumnSyntax
@@ -141,7 +141,7 @@ class RenameTo:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows:
-    """Rows come or go without row events: DROP PARTITION, IMPORT TABLESPACE, ALTER IGNORE."""
+    """Rows are added or removed without row events: DROP PARTITION, IMPORT TABLESPACE, ALTER IGNORE."""
 
     what: str
 

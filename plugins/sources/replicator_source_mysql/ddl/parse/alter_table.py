@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replicator_source_mysql.ddl.lex.session import Session
-from replicator_source_mysql.ddl.lex.token_cursor import Cursor
+from replicator_source_mysql.ddl.lex.token_cursor import TokenCursor
 from replicator_source_mysql.ddl.lex.tokenizer import Kind, UnreadError
 from replicator_source_mysql.ddl.parse import action as act
 from replicator_source_mysql.ddl.parse.column_syntax import read_charset, read_column, skip_enforced
@@ -26,7 +26,7 @@ _VERSIONED = "system versioning of the table changes, which is not supported"
 _Actions = list[act.Action]
 
 
-def read_alter_table(cursor: Cursor, session: Session, *, ignore: bool) -> AlterTable:
+def read_alter_table(cursor: TokenCursor, session: Session, *, ignore: bool) -> AlterTable:
     """What follows ALTER [ONLINE] [IGNORE] TABLE."""
     cursor.accept("IF", "EXISTS")
     table = cursor.table()
@@ -38,13 +38,13 @@ def read_alter_table(cursor: Cursor, session: Session, *, ignore: bool) -> Alter
     return AlterTable(table, tuple(actions), session)
 
 
-def skip_wait(cursor: Cursor) -> None:
+def skip_wait(cursor: TokenCursor) -> None:
     """Pass MariaDB's NOWAIT or WAIT n."""
     if not cursor.accept("NOWAIT") and cursor.accept("WAIT"):
         cursor.integer()
 
 
-def _specification(cursor: Cursor, session: Session) -> _Actions:
+def _specification(cursor: TokenCursor, session: Session) -> _Actions:
     head = cursor.peek()
     if head in _HEADS and cursor.token().kind is Kind.WORD:
         cursor.take()
@@ -52,7 +52,7 @@ def _specification(cursor: Cursor, session: Session) -> _Actions:
     return _table_option(cursor)
 
 
-def _add(cursor: Cursor, session: Session) -> _Actions:
+def _add(cursor: TokenCursor, session: Session) -> _Actions:
     if cursor.accept("SYSTEM", "VERSIONING"):
         raise UnreadError(_VERSIONED)
     if cursor.accept("PARTITION"):
@@ -69,7 +69,7 @@ def _add(cursor: Cursor, session: Session) -> _Actions:
     return [added, *map(act.AddKey, column_keys(column))]
 
 
-def _add_several(cursor: Cursor, session: Session, *, exists: bool) -> _Actions:
+def _add_several(cursor: TokenCursor, session: Session, *, exists: bool) -> _Actions:
     actions: _Actions = []
     while True:
         if starts_key(cursor):
@@ -83,13 +83,13 @@ def _add_several(cursor: Cursor, session: Session, *, exists: bool) -> _Actions:
         cursor.expect(",")
 
 
-def _place(cursor: Cursor) -> str | None:
+def _place(cursor: TokenCursor) -> str | None:
     if cursor.accept("FIRST"):
         return act.FIRST
     return cursor.name() if cursor.accept("AFTER") else None
 
 
-def _drop(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _drop(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     if cursor.accept("SYSTEM", "VERSIONING") or cursor.accept("PERIOD", "FOR", "SYSTEM_TIME"):
         raise UnreadError(_VERSIONED)
     if cursor.accept("PERIOD", "FOR"):
@@ -115,7 +115,7 @@ def _drop(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
     return [act.DropColumn(name, exists)]
 
 
-def _modify(cursor: Cursor, session: Session) -> _Actions:
+def _modify(cursor: TokenCursor, session: Session) -> _Actions:
     cursor.accept("COLUMN")
     exists = cursor.accept("IF", "EXISTS")
     column = read_column(cursor, session)
@@ -123,7 +123,7 @@ def _modify(cursor: Cursor, session: Session) -> _Actions:
     return [changed, *map(act.AddKey, column_keys(column))]
 
 
-def _change(cursor: Cursor, session: Session) -> _Actions:
+def _change(cursor: TokenCursor, session: Session) -> _Actions:
     cursor.accept("COLUMN")
     exists = cursor.accept("IF", "EXISTS")
     name = cursor.name()
@@ -132,7 +132,7 @@ def _change(cursor: Cursor, session: Session) -> _Actions:
     return [changed, *map(act.AddKey, column_keys(column))]
 
 
-def _rename(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _rename(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     if cursor.accept("COLUMN"):
         exists = cursor.accept("IF", "EXISTS")
         name = cursor.name()
@@ -147,7 +147,7 @@ def _rename(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
     return [act.RenameTo(cursor.table())]
 
 
-def _alter(cursor: Cursor, session: Session) -> _Actions:
+def _alter(cursor: TokenCursor, session: Session) -> _Actions:
     if cursor.accept_any("INDEX", "KEY"):
         cursor.accept("IF", "EXISTS")
         cursor.name()
@@ -172,7 +172,7 @@ def _alter(cursor: Cursor, session: Session) -> _Actions:
     return [act.SetVisible(name, visibility == "INVISIBLE")]
 
 
-def _convert(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _convert(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     if cursor.accept("PARTITION"):
         cursor.name()
         cursor.expect("TO", "TABLE")
@@ -196,29 +196,29 @@ def _convert(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
     return [act.Convert(named)]
 
 
-def _partition(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _partition(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     """Rows stay in the table."""
     return _skip_partitions(cursor)
 
 
-def _repair(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _repair(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     _skip_partitions(cursor)
     return [act.ChangeRows("REPAIR PARTITION")]
 
 
-def _skip_partitions(cursor: Cursor) -> _Actions:
+def _skip_partitions(cursor: TokenCursor) -> _Actions:
     while not cursor.done:
         cursor.take()
     return []
 
 
-def _truncate(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _truncate(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     cursor.expect("PARTITION")
     _skip_partitions(cursor)
     return [act.ChangeRows("TRUNCATE PARTITION")]
 
 
-def _exchange(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _exchange(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     cursor.expect("PARTITION")
     cursor.name()
     cursor.expect("WITH", "TABLE")
@@ -227,12 +227,12 @@ def _exchange(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
     return [act.ExchangeRows(other)]
 
 
-def _skip_validation(cursor: Cursor) -> None:
+def _skip_validation(cursor: TokenCursor) -> None:
     if cursor.accept_any("WITH", "WITHOUT"):
         cursor.expect("VALIDATION")
 
 
-def _tablespace(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _tablespace(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     if cursor.accept("PARTITION"):
         while not cursor.done and cursor.peek() != "TABLESPACE":
             cursor.take()
@@ -240,14 +240,14 @@ def _tablespace(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
     return [act.ChangeRows("DISCARD or IMPORT TABLESPACE")]
 
 
-def _algorithm(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _algorithm(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     cursor.accept("=")
     cursor.word()
     return []
 
 
-def _word_after(*words: str) -> Callable[[Cursor, Session], _Actions]:
-    def skip(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _word_after(*words: str) -> Callable[[TokenCursor, Session], _Actions]:
+    def skip(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
         for word in words:
             cursor.expect(word)
         return []
@@ -255,7 +255,7 @@ def _word_after(*words: str) -> Callable[[Cursor, Session], _Actions]:
     return skip
 
 
-def _order(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _order(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     cursor.expect("BY")
     while True:
         cursor.name()
@@ -272,12 +272,12 @@ def _order(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
         cursor.take()
 
 
-def _validation(cursor: Cursor, session: Session) -> _Actions:  # noqa: ARG001
+def _validation(cursor: TokenCursor, session: Session) -> _Actions:  # noqa: ARG001
     cursor.expect("VALIDATION")
     return []
 
 
-_HEADS: dict[str, Callable[[Cursor, Session], _Actions]] = {
+_HEADS: dict[str, Callable[[TokenCursor, Session], _Actions]] = {
     "ADD": _add, "DROP": _drop, "MODIFY": _modify, "CHANGE": _change, "RENAME": _rename, "ALTER": _alter,
     "CONVERT": _convert, "ALGORITHM": _algorithm, "LOCK": _algorithm, "ORDER": _order, "WITH": _validation,
     "WITHOUT": _validation, "ENABLE": _word_after("KEYS"), "DISABLE": _word_after("KEYS"), "FORCE": _word_after(),
@@ -288,7 +288,7 @@ _HEADS: dict[str, Callable[[Cursor, Session], _Actions]] = {
 }  # fmt: skip
 
 
-def _table_option(cursor: Cursor) -> _Actions:
+def _table_option(cursor: TokenCursor) -> _Actions:
     if cursor.peek() == "ENGINE" and cursor.token(2 if cursor.peek(1) == "=" else 1).text.upper() == "BLACKHOLE":
         read_table_option(cursor)
         return [act.ChangeRows("ENGINE BLACKHOLE")]
@@ -296,7 +296,7 @@ def _table_option(cursor: Cursor) -> _Actions:
     return [] if charset is None else [act.DefaultCharset(charset)]
 
 
-def read_create_index(cursor: Cursor, session: Session, kind: act.KeyKind) -> AlterTable:
+def read_create_index(cursor: TokenCursor, session: Session, kind: act.KeyKind) -> AlterTable:
     """What follows CREATE [UNIQUE …] INDEX."""
     exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name()
@@ -309,7 +309,7 @@ def read_create_index(cursor: Cursor, session: Session, kind: act.KeyKind) -> Al
     return AlterTable(table, (act.AddKey(act.KeySyntax(kind, name, columns, exists, is_partial)),), session)
 
 
-def read_drop_index(cursor: Cursor, session: Session) -> AlterTable:
+def read_drop_index(cursor: TokenCursor, session: Session) -> AlterTable:
     """What follows DROP INDEX."""
     cursor.accept("IF", "EXISTS")
     name = cursor.name()
@@ -320,7 +320,7 @@ def read_drop_index(cursor: Cursor, session: Session) -> AlterTable:
     return AlterTable(table, (act.DropKey(name),), session)
 
 
-def _skip_index_rest(cursor: Cursor) -> None:
+def _skip_index_rest(cursor: TokenCursor) -> None:
     skip_key_options(cursor)
     while cursor.accept_any("ALGORITHM", "LOCK"):
         cursor.accept("=")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from replicator_source_mysql.ddl.lex.session import Session
-from replicator_source_mysql.ddl.lex.token_cursor import Cursor
+from replicator_source_mysql.ddl.lex.token_cursor import TokenCursor
 from replicator_source_mysql.ddl.lex.tokenizer import Kind, UnreadError
 from replicator_source_mysql.ddl.parse.default_syntax import NO_DEFAULT, DefaultSyntax, read_default, skip_function
 from replicator_source_mysql.ddl.parse.type_syntax import TypeSyntax, read_type, with_attribute
@@ -49,7 +49,7 @@ class ColumnSyntax:
     updates_itself: bool = False
 
 
-def read_column(cursor: Cursor, session: Session) -> ColumnSyntax:
+def read_column(cursor: TokenCursor, session: Session) -> ColumnSyntax:
     """Pass `name type attributes…`, up to a comma, a closing bracket, FIRST, AFTER or the end."""
     name = cursor.name()
     kind = read_type(cursor, session)
@@ -61,11 +61,11 @@ def read_column(cursor: Cursor, session: Session) -> ColumnSyntax:
     return column
 
 
-def _is_over(cursor: Cursor) -> bool:
+def _is_over(cursor: TokenCursor) -> bool:
     return cursor.done or (cursor.peek() in _END and cursor.token().kind is not Kind.NAME)
 
 
-def _attribute(cursor: Cursor, column: ColumnSyntax, session: Session) -> ColumnSyntax:
+def _attribute(cursor: TokenCursor, column: ColumnSyntax, session: Session) -> ColumnSyntax:
     for read in (_type_attribute, _null_attribute, _key_attribute, _generation, _text_attribute):
         changed = read(cursor, column)
         if changed is not None:
@@ -79,7 +79,7 @@ def _attribute(cursor: Cursor, column: ColumnSyntax, session: Session) -> Column
     return column
 
 
-def _type_attribute(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None:
+def _type_attribute(cursor: TokenCursor, column: ColumnSyntax) -> ColumnSyntax | None:
     kind = with_attribute(column.type, cursor.peek())
     if kind is not None:
         cursor.take()
@@ -91,7 +91,7 @@ def _type_attribute(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None
     return None
 
 
-def _null_attribute(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None:
+def _null_attribute(cursor: TokenCursor, column: ColumnSyntax) -> ColumnSyntax | None:
     if cursor.accept("NOT", "NULL"):
         return replace(column, nullable=False)
     if cursor.accept("NULL"):
@@ -103,7 +103,7 @@ def _null_attribute(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None
     return None
 
 
-def _key_attribute(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None:
+def _key_attribute(cursor: TokenCursor, column: ColumnSyntax) -> ColumnSyntax | None:
     if cursor.accept("AUTO_INCREMENT"):
         return replace(column, is_auto_increment=True)
     if cursor.accept("SERIAL", "DEFAULT", "VALUE"):
@@ -119,7 +119,7 @@ def _key_attribute(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None:
     return None
 
 
-def _generation(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None:
+def _generation(cursor: TokenCursor, column: ColumnSyntax) -> ColumnSyntax | None:
     if cursor.accept("GENERATED"):
         cursor.expect("ALWAYS")
     if not cursor.accept("AS"):
@@ -131,7 +131,7 @@ def _generation(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None:
     return replace(column, is_generated=True, is_virtual=is_virtual)
 
 
-def _text_attribute(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None:
+def _text_attribute(cursor: TokenCursor, column: ColumnSyntax) -> ColumnSyntax | None:
     named = read_charset(cursor)
     if named is not None:
         return replace(column, charset=named or column.charset)
@@ -141,7 +141,7 @@ def _text_attribute(cursor: Cursor, column: ColumnSyntax) -> ColumnSyntax | None
     return None
 
 
-def read_charset(cursor: Cursor) -> str | None:
+def read_charset(cursor: TokenCursor) -> str | None:
     """Pass CHARACTER SET and its name; empty when it is DEFAULT, None when no character set comes next."""
     if not (cursor.accept("CHARACTER", "SET") or cursor.accept("CHAR", "SET") or cursor.accept("CHARSET")):
         return None
@@ -150,7 +150,7 @@ def read_charset(cursor: Cursor) -> str | None:
     return "" if name.lower() == "default" else charset_name(name)
 
 
-def _passed_over(cursor: Cursor) -> None:
+def _passed_over(cursor: TokenCursor) -> None:
     """Attributes that say nothing about rows."""
     word = cursor.peek()
     if word in _TEXT_VALUES or word in _NAMED_VALUES:
@@ -173,19 +173,19 @@ def _passed_over(cursor: Cursor) -> None:
         _engine_value(cursor)
 
 
-def _check(cursor: Cursor) -> None:
+def _check(cursor: TokenCursor) -> None:
     cursor.expect("CHECK")
     cursor.skip_brackets()
     skip_enforced(cursor)
 
 
-def skip_enforced(cursor: Cursor) -> None:
+def skip_enforced(cursor: TokenCursor) -> None:
     """Pass ENFORCED or NOT ENFORCED."""
     if not cursor.accept("NOT", "ENFORCED"):
         cursor.accept("ENFORCED")
 
 
-def skip_references(cursor: Cursor) -> None:
+def skip_references(cursor: TokenCursor) -> None:
     """Pass REFERENCES and everything that belongs to it."""
     cursor.expect("REFERENCES")
     cursor.table()
@@ -198,7 +198,7 @@ def skip_references(cursor: Cursor) -> None:
             cursor.word()
 
 
-def _engine_value(cursor: Cursor) -> None:
+def _engine_value(cursor: TokenCursor) -> None:
     """`name=value` of a storage engine (MariaDB), also `REF_SYSTEM_ID=4326`."""
     cursor.name()
     cursor.expect("=")

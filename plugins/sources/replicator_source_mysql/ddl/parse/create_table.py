@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replicator_source_mysql.ddl.lex.session import Session
-from replicator_source_mysql.ddl.lex.token_cursor import Cursor
+from replicator_source_mysql.ddl.lex.token_cursor import TokenCursor
 from replicator_source_mysql.ddl.lex.tokenizer import Kind, UnreadError
 from replicator_source_mysql.ddl.parse.action import KeySyntax
 from replicator_source_mysql.ddl.parse.column_syntax import ColumnSyntax, read_charset, read_column
@@ -21,7 +21,7 @@ _OPTIONS = {
 _REST = {"PARTITION", "SELECT", "AS", "IGNORE", "REPLACE", "WITH", "START", "(", "TABLE", "VALUES"}
 
 
-def read_create_table(cursor: Cursor, session: Session, *, or_replace: bool) -> Effect:
+def read_create_table(cursor: TokenCursor, session: Session, *, or_replace: bool) -> Effect:
     """What follows CREATE [OR REPLACE] TABLE."""
     exists = cursor.accept("IF", "NOT", "EXISTS")
     table = cursor.table()
@@ -38,7 +38,7 @@ def read_create_table(cursor: Cursor, session: Session, *, or_replace: bool) -> 
     return CreateTable(table, tuple(columns), tuple(keys), charset, exists, or_replace, session)
 
 
-def _elements(cursor: Cursor, session: Session) -> tuple[list[ColumnSyntax], list[KeySyntax]]:
+def _elements(cursor: TokenCursor, session: Session) -> tuple[list[ColumnSyntax], list[KeySyntax]]:
     columns: list[ColumnSyntax] = []
     keys: list[KeySyntax] = []
     while True:
@@ -54,7 +54,7 @@ def _elements(cursor: Cursor, session: Session) -> tuple[list[ColumnSyntax], lis
         cursor.expect(",")
 
 
-def read_table_options(cursor: Cursor) -> str | None:
+def read_table_options(cursor: TokenCursor) -> str | None:
     """Pass table options; the default character set they name, empty for DEFAULT, None when they name none."""
     charset: str | None = None
     while not cursor.done and (cursor.peek() not in _REST or cursor.token().kind is Kind.NAME):
@@ -64,7 +64,7 @@ def read_table_options(cursor: Cursor) -> str | None:
     return charset
 
 
-def read_table_option(cursor: Cursor) -> str | None:
+def read_table_option(cursor: TokenCursor) -> str | None:
     """Pass one option; the character set it names."""
     if cursor.accept("DEFAULT") and cursor.peek() not in {"CHARACTER", "CHAR", "CHARSET", "COLLATE"}:
         raise UnreadError("a table option is not known")
@@ -78,7 +78,7 @@ def read_table_option(cursor: Cursor) -> str | None:
     return None
 
 
-def _skip_option(cursor: Cursor) -> None:
+def _skip_option(cursor: TokenCursor) -> None:
     if cursor.accept("DATA", "DIRECTORY") or cursor.accept("INDEX", "DIRECTORY"):
         cursor.accept("=")
         cursor.take()
@@ -99,8 +99,8 @@ def _skip_option(cursor: Cursor) -> None:
         raise UnreadError("a table option is not known")
 
 
-def _finish(cursor: Cursor) -> None:
-    """What may follow the options: partitions say nothing here, a SELECT brings columns of its own."""
+def _finish(cursor: TokenCursor) -> None:
+    """What may follow the options: partitions say nothing here, a SELECT adds columns."""
     if cursor.accept("WITH", "SYSTEM", "VERSIONING"):
         raise UnreadError("the table is system-versioned, which is not supported")
     if cursor.accept("PARTITION"):

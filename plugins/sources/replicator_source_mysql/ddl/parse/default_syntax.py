@@ -1,4 +1,4 @@
-"""What a column definition says of its default, as written."""
+"""The default in a column definition, as written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from replicator_source_mysql.ddl.lex.session import Session
-from replicator_source_mysql.ddl.lex.token_cursor import Cursor
+from replicator_source_mysql.ddl.lex.token_cursor import TokenCursor
 from replicator_source_mysql.ddl.lex.tokenizer import Kind, Token, UnreadError
 
 
@@ -41,7 +41,7 @@ _WORDS = {
 }
 
 
-def read_default(cursor: Cursor, session: Session) -> DefaultSyntax:
+def read_default(cursor: TokenCursor, session: Session) -> DefaultSyntax:
     """Pass what follows DEFAULT."""
     if cursor.peek() == "(":
         return _bracketed(cursor, session)
@@ -55,14 +55,14 @@ def read_default(cursor: Cursor, session: Session) -> DefaultSyntax:
     return _EXPRESSION
 
 
-def _bracketed(cursor: Cursor, session: Session) -> DefaultSyntax:
+def _bracketed(cursor: TokenCursor, session: Session) -> DefaultSyntax:
     """An expression; MariaDB keeps one that is a mere literal as a constant."""
     inside = cursor.skip_brackets()
     while session.is_mariadb and inside and _is_mark(inside[0], "(") and _is_mark(inside[-1], ")"):
         inside = inside[1:-1]
     if not session.is_mariadb:
         return _EXPRESSION
-    within = Cursor(inside, "")
+    within = TokenCursor(inside, "")
     try:
         literal = _literal(within)
     except UnreadError:
@@ -74,7 +74,7 @@ def _is_mark(token: Token, text: str) -> bool:
     return token.kind is Kind.MARK and token.text == text
 
 
-def _literal(cursor: Cursor) -> DefaultSyntax | None:
+def _literal(cursor: TokenCursor) -> DefaultSyntax | None:
     word = cursor.peek()
     if word in _WORDS:
         cursor.take()
@@ -89,8 +89,8 @@ def _literal(cursor: Cursor) -> DefaultSyntax | None:
     return None if form is None else DefaultSyntax(form, _joined(cursor, form))
 
 
-def _introduced(cursor: Cursor, word: str) -> DefaultSyntax:
-    """`_latin1'text'`: the bytes of a literal in a character set of its own are not ours to convert unless plain."""
+def _introduced(cursor: TokenCursor, word: str) -> DefaultSyntax:
+    """`_latin1'text'`: the bytes of a literal in another character set are not converted unless they are ASCII."""
     cursor.take()
     form = _LITERALS[cursor.token().kind]
     text = _joined(cursor, form)
@@ -100,14 +100,14 @@ def _introduced(cursor: Cursor, word: str) -> DefaultSyntax:
     return DefaultSyntax(form, text)
 
 
-def _joined(cursor: Cursor, form: Form) -> str:
+def _joined(cursor: TokenCursor, form: Form) -> str:
     text = cursor.take().text
     while form is Form.TEXT and cursor.token().kind is Kind.STRING:
         text += cursor.take().text
     return text
 
 
-def _number(cursor: Cursor) -> str:
+def _number(cursor: TokenCursor) -> str:
     sign = cursor.accept_any("+", "-")
     point = cursor.accept_any(".")
     token = cursor.take()
@@ -126,14 +126,14 @@ def _is_exponent(text: str) -> bool:
     return mantissa.replace(".", "", 1).isdigit() and (not rest or rest.isdigit())
 
 
-def _exponent(cursor: Cursor, sign: str, text: str) -> str:
-    """`1e+5` may come in pieces."""
+def _exponent(cursor: TokenCursor, sign: str, text: str) -> str:
+    """`1e+5` may be several tokens."""
     if text.lower().endswith("e"):
         text += cursor.accept_any("+", "-") + cursor.take().text
     return sign.strip("+") + text
 
 
-def skip_function(cursor: Cursor) -> None:
+def skip_function(cursor: TokenCursor) -> None:
     """Pass `NOW(3)`, `CURRENT_TIMESTAMP`, `uuid()`, `db.f(1)`."""
     cursor.name()
     if cursor.accept("."):

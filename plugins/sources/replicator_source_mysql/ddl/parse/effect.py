@@ -1,4 +1,4 @@
-"""What a statement does to tables, as read from its text and before any table is looked at."""
+"""What a statement does to tables, as read from its text, without their definitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from replicator_source_mysql.ddl.parse.column_syntax import ColumnSyntax
 
 @dataclass(frozen=True, slots=True)
 class Harmless:
-    """Changes no table's structure and no row that row events do not tell of."""
+    """Changes no table's structure, and no row without a row event."""
 
 
 @dataclass(frozen=True, slots=True)

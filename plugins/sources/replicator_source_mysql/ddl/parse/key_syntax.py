@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replicator_source_mysql.ddl.lex.token_cursor import Cursor
+from replicator_source_mysql.ddl.lex.token_cursor import TokenCursor
 from replicator_source_mysql.ddl.lex.tokenizer import Kind, Token, UnreadError
 from replicator_source_mysql.ddl.parse.action import KeyKind, KeySyntax
 from replicator_source_mysql.ddl.parse.column_syntax import ColumnSyntax, skip_enforced, skip_references
@@ -32,7 +32,7 @@ class Nothing:
     """A constraint that says nothing about which rows are the same."""
 
 
-def starts_key(cursor: Cursor) -> bool:
+def starts_key(cursor: TokenCursor) -> bool:
     """Whether a key or constraint comes next rather than a column."""
     if cursor.token().kind is not Kind.WORD or cursor.peek() not in _HEADS:
         return False
@@ -42,7 +42,7 @@ def starts_key(cursor: Cursor) -> bool:
     return cursor.peek() != "VECTOR" or cursor.peek(1) in {"INDEX", "KEY"}
 
 
-def read_key(cursor: Cursor) -> KeySyntax | Nothing:
+def read_key(cursor: TokenCursor) -> KeySyntax | Nothing:
     """Pass one key or constraint."""
     if cursor.accept("PERIOD", "FOR"):
         if cursor.peek() == "SYSTEM_TIME":
@@ -70,7 +70,7 @@ def read_key(cursor: Cursor) -> KeySyntax | Nothing:
     return _rest(cursor, KeyKind.PLAIN, "", cursor.accept("IF", "NOT", "EXISTS"))
 
 
-def _symbol(cursor: Cursor) -> str:
+def _symbol(cursor: TokenCursor) -> str:
     if not cursor.accept("CONSTRAINT"):
         return ""
     cursor.accept("IF", "NOT", "EXISTS")
@@ -79,7 +79,7 @@ def _symbol(cursor: Cursor) -> str:
     return cursor.name()
 
 
-def _rest(cursor: Cursor, kind: KeyKind, symbol: str, exists: bool) -> KeySyntax:
+def _rest(cursor: TokenCursor, kind: KeyKind, symbol: str, exists: bool) -> KeySyntax:
     name = symbol
     if cursor.peek() not in {"(", "USING", "TYPE"} or cursor.token().kind is Kind.NAME:
         name = cursor.name()
@@ -89,7 +89,7 @@ def _rest(cursor: Cursor, kind: KeyKind, symbol: str, exists: bool) -> KeySyntax
     return KeySyntax(kind, name if kind is not KeyKind.PRIMARY else "", columns, exists, is_partial)
 
 
-def _foreign(cursor: Cursor, symbol: str) -> KeySyntax:
+def _foreign(cursor: TokenCursor, symbol: str) -> KeySyntax:
     exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name() if cursor.peek() != "(" else ""
     columns, _ = key_columns(cursor.skip_brackets())
@@ -97,7 +97,7 @@ def _foreign(cursor: Cursor, symbol: str) -> KeySyntax:
     return KeySyntax(KeyKind.FOREIGN, symbol or name, columns, exists)
 
 
-def skip_key_options(cursor: Cursor) -> None:
+def skip_key_options(cursor: TokenCursor) -> None:
     """Pass USING, COMMENT, KEY_BLOCK_SIZE, VISIBLE and the like."""
     while True:
         if cursor.accept_any("USING", "TYPE"):
@@ -121,7 +121,7 @@ def skip_key_options(cursor: Cursor) -> None:
 
 def key_columns(tokens: list[Token]) -> tuple[tuple[str, ...], bool]:
     """Columns of a key, none when a part is an expression; and whether a part is only the beginning of a column."""
-    cursor, names, is_partial = Cursor(tokens, ""), [], False
+    cursor, names, is_partial = TokenCursor(tokens, ""), [], False
     while not cursor.done:
         if cursor.peek() == "(":
             return (), False
@@ -138,6 +138,6 @@ def key_columns(tokens: list[Token]) -> tuple[tuple[str, ...], bool]:
 
 
 def column_keys(column: ColumnSyntax) -> list[KeySyntax]:
-    """The keys a column definition makes by itself."""
+    """The keys in a column definition."""
     keys = [KeySyntax(KeyKind.PRIMARY, "", (column.name,))] if column.is_primary else []
     return keys + ([KeySyntax(KeyKind.UNIQUE, "", (column.name,))] if column.is_unique else [])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.ddl.lex.set_statement import inner_statement
-from replicator_source_mysql.ddl.lex.token_cursor import Cursor
+from replicator_source_mysql.ddl.lex.token_cursor import TokenCursor
 from replicator_source_mysql.ddl.lex.tokenizer import Kind, Token, UnreadError, tokenize
 from replicator_source_mysql.ddl.parse.action import KeyKind
 from replicator_source_mysql.ddl.parse.alter_table import (
@@ -80,18 +80,18 @@ def read_statement(text: str, session: Session) -> tuple[Effect, ...]:
     tokens, session = inner.tokens, inner.session
     if not tokens:
         return (Harmless(),)
-    cursor = Cursor(tokens, session.database)
+    cursor = TokenCursor(tokens, session.database)
     if inner.doubt and cursor.peek() not in _HARMLESS:
         named = None if inner.hides_tables else _named(cursor)
         return (Unreadable(named, inner.doubt, _head(tokens)),)
     try:
         effects = _read(cursor, text, session)
     except UnreadError as err:
-        return (Unreadable(_named(Cursor(tokens, session.database)), str(err), _head(tokens)),)
+        return (Unreadable(_named(TokenCursor(tokens, session.database)), str(err), _head(tokens)),)
     return tuple(effects)
 
 
-def _read(cursor: Cursor, text: str, session: Session) -> list[Effect]:
+def _read(cursor: TokenCursor, text: str, session: Session) -> list[Effect]:
     head = cursor.peek()
     if head in _DML:
         emptied = empties(cursor, text)
@@ -110,7 +110,7 @@ def _read(cursor: Cursor, text: str, session: Session) -> list[Effect]:
     return effects
 
 
-def _create(cursor: Cursor, session: Session) -> list[Effect]:
+def _create(cursor: TokenCursor, session: Session) -> list[Effect]:
     replaces = cursor.accept("OR", "REPLACE")
     if cursor.peek() == "SPATIAL" and cursor.peek(1) == "REFERENCE":
         return [Harmless()]
@@ -132,19 +132,19 @@ def _refuse_other_grammar(session: Session) -> None:
         raise UnreadError("sql_mode ORACLE or MSSQL gives types another meaning")
 
 
-def _other_object(cursor: Cursor) -> list[Effect]:
+def _other_object(cursor: TokenCursor) -> list[Effect]:
     if cursor.peek() not in _OTHER_OBJECTS or cursor.token().kind is not Kind.WORD:
         raise UnreadError("the statement is about an object that is not known")
     return [Harmless()]
 
 
-def _create_database(cursor: Cursor, session: Session, *, replaces: bool) -> CreateDatabase:
+def _create_database(cursor: TokenCursor, session: Session, *, replaces: bool) -> CreateDatabase:
     exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name()
     return CreateDatabase(name, _database_charset(cursor, session) or session.server_charset, exists, replaces)
 
 
-def _database_charset(cursor: Cursor, session: Session) -> str:
+def _database_charset(cursor: TokenCursor, session: Session) -> str:
     charset = ""
     while not cursor.done:
         cursor.accept("DEFAULT")
@@ -163,7 +163,7 @@ def _database_charset(cursor: Cursor, session: Session) -> str:
     return charset
 
 
-def _alter(cursor: Cursor, session: Session) -> list[Effect]:
+def _alter(cursor: TokenCursor, session: Session) -> list[Effect]:
     cursor.accept_any("ONLINE", "OFFLINE")
     ignore = cursor.accept("IGNORE")
     if cursor.accept("TABLE"):
@@ -177,7 +177,7 @@ def _alter(cursor: Cursor, session: Session) -> list[Effect]:
     return _other_object(cursor)
 
 
-def _drop(cursor: Cursor, session: Session) -> list[Effect]:
+def _drop(cursor: TokenCursor, session: Session) -> list[Effect]:
     if cursor.accept_any("TABLE", "TABLES"):
         exists = cursor.accept("IF", "EXISTS")
         tables = cursor.tables()
@@ -195,7 +195,7 @@ def _drop(cursor: Cursor, session: Session) -> list[Effect]:
     return _other_object(cursor)
 
 
-def _rename(cursor: Cursor, session: Session) -> list[Effect]:  # noqa: ARG001
+def _rename(cursor: TokenCursor, session: Session) -> list[Effect]:  # noqa: ARG001
     if cursor.accept("USER"):
         return [Harmless()]
     if not cursor.accept_any("TABLE", "TABLES"):
@@ -210,7 +210,7 @@ def _rename(cursor: Cursor, session: Session) -> list[Effect]:  # noqa: ARG001
     return [RenameTables(tuple(pairs))]
 
 
-def _truncate(cursor: Cursor, session: Session) -> list[Effect]:  # noqa: ARG001
+def _truncate(cursor: TokenCursor, session: Session) -> list[Effect]:  # noqa: ARG001
     cursor.accept("TABLE")
     table = cursor.table()
     skip_wait(cursor)
@@ -219,7 +219,7 @@ def _truncate(cursor: Cursor, session: Session) -> list[Effect]:  # noqa: ARG001
     return [TruncateTable(table)]
 
 
-def _repair(cursor: Cursor, session: Session) -> list[Effect]:  # noqa: ARG001
+def _repair(cursor: TokenCursor, session: Session) -> list[Effect]:  # noqa: ARG001
     cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
     if not cursor.accept_any("TABLE", "TABLES"):
         return [Harmless()]
@@ -229,13 +229,13 @@ def _repair(cursor: Cursor, session: Session) -> list[Effect]:  # noqa: ARG001
     return [RepairTables(tuple(tables))]
 
 
-_STATEMENTS: dict[str, Callable[[Cursor, Session], list[Effect]]] = {
+_STATEMENTS: dict[str, Callable[[TokenCursor, Session], list[Effect]]] = {
     "CREATE": _create, "ALTER": _alter, "DROP": _drop, "RENAME": _rename, "TRUNCATE": _truncate,
     "REPAIR": _repair,
 }  # fmt: skip
 
 
-def _named(cursor: Cursor) -> tuple[TableId, ...] | None:
+def _named(cursor: TokenCursor) -> tuple[TableId, ...] | None:
     """The tables an unread statement can touch, when its head shows them."""
     try:
         first = _table_of_head(cursor)
@@ -252,7 +252,7 @@ def _named(cursor: Cursor) -> tuple[TableId, ...] | None:
     return tuple(dict.fromkeys(found))
 
 
-def _table_of_head(cursor: Cursor) -> TableId | None:
+def _table_of_head(cursor: TokenCursor) -> TableId | None:
     head = cursor.accept_any("CREATE", "ALTER", "TRUNCATE", "DROP")
     cursor.accept("OR", "REPLACE")
     while cursor.accept_any("ONLINE", "OFFLINE", "IGNORE", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"):
@@ -269,7 +269,7 @@ def _table_of_head(cursor: Cursor) -> TableId | None:
     return None
 
 
-def _leads_to_table(cursor: Cursor) -> bool:
+def _leads_to_table(cursor: TokenCursor) -> bool:
     """Pass words that another table's name follows; `RENAME COLUMN a TO b` names columns, and counts to be safe."""
     for words in (("WITH", "TABLE"), ("TO", "TABLE"), ("CONVERT", "TABLE"), ("RENAME", "TO"), ("RENAME", "AS")):
         if cursor.accept(*words):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replicator_source_mysql.ddl.lex.session import Session
-from replicator_source_mysql.ddl.lex.token_cursor import Cursor
+from replicator_source_mysql.ddl.lex.token_cursor import TokenCursor
 from replicator_source_mysql.ddl.lex.tokenizer import Kind, Token, UnreadError
 from replicator_source_mysql.types.charset_names import BINARY, bytes_per_character
 
@@ -44,7 +44,7 @@ class TypeSyntax:
 
     Attributes:
         name: `int`, `varchar`, `enum`.
-        numbers: What stands in its brackets.
+        numbers: What is in its brackets.
         members: Members of an ENUM or SET.
         is_unsigned: UNSIGNED, or ZEROFILL.
         is_zerofill: ZEROFILL.
@@ -83,7 +83,7 @@ class ResolvedType:
     charset: str = field(default="")
 
 
-def read_type(cursor: Cursor, session: Session) -> TypeSyntax:
+def read_type(cursor: TokenCursor, session: Session) -> TypeSyntax:
     """Pass a type, with its brackets and the attributes that follow it at once."""
     name, charset = _read_name(cursor, session)
     if name in {"enum", "set"}:
@@ -111,7 +111,7 @@ _ATTRIBUTES: dict[str, dict[str, Any]] = {
 }
 
 
-def _read_name(cursor: Cursor, session: Session) -> tuple[str, str]:
+def _read_name(cursor: TokenCursor, session: Session) -> tuple[str, str]:
     charset = ""
     word = cursor.word()
     if word == "national":
@@ -130,7 +130,7 @@ def _read_name(cursor: Cursor, session: Session) -> tuple[str, str]:
     return word, charset
 
 
-def _long(cursor: Cursor) -> str:
+def _long(cursor: TokenCursor) -> str:
     if cursor.accept("VARBINARY"):
         return "mediumblob"
     if cursor.accept_any("CHAR", "CHARACTER"):

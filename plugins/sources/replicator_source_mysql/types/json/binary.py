@@ -1,7 +1,7 @@
-"""MySQL's binary JSON, read into a tree whose leaves are JSON text already.
+"""Reads MySQL's binary JSON into a tree whose leaves are JSON text.
 
 A value is a type byte and its bytes; objects and arrays begin with a table of offsets, in which numbers of 16 bits (32 in a
-large one) and literals stand themselves.
+large one) and literals are stored themselves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NUMBERS = {
     10: struct.Struct("<Q"),
 }
 _INLINE = frozenset({_LITERAL, _INT16, _UINT16, _INT32, _UINT32})
-"""Types that may stand in the table of a container."""
+"""Types that may be stored in the table of a container."""
 _FLOAT = struct.Struct("<d")
 _BASE64_LINE = 76
 _TIMESTAMP, _DATE, _TIME, _DATETIME, _DECIMAL = 7, 10, 11, 12, 246
@@ -58,7 +58,7 @@ def read_document(data: bytes) -> Tree:
 
 
 def document_text(tree: Tree) -> str:
-    """A tree as the server prints it: keys in their order, a space behind each colon and comma."""
+    """A tree as the server prints it: keys in their order, a space after each colon and comma."""
     if isinstance(tree, str):
         return tree
     if isinstance(tree, list):

@@ -30,7 +30,7 @@ class Diff:
     Attributes:
         operation: Replace, insert or remove.
         path: Names of members and numbers of cells, from the document's root.
-        value: What stands there afterwards; nothing for a removal.
+        value: The new value; nothing for a removal.
     """
 
     operation: int
@@ -39,7 +39,7 @@ class Diff:
 
 
 class DoesNotApplyError(ValueError):
-    """The document has no such place."""
+    """The document has no such path."""
 
 
 def updated_documents(before: pa.BinaryArray, diffs: pa.BinaryArray, policy: ColumnPolicy) -> pa.StringArray:
@@ -70,7 +70,7 @@ def apply_diffs(before: bytes | None, diffs: bytes) -> str:
 
     Raises:
         MalformedError: When bytes are not in their format.
-        DoesNotApplyError: When a place is not there.
+        DoesNotApplyError: When a path does not exist.
     """
     if before is None:
         raise DoesNotApplyError("no document")
@@ -81,7 +81,7 @@ def apply_diffs(before: bytes | None, diffs: bytes) -> str:
 
 
 def read_diffs(data: bytes) -> Iterator[Diff]:
-    """The changes in `data`: an operation, a path, and for all but a removal the new value, each behind its length.
+    """The changes in `data`: an operation, a path, and for all but a removal the new value, each after its length.
 
     Raises:
         MalformedError: When the bytes are not that.
@@ -104,7 +104,7 @@ def read_diffs(data: bytes) -> Iterator[Diff]:
 
 
 def _chunk(data: bytes, at: int) -> tuple[bytes, int]:
-    """Bytes behind their length, which is one byte, or a mark and 2, 3 or 8 bytes."""
+    """Bytes after their length, which is one byte, or a mark and 2, 3 or 8 bytes."""
     size = data[at]
     at += 1
     if size > 250:
@@ -169,12 +169,12 @@ def _child(parent: Tree, leg: str | int) -> Tree:
         return parent[leg]
     if isinstance(parent, list) and isinstance(leg, int) and leg < len(parent):
         return parent[leg]
-    raise DoesNotApplyError("no such place")
+    raise DoesNotApplyError("no such path")
 
 
 def _change_member(parent: dict[str, Tree], name: str, diff: Diff) -> None:
     if (name in parent) == (diff.operation == _INSERT):
-        raise DoesNotApplyError("a member that is there already, or is not there")
+        raise DoesNotApplyError("a member that exists already, or does not exist")
     if diff.operation == _REMOVE:
         del parent[name]
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _MOST_PLACES = 15
-"""Numbers with the point further out than this are written with an exponent, unless digits stand on both sides of it."""
+"""Numbers with the point further out than this are written with an exponent, unless digits are on both sides of it."""
 _PLAIN_LENGTH = 17
 """Up to this length Python writes a number without an exponent exactly as MySQL does."""
 

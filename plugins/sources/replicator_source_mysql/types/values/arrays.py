@@ -1,4 +1,4 @@
-"""Arrow arrays out of numpy's and the other way round, without looking at single values."""
+"""Converts numpy arrays to Arrow and back, without a loop over values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The values of one column where they lie in a window of the log.
+    """The values of one column, as positions in a window of the log.
 
     Attributes:
         data: The window.
-        start: Where each value begins, behind a length prefix.
+        start: Where each value begins, after a length prefix.
         length: How many bytes it has.
         present: Whether it is not NULL; start and length of an absent value are anything.
     """

@@ -25,7 +25,7 @@ from replicator_source_mysql.types.values.out_of_range import ColumnPolicy
 _SEPARATORS = (0x1F, 0x1E, 0x1D, 0x1C, *range(1, 9), 0x0B, 0x0C, *range(0x0E, 0x1C), 0x7F, 0x00, 0x09, 0x0A, 0x0D)
 """Control characters, the least likely first. None of them is a part of a longer character in any set of `MULTI`."""
 _INVALID_HINT = (
-    "mend the rows at the source (its bytes are no text in the column's character set), or leave the column out"
+    "fix the rows at the source (its bytes are no text in the column's character set), or leave the column out"
 )
 _EXTENDED = "replicator-mysql"
 
@@ -125,7 +125,7 @@ def _units(octets: Bytes, lengths: Int64s, present: Bools, charset: str) -> pa.S
     sizes = 1 + (units >= 0x80) + (units >= 0x800) - surrogate + (units >= 0x10000)
     text = octets.tobytes().decode(codec)
     rebuilt = _rebuilt(text, sizes, lengths // width, present)
-    # A pair that lies in two values was decoded as one character and now ends in the middle of it.
+    # A pair that is split over two values was decoded as one character and now ends in the middle of it.
     return rebuilt.cast(pa.binary()).cast(pa.string()) if surrogate.any() else rebuilt
 
 

@@ -1,6 +1,6 @@
 """Which characters the bytes of MySQL's character sets are, where Python's codec of that name says something else.
 
-Measured, not guessed: the tests compare every one- and two-byte sequence with what real servers make of it.
+Measured, not guessed: the tests compare every one- and two-byte sequence with what real servers return for it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 UNDEFINED: Final = "\ufffe"
-"""What a byte without a character stands as in a table."""
+"""The mark of a byte without a character in a table."""
 
 SINGLE: Final[dict[str, tuple[str, dict[int, str]]]] = {
     "latin1": ("cp1252", {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}),

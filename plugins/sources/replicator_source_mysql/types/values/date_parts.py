@@ -1,4 +1,4 @@
-"""Dates and times by their parts: the one form into which log and text are taken apart, with the rules for odd dates."""
+"""Dates and times by their parts, parsed from log or text, with the rules for zero and partial dates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _YEAR_ZERO, _NO_SUCH_DAY = "a date in the year 0", "a day that its month does no
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Dates with their time of day, as numbers nobody has checked.
+    """Dates with their time of day, as unchecked numbers.
 
     Attributes:
         year: 0 to 9999.

@@ -94,7 +94,7 @@ def text_of(negative: Bools, groups: Groups, whole: int, present: Bools) -> pa.S
     Args:
         negative: Which have a minus sign.
         groups: Their digits.
-        whole: How many of the digits stand before the point.
+        whole: How many of the digits are before the point.
         present: Which are not NULL.
     """
     digits = np.empty((len(negative), sum(count for count, _ in groups)), np.uint8)

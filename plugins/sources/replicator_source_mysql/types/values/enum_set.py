@@ -10,7 +10,7 @@ from replicator_source_mysql.hints import COPY_TABLE_AGAIN
 from replicator_source_mysql.types.values.arrays import Cells, with_nulls
 from replicator_source_mysql.types.values.out_of_range import ColumnPolicy
 
-_HINT = f"the table's structure at this place of the log is another one than known: {COPY_TABLE_AGAIN}"
+_HINT = f"the table's structure at this log position is not the known one: {COPY_TABLE_AGAIN}"
 
 
 def enum_members(cells: Cells, members: tuple[str, ...], policy: ColumnPolicy) -> pa.StringArray:
@@ -30,7 +30,7 @@ def set_members(cells: Cells, members: tuple[str, ...], policy: ColumnPolicy) ->
     """The members whose bits are set, in their order, with commas between.
 
     Raises:
-        DataError: When a bit stands for no member.
+        DataError: When a bit is that of no member.
     """
     mask, place = np.unique(_numbers(cells), return_inverse=True)
     if len(members) < 64 and (mask >> np.uint64(len(members))).any():

@@ -25,7 +25,7 @@ _FLOAT = 4
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint8).reshape(256, 2)
 _DASHES = (8, 13, 18, 23)
 _UUID_STORED = (12, 13, 14, 15, 10, 11, 8, 9, 6, 7, 0, 1, 2, 3, 4, 5)
-"""Where MariaDB stores each byte of a UUID that has a time: the node first, so that equal nodes lie together."""
+"""Where MariaDB stores each byte of a UUID that has a time: the node first, so that equal nodes sort together."""
 
 
 def padded(raw: pa.BinaryArray, width: int) -> pa.BinaryArray:

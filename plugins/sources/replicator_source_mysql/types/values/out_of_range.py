@@ -1,4 +1,4 @@
-"""What becomes of values that the standard types cannot hold, and the errors about values, which never carry one."""
+"""What happens to values that the standard types cannot hold, and the errors about values, which never contain one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import DataError
 
 ZERO_DATE = "a zero or partial date"
-"""How such values are called in errors and in the count of replaced values."""
+"""What such values are called in errors and in the count of replaced values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class Policy:
     """The rules for one table's values. Picklable; a copy counts for itself.
 
     Attributes:
-        zero_dates: What becomes of zero and partial dates: `null`, `fail`, or `text` (such columns arrive as strings).
-        out_of_range: What becomes of other values the standard types cannot hold.
+        zero_dates: What happens to zero and partial dates: `null`, `fail`, or `text` (such columns arrive as strings).
+        out_of_range: What happens to other values the standard types cannot hold.
         table: The table's name, for errors.
         replaced: How many values were replaced, by kind of value; added to by every conversion.
     """
@@ -50,7 +50,7 @@ class ColumnPolicy:
             raise self.error(
                 ZERO_DATE,
                 code="RPL-3735",
-                hint='mend the rows at the source, or set "zeroDates" to "null" or "text"',
+                hint='fix the rows at the source, or set "zeroDates" to "null" or "text"',
             )
         self.policy.replaced[ZERO_DATE] += count
 
@@ -64,7 +64,7 @@ class ColumnPolicy:
             raise self.error(
                 what,
                 code="RPL-3736",
-                hint='mend the rows at the source, or set "outOfRange" to "null" or "clamp"',
+                hint='fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
             )
         self.policy.replaced[what] += count
         return self.policy.out_of_range

@@ -115,7 +115,7 @@ def moments_from_text(raw: pa.BinaryArray, target: DataType, digits: int, policy
 
 
 def _parsed(raw: pa.BinaryArray, target: DataType, digits: int, policy: ColumnPolicy) -> pa.Array:
-    """The rare path: some date is none, so all are taken apart."""
+    """The rare path: some date is not valid, so all are parsed."""
     is_date = target == DATE
     width = 10 if is_date else 19 + (digits + 1) * bool(digits)
     numbers = matrix_of(raw, width).astype(np.int64) - ord("0")

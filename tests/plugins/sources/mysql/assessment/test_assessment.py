@@ -1,4 +1,4 @@
-"""Every finding comes with the statement that mends it, and that statement does."""
+"""Every finding comes with a statement that fixes it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_no_binlog_is_refused(release: Release, mysql_server: PrivateMysql) -> N
 
 
 @pytest.mark.parametrize("release", [MYSQL_9, MARIADB_10_11], ids=lambda release: release.name)
-def test_settings_that_harm_are_found_and_mended(release: Release, mysql_server: PrivateMysql) -> None:
+def test_settings_that_harm_are_found_and_fixed(release: Release, mysql_server: PrivateMysql) -> None:
     """Each fix is run as it is printed; afterwards the finding is gone."""
     options: dict[str, Any] = {
         "binlog_format": "MIXED", "binlog_row_image": "MINIMAL", "binlog_expire_logs_seconds": 3600,
@@ -186,7 +186,7 @@ def _deletes_in_log(db: MysqlDatabase, table: str) -> int:
 
 
 def test_a_cascade_is_refused_exactly_where_the_log_leaves_it_out(mysql_and_mariadb: MysqlDatabase) -> None:
-    """The server's own log is the judge."""
+    """The server's own log is compared."""
     db = mysql_and_mariadb
     db.execute("FLUSH LOGS")
     db.execute("CREATE TABLE p (id int PRIMARY KEY)")
@@ -205,7 +205,7 @@ def test_a_cascade_is_refused_exactly_where_the_log_leaves_it_out(mysql_and_mari
 
 
 def test_the_setting_that_leaves_cascades_out_of_the_log_is_seen(mysql_server: PrivateMysql) -> None:
-    """MySQL 9.6 and later can be told to let InnoDB follow foreign keys by itself, as it did before."""
+    """MySQL 9.6 and later can be configured to let InnoDB follow foreign keys by itself, as it did before."""
     with private(mysql_server, MYSQL_9, innodb_native_foreign_keys=True) as db:
         test_a_cascade_is_refused_exactly_where_the_log_leaves_it_out(db)
         assert refused(db, "c") == "RPL-3843"
@@ -249,7 +249,7 @@ def test_system_versioned_tables_are_refused(mariadb_database: MysqlDatabase) ->
     assert refused(db, "t") == ""
 
 
-def test_a_table_without_a_key_is_named_and_can_be_mended(mysql_and_mariadb: MysqlDatabase) -> None:
+def test_a_table_without_a_key_is_named_and_can_be_fixed(mysql_and_mariadb: MysqlDatabase) -> None:
     db = mysql_and_mariadb
     db.execute("CREATE TABLE t (a int, g int AS (a + 1))")
     found = table_findings(db)
@@ -258,7 +258,7 @@ def test_a_table_without_a_key_is_named_and_can_be_mended(mysql_and_mariadb: Mys
     assert "no_key" not in table_findings(db)
 
 
-def test_columns_tell_what_is_changed_on_the_way(mysql_and_mariadb: MysqlDatabase) -> None:
+def test_columns_say_what_is_changed_on_the_way(mysql_and_mariadb: MysqlDatabase) -> None:
     db = mysql_and_mariadb
     db.execute(
         "CREATE TABLE t (id int PRIMARY KEY, a bigint unsigned, b decimal(40,2), c decimal(38,2), d datetime, e time,"
@@ -273,7 +273,7 @@ def test_columns_tell_what_is_changed_on_the_way(mysql_and_mariadb: MysqlDatabas
     assert columns["d"].note == "a zero or partial date stops the table"
 
 
-def test_many_tables_are_checked_with_few_questions(mysql_and_mariadb: MysqlDatabase) -> None:
+def test_many_tables_are_checked_with_few_queries(mysql_and_mariadb: MysqlDatabase) -> None:
     """One statement for each table would make the start of a large pipeline slow."""
     db = mysql_and_mariadb
     for number in range(40):

@@ -1,4 +1,4 @@
-"""What the catalogue tells is what the server does, on MySQL and on MariaDB alike."""
+"""What the catalogue returns is what the server does, on MySQL and on MariaDB."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DEFAULTS = {
 }
 
 
-def test_constants_are_told_from_expressions(mysql_and_mariadb: MysqlDatabase) -> None:
+def test_constants_and_expressions_differ(mysql_and_mariadb: MysqlDatabase) -> None:
     """The two servers write defaults in different ways; a string that looks like a function stays a string."""
     found = {}
     for number, column in enumerate(_DEFAULTS):

@@ -1,4 +1,4 @@
-"""Statements for the judge; each runs on servers that take it. `h1` and `h2` stand for the test's two databases."""
+"""Statements for the oracle; each runs on servers that accept it. `h1` and `h2` are replaced by the test's two databases."""
 
 from __future__ import annotations
 

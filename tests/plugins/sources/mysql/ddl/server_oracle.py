@@ -1,4 +1,4 @@
-"""The real server as the judge of a schema history: what its binlog says is applied, its catalogue is compared."""
+"""The real server as the oracle of the schema history: what its binlog says is applied, its catalogue is compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.connect.catalogue import Catalogue
 from replicator_source_mysql.ddl.apply.apply_effects import apply_effects
-from replicator_source_mysql.ddl.apply.known_tables import Structure, Structures, Unknown
+from replicator_source_mysql.ddl.apply.known_tables import KnownTable, KnownTables, UnknownTable
 from replicator_source_mysql.ddl.apply.table_change import TableChange
 from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.ddl.parse.statement import read_statement
@@ -20,7 +20,7 @@ _USE = re.compile(r'^use [`"]((?:[^`"]|``)*)[`"]; ', re.DOTALL)
 
 
 @dataclass
-class Judge:
+class ServerOracle:
     """A connection to the server, and the history of what ran through it.
 
     Attributes:
@@ -36,11 +36,11 @@ class Judge:
     databases: Sequence[str]
     session: Session = field(default_factory=Session)
     ddl: list[str] = field(default_factory=list)
-    structures: Structures = field(default_factory=Structures)
+    structures: KnownTables = field(default_factory=KnownTables)
 
     def __post_init__(self) -> None:
         names = {name.lower() for name in self.databases}
-        self.structures = Structures(0, lambda name: name.lower() in names)
+        self.structures = KnownTables(0, lambda name: name.lower() in names)
         for name, charset in self.query(
             "select SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME from information_schema.SCHEMATA where SCHEMA_NAME in "
             f"({self._listed()})"
@@ -103,8 +103,8 @@ class Judge:
         """What the history knows."""
         known = {}
         for table, entry in self.structures.entries():
-            assert not isinstance(entry, Unknown), f"{table} {entry}\n{self.ddl[-1]}"
-            assert isinstance(entry, Structure)
+            assert not isinstance(entry, UnknownTable), f"{table} {entry}\n{self.ddl[-1]}"
+            assert isinstance(entry, KnownTable)
             known[table] = entry.definition
         return known
 
@@ -119,7 +119,7 @@ def plain(definition: TableDefinition) -> list[Any]:
         (c.name, c.type, c.nullable, c.charset, *_comparable(c), c.is_generated, c.is_invisible, c.is_auto_increment)
         for c in definition.columns
     ]
-    # Behind a primary key the catalogue gives the others in order of their names.
+    # After a primary key the catalogue gives the others in order of their names.
     keys = [(key.name, key.columns) for key in definition.keys]
     return [
         *columns,
@@ -142,10 +142,10 @@ def differences(left: Iterable[Any], right: Iterable[Any]) -> str:
     return "\n".join(f"{a}\n{b}" for a, b in zip(left, right, strict=False) if a != b)
 
 
-def compare(judge: Judge) -> None:
+def compare(oracle: ServerOracle) -> None:
     """The history is the catalogue."""
-    history, catalogue = judge.history(), judge.catalogue()
-    assert set(history) == set(catalogue), judge.ddl[-3:]
+    history, catalogue = oracle.history(), oracle.catalogue()
+    assert set(history) == set(catalogue), oracle.ddl[-3:]
     for table, known in history.items():
         ours, theirs = plain(known), plain(catalogue[table])
-        assert ours == theirs, f"{table}: {judge.ddl[-1]}\n{differences(ours, theirs)}"
+        assert ours == theirs, f"{table}: {oracle.ddl[-1]}\n{differences(ours, theirs)}"

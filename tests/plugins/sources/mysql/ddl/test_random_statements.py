@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pymysql
 import pytest
 
-from tests.plugins.sources.mysql.ddl.server_oracle import Judge, compare
+from tests.plugins.sources.mysql.ddl.server_oracle import ServerOracle, compare
 
 _TABLES = ("a", "b", "c")
 _COLUMNS = ("x", "y", "z", "Long Name", "key", "1st")
@@ -102,15 +102,15 @@ _STATEMENTS: tuple[Callable[[Rng], str], ...] = (
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_statements(judge: Judge, seed: int) -> None:
+def test_random_statements(oracle: ServerOracle, seed: int) -> None:
     rng = random.Random(seed)
     taken: list[str] = []
     while len(taken) < 50:
         statement = rng.choice(_STATEMENTS)(rng)
         try:
-            judge.query(judge.placed(statement))
+            oracle.query(oracle.placed(statement))
         except pymysql.MySQLError:
             continue  # most of what a random walk asks for is refused, and changes nothing
         taken.append(statement)
-        judge.follow()
-        compare(judge)
+        oracle.follow()
+        compare(oracle)

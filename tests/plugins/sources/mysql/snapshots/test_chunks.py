@@ -80,7 +80,7 @@ def test_any_key_is_covered_once(
     )
     expected = sorted(n for (n,) in rows(db, "SELECT n FROM t"))
     assert found == expected
-    # What comes later lies in a chunk as well.
+    # What comes later is in a chunk as well.
     later = ", ".join(f"({', '.join(key)}, {number})" for number, key in enumerate(reversed(keys), 1000))
     if keys:
         db.execute("DELETE FROM t WHERE n % 2 = 0")
@@ -197,7 +197,7 @@ def test_only_selected_columns_are_read(mysql_and_mariadb: MysqlDatabase) -> Non
         assert rows_of(snapshot) == [{"id": 1, "b": 3}]
 
 
-def test_the_end_is_behind_every_row_read(mysql_and_mariadb: MysqlDatabase) -> None:
+def test_the_end_is_after_every_row_read(mysql_and_mariadb: MysqlDatabase) -> None:
     db = mysql_and_mariadb
     _fill(db, "id int PRIMARY KEY", "i", 10)
     with reader_of(db).open(schema_of(db)) as snapshot:
@@ -234,7 +234,7 @@ def test_the_definition_is_whole(mysql_and_mariadb: MysqlDatabase) -> None:
         assert rows_of(snapshot) == [{"id": 1, "g": 2, "h": 5}]
 
 
-def test_a_table_that_goes_before_it_is_copied_has_the_attempt_repeated(mysql_database: MysqlDatabase) -> None:
+def test_a_table_that_is_dropped_before_it_is_copied_has_the_attempt_repeated(mysql_database: MysqlDatabase) -> None:
     """It was described a moment ago: an online schema change may have taken it away."""
     mysql_database.execute("CREATE TABLE ghost (id int PRIMARY KEY)")
     schema = schema_of(mysql_database, "ghost")

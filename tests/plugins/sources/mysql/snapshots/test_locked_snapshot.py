@@ -1,4 +1,4 @@
-"""A table without a key is copied as it was at one place of the log, and its writers hardly notice."""
+"""A table without a key is copied as it was at one log position, and its writers wait only for a moment."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def _writing(db: MysqlDatabase) -> Iterator[pymysql.Connection[Any]]:
 def test_a_writer_that_does_not_end_is_not_waited_for_long(
     mysql_and_mariadb: MysqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others would queue behind the waiting lock."""
+    """Others would wait for the lock."""
     monkeypatch.setattr(held_table, "_LOCK_SECONDS", 1)
     db = mysql_and_mariadb
     _filled(db)

@@ -1,4 +1,4 @@
-"""A change of structure has one place in the log, from whatever place before it the log is read."""
+"""A change of structure has one position, from whatever position before it the log is read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rotate_while_idle(shop: MysqlDatabase, run: Run) -> Offset:
 
 
 def assert_same_from_everywhere(pump: Pump, starts: list[Offset], expected: list[tuple[Any, ...]]) -> None:
-    """From each start the changes of structure behind it have the same places."""
+    """From each start the changes of structure after it have the same positions."""
     end = pump.source.latest_offset()
     for start in [start for start in starts if start < end]:
         pump.offset = start
@@ -58,7 +58,7 @@ def assert_same_from_everywhere(pump: Pump, starts: list[Offset], expected: list
     "statement",
     ["ALTER TABLE t ADD COLUMN n INT", "TRUNCATE t", "RENAME TABLE t TO aside, u TO t, aside TO u", "DROP TABLE t, u"],
 )
-def test_a_ddl_behind_heartbeats_has_the_place_it_has_without_them(shop: MysqlDatabase, statement: str) -> None:
+def test_a_ddl_after_heartbeats_has_the_position_it_has_without_them(shop: MysqlDatabase, statement: str) -> None:
     pump = Pump(shop, "t", "u")
     start = pump.prepare()
     with pump.running() as run:
@@ -73,7 +73,7 @@ def test_a_ddl_behind_heartbeats_has_the_place_it_has_without_them(shop: MysqlDa
     assert_same_from_everywhere(pump, [start, *marks(run)], found)
 
 
-def test_a_ddl_first_behind_a_snapshot_is_not_below_the_snapshots_place(shop: MysqlDatabase) -> None:
+def test_a_ddl_first_after_a_snapshot_is_not_below_the_snapshots_position(shop: MysqlDatabase) -> None:
     pump = Pump(shop, "t")
     start = pump.prepare()
     shop.execute("INSERT INTO t VALUES (1, 'a')")
@@ -87,7 +87,7 @@ def test_a_ddl_first_behind_a_snapshot_is_not_below_the_snapshots_place(shop: My
     assert_same_from_everywhere(pump, [start, copied, *marks(first)], [place])
 
 
-def test_a_transaction_that_is_emitted_open_begins_behind_a_commit_at_its_own_place(
+def test_a_transaction_that_is_emitted_open_begins_after_a_commit_at_its_own_position(
     mysql_database: MysqlDatabase,
 ) -> None:
     """It is larger than what is received at once, so its first rows are emitted before its commit is known."""

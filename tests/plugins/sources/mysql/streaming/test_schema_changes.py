@@ -1,4 +1,4 @@
-"""Changes of structure stand in the log where they were made; rows are decoded with the structure of their time."""
+"""Changes of structure are emitted where they are in the log; rows are decoded with the structure of their time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_restart_from_an_older_offset_decodes_with_the_structure_of_then(shop:
     assert [(e.operation, e.alters) for e in again.ddl] == [(e.operation, e.alters) for e in first.ddl]
 
 
-def test_a_table_put_in_the_place_of_another_is_read_anew(shop: MysqlDatabase) -> None:
+def test_a_table_that_replaces_another_is_read_again(shop: MysqlDatabase) -> None:
     """As gh-ost and pt-online-schema-change do: its rows are another table's, so the log alone cannot make it."""
     pump = Pump(shop, "t")
     pump.prepare()
@@ -68,7 +68,7 @@ def test_a_table_put_in_the_place_of_another_is_read_anew(shop: MysqlDatabase) -
     assert [row for _, row, _, _ in run.changes("t")] == [{"id": 5, "name": "e", "more": 6}]
 
 
-def test_two_tables_that_swap_names_are_both_read_anew(shop: MysqlDatabase) -> None:
+def test_two_tables_that_swap_names_are_both_read_again(shop: MysqlDatabase) -> None:
     shop.execute("CREATE TABLE u (id INT PRIMARY KEY, what BLOB)")
     pump = Pump(shop, "t", "u")
     pump.prepare()
@@ -84,7 +84,7 @@ def test_two_tables_that_swap_names_are_both_read_anew(shop: MysqlDatabase) -> N
     assert run.changes("u")[0][1] == {"id": 2, "name": "b"}
 
 
-def test_a_table_under_another_name_is_told_as_renamed_and_a_dropped_one_as_dropped(shop: MysqlDatabase) -> None:
+def test_a_table_under_another_name_is_emitted_as_renamed_and_a_dropped_one_as_dropped(shop: MysqlDatabase) -> None:
     shop.execute("CREATE TABLE u (id INT PRIMARY KEY)")
     pump = Pump(shop, "t", "u")
     pump.prepare()
@@ -132,7 +132,7 @@ def test_rows_that_an_engine_throws_away_are_asked_for_again(mysql_database: Mys
     assert event.needs_snapshot
 
 
-def test_truncate_stands_in_the_log(shop: MysqlDatabase) -> None:
+def test_truncate_is_emitted_in_order(shop: MysqlDatabase) -> None:
     pump = Pump(shop, "t")
     pump.prepare()
     shop.execute("INSERT INTO t VALUES (1, 'a')")
@@ -166,7 +166,7 @@ def test_a_table_that_joins_later_is_decoded_from_where_it_joined(shop: MysqlDat
         assert [row for _, row, _, _ in run.changes("late")] == [{"a": 2, "b": 4_000_000_000}]
 
 
-def test_a_statement_that_is_not_understood_stops_only_whom_it_touches(shop: MysqlDatabase) -> None:
+def test_a_statement_that_is_not_understood_stops_only_the_tables_it_touches(shop: MysqlDatabase) -> None:
     shop.execute("CREATE TABLE other (id INT PRIMARY KEY, g GEOMETRY NOT NULL)")
     pump = Pump(shop, "t")
     pump.prepare()

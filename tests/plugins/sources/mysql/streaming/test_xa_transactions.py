@@ -1,4 +1,4 @@
-"""Rows of prepared transactions wait for their commit, and reading goes back far enough to find them again."""
+"""Rows of prepared transactions wait for their commit, and reading begins early enough to find them again."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class LoggedTable:
     """A table's rows in the log.
 
     Attributes:
-        kinds: Type codes, ENUM, SET and CHAR told apart.
+        kinds: Type codes; ENUM, SET and CHAR have different ones.
         metadata: Metadata of the table map, low byte first.
         inserted: Rows inserted.
         updated: Images before and after.

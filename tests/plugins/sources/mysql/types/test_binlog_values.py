@@ -274,7 +274,7 @@ def test_an_enum_of_more_than_255_members_and_its_refused_value() -> None:
     ("kind", "code", "value"),
     [("enum('a','b')", 247, b"\x03"), ("set('a','b')", 248, b"\x04"), ("enum('a')", 247, b"\xff\xff")],
 )
-def test_a_member_that_is_not_there_is_an_error(kind: str, code: int, value: bytes) -> None:
+def test_a_member_that_does_not_exist_is_an_error(kind: str, code: int, value: bytes) -> None:
     with pytest.raises(DataError, match=r"RPL-3737.*another one than known.*copied again"):
         from_log(column(kind), code, 1, [value])
 
@@ -338,7 +338,7 @@ def test_no_rows_and_only_nulls_are_columns_too(kind: str, charset: str) -> None
         ("text", "latin1", "CAST(`v` AS BINARY)"), ("enum('a')", "latin1", "`v`"),
     ],
 )  # fmt: skip
-def test_what_stands_in_the_select_list(kind: str, charset: str, expression: str) -> None:
+def test_the_expression_in_the_select_list(kind: str, charset: str, expression: str) -> None:
     definition = column(kind, charset)
     assert TextColumn(definition, target_of(definition, policy()), policy()).expression == expression
 

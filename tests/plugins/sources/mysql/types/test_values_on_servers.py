@@ -350,7 +350,7 @@ def test_json_becomes_the_text_the_server_prints(mysql: MysqlServer) -> None:
 
 
 def test_times_of_before_mysql_5_6_are_read(mariadb: MysqlServer) -> None:
-    """MariaDB still makes such columns when it is told to."""
+    """MariaDB still creates such columns when it is configured to."""
     cases = {
         "datetime": ("'1000-01-01'", "'9999-12-31 23:59:59'", "'2024-02-29 12:34:56'"),
         "timestamp NULL": ("'1970-01-01 00:00:01'", "'2038-01-19 03:14:07'"),

@@ -31,7 +31,7 @@ def target_of(column: ColumnDefinition, rules: Policy) -> Column:
 def from_log(
     column: ColumnDefinition, kind: int, metadata: int, values: Sequence[bytes | None], rules: Policy | None = None
 ) -> pa.Array:
-    """What the log's `values` become; they lie in a window with other bytes between them, absent ones nowhere."""
+    """The Arrow array of the log's `values`, which are in a window with other bytes between them; absent ones are nowhere."""
     rules = rules or policy()
     reader = LogColumn(column, kind, metadata, target_of(column, rules), rules)
     window, start, length = bytearray(b"\xff"), [], []

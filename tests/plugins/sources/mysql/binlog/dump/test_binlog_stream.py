@@ -43,7 +43,7 @@ def test_a_start_by_gtids_leaves_out_what_was_executed(mysql_and_mariadb: MysqlD
     assert windows[-1].place(len(windows[-1]) - 1) == log_end(database.server)
 
 
-def test_a_heartbeat_tells_how_far_an_idle_log_is_read(mysql_and_mariadb: MysqlDatabase) -> None:
+def test_a_heartbeat_reports_how_far_an_idle_log_is_read(mysql_and_mariadb: MysqlDatabase) -> None:
     end = log_end(mysql_and_mariadb.server)
     with stream(mysql_and_mariadb.server, end) as opened:
         heard, deadline = opened.heard, time.monotonic() + 10
@@ -114,7 +114,7 @@ def test_a_server_without_checksums_is_read_also_when_they_are_switched_on(
         assert kinds(events_since(server, start))["XID"] == 2
 
 
-def test_a_place_beyond_the_log_is_lost_history(mysql_and_mariadb: MysqlDatabase) -> None:
+def test_a_position_beyond_the_log_is_lost_history(mysql_and_mariadb: MysqlDatabase) -> None:
     end = log_end(mysql_and_mariadb.server)
     beyond = FilePosition(end.file, end.position + 1_000_000)
     with pytest.raises(HistoryLostError), stream(mysql_and_mariadb.server, beyond) as opened:

@@ -45,7 +45,7 @@ def inner(*bodies: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("algorithm", [0, 255])
-def test_a_compressed_transactions_events_stand_in_its_place(algorithm: int) -> None:
+def test_a_compressed_transactions_events_replace_it(algorithm: int) -> None:
     events = framed(
         (Kind.GTID, b"g"), (Kind.TRANSACTION_PAYLOAD, payload(inner(b"one", b"two"), algorithm)), (Kind.XID, XID)
     )

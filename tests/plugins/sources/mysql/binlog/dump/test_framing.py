@@ -35,7 +35,7 @@ def test_a_flipped_bit_is_an_error_with_the_events_position() -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1, 20, 43, 99, 172, 255])
-def test_an_unknown_type_is_an_error_with_its_number_and_place(kind: int) -> None:
+def test_an_unknown_type_is_an_error_with_its_number_and_position(kind: int) -> None:
     with pytest.raises(BugError, match=rf"RPL-3702: unknown event type {kind} at log\.000001:35"):
         started().frame(packets(event(kind, XID, 35)))
 

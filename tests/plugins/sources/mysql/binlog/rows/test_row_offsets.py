@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from replicator_source_mysql.binlog.rows.cells import read_cells
 from replicator_source_mysql.binlog.rows.row_layout import ImageShape
 from replicator_source_mysql.binlog.rows.row_offsets import WalkError, find_images
-from replicator_source_mysql.binlog.rows.storage_types import Physical
+from replicator_source_mysql.binlog.rows.storage_types import StorageType
 
 Row = list[bytes | None]
 PREFIXES = (1, 2, 3, 4)
@@ -46,7 +46,8 @@ def encode(shape: ImageShape, image: Row) -> bytes:
 
 
 forms = st.one_of(
-    st.integers(1, 8).map(lambda width: Physical(width, 0)), st.sampled_from(PREFIXES).map(lambda p: Physical(0, p))
+    st.integers(1, 8).map(lambda width: StorageType(width, 0)),
+    st.sampled_from(PREFIXES).map(lambda p: StorageType(0, p)),
 )
 
 
@@ -61,7 +62,7 @@ def lanes(draw: st.DrawFn) -> Lanes:
     null_share = draw(st.sampled_from([0, 0, 3, 1]))
     random = draw(st.randoms(use_true_random=False))
 
-    def value(form: Physical) -> bytes | None:
+    def value(form: StorageType) -> bytes | None:
         if null_share and random.randrange(4) < null_share:
             return None
         length = form.width if not form.prefix else random.choice([0, 1, 5, 200, 255 if form.prefix == 1 else 300])
@@ -96,7 +97,7 @@ def test_every_value_of_every_row_is_found_where_it_was_written(made: Lanes) -> 
 
 @given(lanes(), st.integers(1, 4), st.booleans())
 def test_a_lane_whose_rows_do_not_end_where_it_ends_is_an_error(made: Lanes, by: int, longer: bool) -> None:
-    """Cutting a row, or leaving bytes behind the last, never yields rows: unless the leftover happens to be whole rows."""
+    """Cutting a row, or leaving bytes after the last, never yields rows: unless the leftover happens to be whole rows."""
     data, start, end = arrays(made)
     end[-1] += by if longer else -by
     try:
@@ -109,7 +110,7 @@ def test_a_lane_whose_rows_do_not_end_where_it_ends_is_an_error(made: Lanes, by:
 
 @pytest.mark.parametrize("lanes_count", [1, 3, 50])
 def test_fixed_rows_of_one_null_pattern_need_no_walk_and_come_out_the_same(lanes_count: int) -> None:
-    shape = ImageShape((0, 1), (Physical(4, 0), Physical(8, 0)))
+    shape = ImageShape((0, 1), (StorageType(4, 0), StorageType(8, 0)))
     image = struct.pack("<BIQ", 0, 1, 2)
     data = np.frombuffer(image * 100 * lanes_count, np.uint8)
     start = np.arange(lanes_count, dtype=np.int64) * 100 * len(image)

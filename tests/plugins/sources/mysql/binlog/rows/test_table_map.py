@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from replicator_sdk.errors import BugError
-from replicator_source_mysql.binlog.rows.storage_types import Physical, is_compatible
+from replicator_source_mysql.binlog.rows.storage_types import StorageType, is_compatible
 from replicator_source_mysql.binlog.rows.table_map import TableMaps, parse_table_map
 from replicator_source_mysql.definition import ColumnDefinition
 from tests.plugins.sources.mysql.binlog.event_bytes import event, packets, started
@@ -22,35 +22,35 @@ def body(types: bytes, metadata: bytes, table: str = "t", table_id: int = 7) -> 
 @pytest.mark.parametrize(
     ("kind", "metadata", "form"),
     [
-        (1, b"", Physical(1, 0)),
-        (9, b"", Physical(3, 0)),
-        (4, b"\4", Physical(4, 0)),
-        (18, b"\6", Physical(8, 0)),
-        (17, b"\3", Physical(6, 0)),
-        (19, b"\0", Physical(3, 0)),
-        (15, b"\xff\0", Physical(0, 1)),
-        (15, b"\0\1", Physical(0, 2)),
-        (16, b"\1\1", Physical(2, 0)),
-        (246, b"\x41\x1e", Physical(30, 0)),  # DECIMAL(65,30)
-        (246, b"\x0c\x02", Physical(6, 0)),
-        (252, b"\4", Physical(0, 4)),
-        (245, b"\4", Physical(0, 4)),
-        (242, b"\4", Physical(0, 4)),
-        (254, b"\xfe\x0a", Physical(0, 1)),
-        (254, b"\xee\xfc", Physical(0, 2)),  # CHAR(255) of four bytes each: 1020
-        (254, b"\xf7\2", Physical(2, 0)),
-        (254, b"\xf8\7", Physical(7, 0)),
-        (140, b"\2", Physical(0, 2)),
+        (1, b"", StorageType(1, 0)),
+        (9, b"", StorageType(3, 0)),
+        (4, b"\4", StorageType(4, 0)),
+        (18, b"\6", StorageType(8, 0)),
+        (17, b"\3", StorageType(6, 0)),
+        (19, b"\0", StorageType(3, 0)),
+        (15, b"\xff\0", StorageType(0, 1)),
+        (15, b"\0\1", StorageType(0, 2)),
+        (16, b"\1\1", StorageType(2, 0)),
+        (246, b"\x41\x1e", StorageType(30, 0)),  # DECIMAL(65,30)
+        (246, b"\x0c\x02", StorageType(6, 0)),
+        (252, b"\4", StorageType(0, 4)),
+        (245, b"\4", StorageType(0, 4)),
+        (242, b"\4", StorageType(0, 4)),
+        (254, b"\xfe\x0a", StorageType(0, 1)),
+        (254, b"\xee\xfc", StorageType(0, 2)),  # CHAR(255) of four bytes each: 1020
+        (254, b"\xf7\2", StorageType(2, 0)),
+        (254, b"\xf8\7", StorageType(7, 0)),
+        (140, b"\2", StorageType(0, 2)),
     ],
 )
-def test_widths_follow_from_type_and_metadata(kind: int, metadata: bytes, form: Physical) -> None:
+def test_widths_follow_from_type_and_metadata(kind: int, metadata: bytes, form: StorageType) -> None:
     assert parse_table_map(body(bytes([kind]), metadata), "x:1").physical == (form,)
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        body(b"\x63", b""),  # a type nobody knows
+        body(b"\x63", b""),  # an unknown type
         body(b"\x03\x0f", b"\5"),  # metadata too short
         body(b"\x03", b"\5\5"),  # and too long
         body(b"\x03", b"")[:-1],

@@ -1,4 +1,4 @@
-"""What rows of before have in a new column, and whether values outlive a change of type: the server is the judge."""
+"""The values of existing rows in a new column, and whether values survive a change of type: the server is the oracle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pymysql
 
 from replicator_source_mysql.ddl.diff.schema_diff import table_steps
 from replicator_source_mysql.types.mapping import table_schema
-from tests.plugins.sources.mysql.ddl.server_oracle import Judge
+from tests.plugins.sources.mysql.ddl.server_oracle import ServerOracle
 
 _COLUMNS = [
     "int", "int not null", "bigint unsigned default 18446744073709551615", "decimal(8,3) default 1.5", "decimal(9,2) not null",
@@ -31,24 +31,24 @@ _VALUES = {
 }  # fmt: skip
 
 
-def test_older_rows_have_what_is_said_of_a_new_column(judge: Judge) -> None:
-    judge.query("set sql_mode = ''")
-    judge.query("set time_zone = '+00:00'")
-    told = 0
+def test_older_rows_have_the_backfill_value_in_a_new_column(oracle: ServerOracle) -> None:
+    oracle.query("set sql_mode = ''")
+    oracle.query("set time_zone = '+00:00'")
+    known = 0
     for number, column in enumerate(_COLUMNS):
-        judge.run(f"create table t{number} (id int)")
-        judge.run(f"insert into t{number} values (1)")
+        oracle.run(f"create table t{number} (id int)")
+        oracle.run(f"insert into t{number} values (1)")
         with contextlib.suppress(pymysql.MySQLError):  # not every server has every type
-            (change,) = judge.run(f"alter table t{number} add c {column}")
+            (change,) = oracle.run(f"alter table t{number} add c {column}")
             assert change.before is not None
             assert change.after is not None
             old, new = table_schema(change.before), table_schema(change.after)
             (step,), keeps = table_steps(change.before, change.after, old, new, change.origins)
             assert keeps, column
-            ((found,),) = judge.query(f"select {_as_text('c', step.default)} from t{number}")
+            ((found,),) = oracle.query(f"select {_as_text('c', step.default)} from t{number}")
             assert found == _text(step.default), column
-            told += 1
-    assert told > len(_COLUMNS) - 3
+            known += 1
+    assert known > len(_COLUMNS) - 3
 
 
 def _as_text(column: str, value: Any) -> str:
@@ -65,35 +65,35 @@ def _text(value: Any) -> Any:
     return value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
 
 
-def test_values_outlive_every_change_of_type_that_is_said_to_keep_them(judge: Judge) -> None:
-    judge.query("set sql_mode = ''")
+def test_values_survive_every_change_of_type_that_is_said_to_keep_them(oracle: ServerOracle) -> None:
+    oracle.query("set sql_mode = ''")
     kept = 0
     for number, (was, value) in enumerate(_VALUES.items()):
         for now in _VALUES:
-            if not _is_said_to_keep(judge, number, was, now):
+            if not _is_said_to_keep(oracle, number, was, now):
                 continue
             table = f"v{number}"
-            judge.query(f"create table {table} (c {was})")
-            judge.query(f"insert into {table} values ({value})")
-            before = judge.query(f"select hex(cast(c as char)), c + 0e0 from {table}")
-            judge.query(f"alter table {table} modify c {now}")
-            after = judge.query(f"select hex(cast(c as char)), c + 0e0 from {table}")
+            oracle.query(f"create table {table} (c {was})")
+            oracle.query(f"insert into {table} values ({value})")
+            before = oracle.query(f"select hex(cast(c as char)), c + 0e0 from {table}")
+            oracle.query(f"alter table {table} modify c {now}")
+            after = oracle.query(f"select hex(cast(c as char)), c + 0e0 from {table}")
             numeric = was.startswith(("decimal", "float", "datetime"))
             assert before[0][numeric] == after[0][numeric], (was, now)
-            judge.query(f"drop table {table}")
+            oracle.query(f"drop table {table}")
             kept += was != now
     assert kept > 20
 
 
-def _is_said_to_keep(judge: Judge, number: int, was: str, now: str) -> bool:
+def _is_said_to_keep(oracle: ServerOracle, number: int, was: str, now: str) -> bool:
     """What the history says, without the server."""
     from replicator_sdk.schema import TableId
     from replicator_source_mysql.ddl.apply.apply_effects import apply_effects
-    from replicator_source_mysql.ddl.apply.known_tables import Structures
+    from replicator_source_mysql.ddl.apply.known_tables import KnownTables
     from replicator_source_mysql.ddl.lex.session import Session
     from replicator_source_mysql.ddl.parse.statement import read_statement
 
-    structures, session = Structures(), Session("d", is_mariadb=judge.is_mariadb)
+    structures, session = KnownTables(), Session("d", is_mariadb=oracle.is_mariadb)
     structures.put_database("d", "utf8mb4")
     apply_effects(read_statement(f"create table t (c {was})", session), structures)
     (change,) = apply_effects(read_statement(f"alter table t modify c {now}", session), structures)

@@ -11,7 +11,7 @@ import pytest
 from replicator_sdk.event import Alter, AlterKind
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.ddl.apply.apply_effects import apply_effects
-from replicator_source_mysql.ddl.apply.known_tables import Structures
+from replicator_source_mysql.ddl.apply.known_tables import KnownTables
 from replicator_source_mysql.ddl.apply.table_change import ChangeKind, TableChange
 from replicator_source_mysql.ddl.diff.schema_diff import table_steps
 from replicator_source_mysql.ddl.lex.session import Session
@@ -23,7 +23,7 @@ _SESSION = Session("d", time_zone="+02:00")
 
 
 def _change(create: str, alter: str) -> TableChange:
-    structures = Structures()
+    structures = KnownTables()
     structures.put_database("d", "utf8mb4")
     apply_effects(read_statement(create, _SESSION), structures)
     return apply_effects(read_statement(alter, _SESSION), structures)[-1]
@@ -58,7 +58,7 @@ def _schema(definition: TableDefinition, zero_dates: str) -> Any:
         ("time(2) not null", "00:00:00.00"), ("year not null", 0), ("json not null", "null"),
     ],
 )  # fmt: skip
-def test_a_new_column_tells_what_older_rows_have_in_it(column: str, value: object) -> None:
+def test_a_new_column_has_the_value_of_older_rows(column: str, value: object) -> None:
     steps, keeps = _steps("create table t (id int)", f"alter table t add c {column}")
     assert [(step.kind, step.default) for step in steps] == [(AlterKind.ADD_COLUMN, value)]
     assert keeps
@@ -80,7 +80,7 @@ def test_a_new_column_that_the_server_numbers_needs_a_snapshot() -> None:
 
 
 def test_a_default_in_an_unknown_time_zone_is_not_known() -> None:
-    structures = Structures()
+    structures = KnownTables()
     structures.put_database("d", "utf8mb4")
     session = Session("d", time_zone="SYSTEM")
     text = "create table t (id int, c timestamp default '2020-01-02 03:04:05')"
@@ -127,7 +127,7 @@ def test_a_type_that_may_change_values_needs_a_snapshot(was: str, now: str) -> N
     assert not _steps(f"create table t (id int, c {was})", f"alter table t modify c {now}")[1]
 
 
-def test_names_that_change_places_go_by_a_third() -> None:
+def test_names_that_are_swapped_use_a_third() -> None:
     steps, keeps = _steps(
         "create table t (a int, b int, c int)",
         "alter table t rename column a to b, rename column b to a, drop column c",
@@ -148,7 +148,7 @@ def test_a_column_dropped_and_added_again_is_another_one() -> None:
     assert [step.kind for step in steps] == [AlterKind.DROP_COLUMN, AlterKind.ADD_COLUMN]
 
 
-def test_another_key_is_told_and_a_renamed_key_column_is_none() -> None:
+def test_another_key_is_a_step_and_a_renamed_key_column_is_none() -> None:
     steps, _ = _steps(
         "create table t (a int primary key, b int not null)", "alter table t drop primary key, add primary key (b)"
     )

@@ -26,7 +26,7 @@ class Tables:
 
 
 def at(position: int) -> MySqlOffset:
-    return MySqlOffset("binlog.000009", position, "", "server")
+    return MySqlOffset("binlog.000009", position, server="server")
 
 
 def begin(lower_case_table_names: int = 0) -> SchemaHistory:
@@ -44,7 +44,7 @@ def names(history: SchemaHistory, table: TableId = T) -> list[str]:
     return [column.name for column in history.definition(table).columns]
 
 
-def test_going_back_finds_the_definition_of_that_time_also_behind_a_restart() -> None:
+def test_going_back_finds_the_definition_of_that_time_also_after_a_restart() -> None:
     history = begin()
     run(history, "alter table t add b int", 200)
     run(history, "alter table t add c int", 300)
@@ -57,8 +57,8 @@ def test_going_back_finds_the_definition_of_that_time_also_behind_a_restart() ->
         assert again.dump() == history.dump()
 
 
-def test_what_stands_before_a_database_was_learned_of_is_nobodys_business_also_when_it_is_read_again() -> None:
-    """Tables are captured behind the place where reading begins, and a crash may come before the offset gets there."""
+def test_statements_before_a_database_was_learned_of_are_ignored_also_when_they_are_read_again() -> None:
+    """Tables are captured after the position where reading begins, and a crash may come before the offset gets there."""
     history = SchemaHistory.begin(at(100), Tables(databases={}))
     later = Tables(definitions={T: TableDefinition(T, (ColumnDefinition("b", "int", default=""),), (), "utf8mb4")})
     assert run(history, "alter table t change a b int", 150) == []
@@ -71,7 +71,7 @@ def test_what_stands_before_a_database_was_learned_of_is_nobodys_business_also_w
         assert not history.knows(T)
 
 
-def test_reading_on_from_an_older_place_comes_to_the_same() -> None:
+def test_reading_on_from_an_older_position_ends_in_the_same_history() -> None:
     history = begin()
     statements = ["create table u like t", "rename table t to x, u to t", "alter table x add z int", "drop table t"]
     for number, text in enumerate(statements):
@@ -84,7 +84,7 @@ def test_reading_on_from_an_older_place_comes_to_the_same() -> None:
         assert history.dump() == whole
 
 
-def test_what_is_older_than_the_committed_place_is_forgotten_and_what_holds_there_is_kept() -> None:
+def test_what_is_older_than_the_committed_position_is_forgotten_and_what_is_valid_there_is_kept() -> None:
     history = begin()
     for number in range(50):
         run(history, f"alter table t add c{number} int", 200 + number)
@@ -133,7 +133,7 @@ def test_a_statement_on_another_table_stops_nothing() -> None:
     assert history.tables() == [T]
 
 
-def test_a_table_that_is_not_there_is_an_error() -> None:
+def test_a_table_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(BugError, match="RPL-3751"):
         begin().definition(U)
 
@@ -157,7 +157,7 @@ def test_tables_swap_over_databases() -> None:
     assert history.definition(T)["z"].charset == "latin1"
 
 
-def test_a_database_made_anew_has_its_new_default() -> None:
+def test_a_database_created_again_has_its_new_default() -> None:
     history = begin()
     run(history, "drop database d", 200)
     assert history.tables() == []

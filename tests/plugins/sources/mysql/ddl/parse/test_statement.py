@@ -1,4 +1,4 @@
-"""What a statement's text does, told without any table."""
+"""What a statement does, read from its text without any table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_changes_no_table_is_harmless(text: str) -> None:
         ("ANALYZE FORMAT=JSON DELETE FROM t WHERE a = 'secret'", set()), ("analyze update t set a = 'secret'", set()),
     ],
 )  # fmt: skip
-def test_a_statement_that_changes_rows_is_told_with_its_tables(
+def test_a_statement_that_changes_rows_is_returned_with_its_tables(
     text: str, tables: set[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     (effect,) = read_statement(text, _SESSION)
@@ -78,7 +78,7 @@ def test_a_delete_by_the_server_itself_empties_the_table() -> None:
         ("CREATE TABLE t (a int DEFAULT 'secret", None),
     ],
 )
-def test_what_is_not_understood_is_told_with_the_tables_it_names_and_without_its_literals(
+def test_what_is_not_understood_is_returned_with_the_tables_it_names_and_without_its_literals(
     text: str, tables: set[str] | None
 ) -> None:
     (effect,) = read_statement(text, _MARIADB)
@@ -126,7 +126,7 @@ def test_executable_comments_are_code_and_others_are_not() -> None:
         "ALTER TABLE t FROBNICATE", "GRANT ALL ON *.* TO x",
     ],
 )  # fmt: skip
-def test_a_statement_behind_set_statement_does_what_it_does_alone(prefix: str, text: str) -> None:
+def test_a_statement_after_set_statement_does_what_it_does_alone(prefix: str, text: str) -> None:
     found, alone = read_statement(prefix + text, _MARIADB), read_statement(text, _MARIADB)
     if isinstance(alone[0], StatementDml):
         assert isinstance(found[0], StatementDml)  # refused, whichever tables it names
@@ -188,7 +188,7 @@ def test_any_name_and_any_literal_come_out_as_they_were(
 
 
 @given(text=st.text(max_size=60))
-def test_no_text_is_too_strange_to_be_answered(text: str) -> None:
+def test_any_text_is_answered_with_effects(text: str) -> None:
     assert read_statement(text, _SESSION)
     (effect,) = read_statement(f"alter table t {text}", _MARIADB)
     assert isinstance(effect, AlterTable | Unreadable)

@@ -129,7 +129,7 @@ def test_partial_updates_make_the_document_the_server_has(mysql: MysqlServer) ->
         ("$", ()), ("$.a", ("a",)), ("$[3].b", (3, "b")), ('$."odd \\"name"[0]', ('odd "name', 0)), ("$.ö1.$x", ("ö1", "$x")),
     ],
 )  # fmt: skip
-def test_a_path_is_taken_apart(path: str, legs: tuple[str | int, ...]) -> None:
+def test_a_path_is_parsed(path: str, legs: tuple[str | int, ...]) -> None:
     assert read_path(path) == legs
 
 
@@ -167,7 +167,7 @@ def test_changes_are_applied_in_their_order(diff: bytes, text: str) -> None:
         b"\x02\x01$",
     ],
 )
-def test_a_change_at_a_place_that_is_not_there_is_an_error(diff: bytes) -> None:
+def test_a_change_at_a_path_that_does_not_exist_is_an_error(diff: bytes) -> None:
     with pytest.raises(DoesNotApplyError):
         apply_diffs(_DOCUMENT, diff)
     with pytest.raises(DataError, match=r"RPL-3739.*shop\.orders"):

@@ -1,4 +1,4 @@
-"""A few tables on a MySQL or MariaDB and their replicator into the target without Spark."""
+"""A few tables on MySQL or MariaDB and the replicator that copies them into the target without Spark."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _ERRORS = Path(__file__).parents[4] / "docs/errors.md"
 
 
 @dataclass(frozen=True)
-class MysqlPair:
-    """A table `item` with a key and a table `note` without one, in which a change applied twice cannot hide."""
+class MysqlPipeline:
+    """A table `item` with a key and a table `note` without one, in which a change applied twice shows."""
 
     database: MysqlDatabase
     replicator: Replicator
     tables: Sequence[str] = TABLES
 
     def create(self) -> None:
-        """Make the tables, with some rows."""
+        """Create the tables, with some rows."""
         self.execute(
             "CREATE TABLE item (id int PRIMARY KEY, name varchar(40)) ENGINE InnoDB",
             "CREATE TABLE note (text varchar(40))",
@@ -43,7 +43,7 @@ class MysqlPair:
                 cursor.execute(statement)
 
     def change(self) -> None:
-        """Some changes of both tables; may be made again and again."""
+        """Some changes of both tables; may be repeated."""
         self.execute(
             "UPDATE item SET name = concat('!', left(name, 30)) WHERE id % 3 = 0",
             "INSERT INTO item (id, name) SELECT max(id) + 1, 'new' FROM item",
@@ -73,23 +73,25 @@ class MysqlPair:
         """A run ends with an error of this kind; returns it."""
         return assert_fails(self.replicator.run("--until-current", seconds=seconds), kind, says, secret=secret)
 
-    def at(self, server: Server, **properties: Any) -> MysqlPair:
-        """The same replicator, told to read from another server or with other settings of the source."""
+    def at(self, server: Server, **properties: Any) -> MysqlPipeline:
+        """The same replicator, reading from another server or with other settings of the source."""
         source = mysql_source(server, **properties)
         return replace(self, replicator=replace(self.replicator, source=source))
 
-    def with_source(self, **properties: Any) -> MysqlPair:
+    def with_source(self, **properties: Any) -> MysqlPipeline:
         """The same replicator with other settings of the source."""
         return self.at(self.database, **properties)
 
-    def with_settings(self, **settings: Any) -> MysqlPair:
+    def with_settings(self, **settings: Any) -> MysqlPipeline:
         """The same replicator with other keys of the pipeline JSON."""
         replicator = replace(self.replicator, settings={**self.replicator.settings, **settings})
         return replace(self, replicator=replicator)
 
 
-def make_mysql_pair(database: MysqlDatabase, folder: Path, package: str, tables: Sequence[str] = TABLES) -> MysqlPair:
-    """A pair whose tables are not made yet; `package` is the PYTHONPATH with the cellar."""
+def make_mysql_pipeline(
+    database: MysqlDatabase, folder: Path, package: str, tables: Sequence[str] = TABLES
+) -> MysqlPipeline:
+    """A pipeline whose tables are not created yet; `package` is the PYTHONPATH with the cellar."""
     replicator = Replicator(
         folder,
         mysql_source(database),
@@ -101,7 +103,7 @@ def make_mysql_pair(database: MysqlDatabase, folder: Path, package: str, tables:
         },
         environment={"PYTHONPATH": package},
     )
-    return MysqlPair(database, replicator, tables)
+    return MysqlPipeline(database, replicator, tables)
 
 
 def assert_fails(
