@@ -1,4 +1,4 @@
-"""The source as the runtime sees it."""
+"""The source: settings, identity, and its readers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class PostgresSource(DeltaSource):
     config: PostgresConfig
 
     def configure(self, configurer: Configurer) -> None:
-        """Nothing beyond what the settings model checks, but a certificate file that is not there."""
+        """Check that the certificate file exists; the settings model checks the rest."""
         root = self.config.ssl_root_cert
         if root is not None and not root.is_file():
             configurer.add_failure(
-                f"the file {str(root)!r} is not there",
+                f"the file {str(root)!r} does not exist",
                 path="sslRootCert",
-                hint="give the server's authority in PEM form",
+                hint="give a file with the server's certificate authority in PEM form",
             )
 
     def endpoint(self, application: str = "replicator") -> Endpoint:
@@ -48,17 +48,17 @@ class PostgresSource(DeltaSource):
         return source_identity(self.endpoint())
 
     def latest_offset(self) -> PostgresOffset:
-        """The end of the log, reached by the reader without further changes at the source."""
+        """The end of the log; the reader reaches it without further changes at the source."""
         return latest_offset(self.endpoint())
 
     def create_table_registry(self) -> TableRegistry:
-        """The catalogue."""
+        """Tables from the server's catalogue."""
         from replicator_source_postgres.table_registry import PostgresTableRegistry
 
         return PostgresTableRegistry(self.endpoint())
 
     def create_table_assessor(self) -> TableAssessor:
-        """Findings with the SQL that mends them."""
+        """Findings with the SQL that fixes them."""
         from replicator_source_postgres.assessment import PostgresTableAssessor
 
         return PostgresTableAssessor(self.endpoint())

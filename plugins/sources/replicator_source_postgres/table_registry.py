@@ -1,11 +1,11 @@
-"""Listing and describing the tables of the database."""
+"""Lists and describes the tables of the database."""
 
 from __future__ import annotations
 
 from replicator_sdk.discovery.table_registry import TableRegistry, TableSummary
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_source_postgres.catalogue import Catalogue, CatalogueDoor, TableFacts
+from replicator_source_postgres.catalogue import Catalogue, CatalogueConnection, TableFacts
 from replicator_source_postgres.connection import Endpoint, quote_identifier
 from replicator_source_postgres.diagnosis import diagnosed
 
@@ -30,17 +30,17 @@ WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p
 
 
 class PostgresTableRegistry(TableRegistry):
-    """The catalogue behind one connection, opened at the first question."""
+    """Tables from the catalogue, over one connection that is opened at the first use."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._database = endpoint.config.database
-        self._door = CatalogueDoor(endpoint)
+        self._connection = CatalogueConnection(endpoint)
 
     def list_tables(self) -> list[TableSummary]:
-        """Ordinary and partitioned tables the role may read; a partitioned table is one table, its partitions none."""
+        """Ordinary and partitioned tables that the role may read; partitions are not listed."""
         database = self._database
         with diagnosed("listing tables"):
-            rows = self._door.catalogue.connection.execute(_LIST).fetchall()
+            rows = self._connection.catalogue.connection.execute(_LIST).fetchall()
         return sorted(
             (TableSummary(TableId(database, name, schema), n, count, size) for schema, name, n, count, size in rows),
             key=lambda summary: summary.table,
@@ -49,20 +49,20 @@ class PostgresTableRegistry(TableRegistry):
     def describe_table(self, table: TableId) -> TableSchema:
         """The schema as it is now; generated columns are left out, because the log does not carry them."""
         with diagnosed(f"describing {table}"):
-            catalogue = self._door.catalogue
+            catalogue = self._connection.catalogue
             facts = find_readable(catalogue, table)
             return catalogue.schema(facts, table)
 
     def close(self) -> None:
         """Close the connection."""
-        self._door.close()
+        self._connection.close()
 
 
 def find_readable(catalogue: Catalogue, table: TableId) -> TableFacts:
-    """The facts of a table that is there and may be read.
+    """The facts of a table that exists and that the role may read.
 
     Raises:
-        NeedsUserError: When it is not.
+        NeedsUserError: When it does not exist or may not be read.
     """
     facts = catalogue.find(table)
     if facts is None:
@@ -70,14 +70,14 @@ def find_readable(catalogue: Catalogue, table: TableId) -> TableFacts:
             f"there is no table {table} in database {table.database!r}",
             code="RPL-3301",
             table=str(table),
-            hint="`replicator tables` lists what there is; names are case-sensitive",
+            hint="`replicator tables` lists the tables; names are case-sensitive",
         )
     check_readable(catalogue, facts, table)
     return facts
 
 
 def check_readable(catalogue: Catalogue, facts: TableFacts, table: TableId) -> None:
-    """The role may read the table.
+    """Check that the role may read the table.
 
     Raises:
         NeedsUserError: When it may not.

@@ -1,4 +1,4 @@
-"""What the plugin is: settings, identity, and the parts it makes."""
+"""The source: settings, identity, and its readers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SqliteSource(DeltaSource):
         return cast("SqliteConfig", self.config)
 
     def identity(self) -> str:
-        """An identity kept inside the database; the first call creates the replicator's tables there."""
+        """An identity stored inside the database; the first call creates the replicator's tables there."""
         from replicator_source_sqlite.capture.changelog import install
         from replicator_source_sqlite.connection import connect
 
@@ -41,7 +41,7 @@ class SqliteSource(DeltaSource):
             return install(database)
 
     def latest_offset(self) -> Offset:
-        """After the last committed change, schema changes included."""
+        """The offset after the last committed change, schema changes included."""
         from replicator_source_sqlite.capture.changelog import install, offset_of
         from replicator_source_sqlite.capture.ddl_detection import synchronise
         from replicator_source_sqlite.connection import connect
@@ -51,13 +51,13 @@ class SqliteSource(DeltaSource):
             return offset_of(database, synchronise(database, 0)[1])
 
     def create_table_registry(self) -> TableRegistry:
-        """The catalogue."""
+        """Tables from the database's catalogue."""
         from replicator_source_sqlite.catalogue import SqliteRegistry
 
         return SqliteRegistry(self._settings.path)
 
     def create_table_assessor(self) -> TableAssessor:
-        """The judge."""
+        """The assessor of the database and its tables."""
         from replicator_source_sqlite.assessment import SqliteAssessor
 
         return SqliteAssessor(self._settings.path)
@@ -75,7 +75,7 @@ class SqliteSource(DeltaSource):
         definition: EventReaderDefinition,
         context: DeltaSourceContext,  # noqa: ARG002 - part of the contract
     ) -> SnapshotReader | None:
-        """The maker of copies."""
+        """The reader of snapshots."""
         from replicator_source_sqlite.snapshot import SqliteSnapshotReader
 
         return SqliteSnapshotReader(self._settings, definition.out_of_range)

@@ -1,7 +1,7 @@
 """Snapshots: a table is copied in one read transaction together with the log's end, and the copy is read in chunks.
 
-The copy is exact at its position however the application writes meanwhile, and the source is read once, in one go. It
-lies on local disk, so the executors must run on this machine.
+The copy is exact at its position while the application continues to write, and the source is read once. It is stored on
+local disk, so the executors must run on this machine.
 """
 
 # ruff: noqa: S608 - names pass through `quoted`
@@ -29,14 +29,14 @@ _BATCH_ROWS = 32_768
 
 
 class SqliteSnapshotReader(SnapshotReader):
-    """Opens snapshots; each has its own connection while the copy is made, and its own file."""
+    """Opens snapshots; each has its own connection while the table is copied, and its own file."""
 
     def __init__(self, config: SqliteConfig, out_of_range: OutOfRange) -> None:
         self._config = config
         self._out_of_range = config.out_of_range or out_of_range
 
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
-        """Copy the selected columns of a table; blocks while the copy is made."""
+        """Copy the selected columns of a table; returns when the copy is complete."""
         folder = tempfile.TemporaryDirectory(prefix="replicator-", dir=self._config.snapshot_folder)
         try:
             return self._copy(schema, tuple(chunks), folder)
@@ -65,7 +65,7 @@ class SqliteSnapshotReader(SnapshotReader):
 
 
 def _shape(database: sqlite3.Connection, wanted: TableSchema) -> TableShape:
-    """The table as it is now; it must have what it was described with."""
+    """The table as it is now; it must still have the described columns."""
     try:
         shape = describe(database, wanted.table)
     except NeedsUserError as gone:
@@ -76,21 +76,21 @@ def _shape(database: sqlite3.Connection, wanted: TableSchema) -> TableShape:
 
 
 def _check_logged(database: sqlite3.Connection, wanted: TableSchema) -> None:
-    """What the table looks like must be in the log already: logged later, it would be applied to the copy again."""
+    """Check that the log has the table's schema changes: one logged later would be applied to the copy again."""
     if drifts(database, wanted.table):
         raise RetryableError(
-            "the table changed its structure while a snapshot was opened",
+            "the table's schema changed while a snapshot was opened",
             code="RPL-3512",
-            hint="nothing to do: the attempt is repeated with what is there then",
+            hint="nothing to do: the attempt is repeated with the table as it is then",
             table=str(wanted.table),
         )
 
 
 def _gone(what: str, wanted: TableSchema) -> RetryableError:
     return RetryableError(
-        f"{what} went away while a snapshot was opened",
+        f"{what} disappeared while a snapshot was opened",
         code="RPL-3512",
-        hint="nothing to do: the attempt is repeated with what is there then",
+        hint="nothing to do: the attempt is repeated with the table as it is then",
         table=str(wanted.table),
     )
 
@@ -128,7 +128,7 @@ class CopyReader:
     out_of_range: OutOfRange
 
     def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
-        """The rows whose number lies within the chunk's bounds."""
+        """The rows whose numbers are within the chunk's bounds."""
         low, high = chunk.bounds["after"], chunk.bounds["up_to"]
         columns = ", ".join(f"c{i}" for i in range(len(self.schema.columns)))
         decoder = Decoder(self.schema, self.out_of_range)
@@ -143,7 +143,7 @@ class CopyReader:
 
 
 def copy_rows(database: sqlite3.Connection, shape: TableShape, schema: TableSchema) -> None:
-    """Fill `copy.rows`; a row's number is its INTEGER PRIMARY KEY, which a later copy has too, else its rank."""
+    """Fill `copy.rows`; a row's number is its INTEGER PRIMARY KEY, which a later copy has, too, else its rank."""
     places = ", ".join(f"c{i}" for i in range(len(schema.columns)))
     columns = ", ".join(f"t.{quoted(name)}" for name in schema.names)
     number = f"t.{quoted(shape.rowid_alias)}" if shape.rowid_alias else "NULL"

@@ -1,9 +1,9 @@
-"""Whether the server's log is still the one the saved offset was read from (C6).
+"""Checks that the server's log is still the one that the saved offset was read from.
 
-A server that was restored to an earlier state and then written past the saved offset has a log there, but another one.
-Its timeline shows that after a failover or a recovery to a point in time. After a file backup was put back it does not:
-there the last commit record read tells, and that none follows it before the saved offset. It must be sent again, so the
-slot is kept from moving past it.
+A server that was restored to an earlier state and then written past the saved offset has a log there, but a different one:
+reading on would lose changes in silence. After a failover or a recovery to a point in time the timeline shows it. After a
+file backup was restored it does not: there the last commit record that was read must be in the log, and no other may follow
+it before the saved offset. The server must send that record again, so the slot never advances past it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from replicator_source_postgres.replication.timelines import Timelines
 log = structlog.get_logger(__name__)
 
 HELD_BYTES: Final = 64 << 20
-"""How far behind the saved offset the slot is kept at most, for the sake of the last commit record."""
+"""How much log before the saved offset the slot keeps at most, for the last commit record."""
 
 STATE_KEY: Final = "postgres-publication"
 _STATUS_SECONDS = 1.0
@@ -37,19 +37,19 @@ _COPY_AGAIN = (
 )
 
 
-def telling(offset: PostgresOffset) -> int:
-    """Up to where the server may forget its log once `offset` is durable: the last commit record stays."""
+def confirmable_lsn(offset: PostgresOffset) -> int:
+    """Up to where the server may remove its log once `offset` is durable: not the last commit record."""
     commit = offset.commit
     return commit.lsn if commit is not None and offset.lsn - commit.lsn <= HELD_BYTES else offset.lsn
 
 
 def check_timeline(timelines: Timelines, offset: PostgresOffset) -> None:
-    """Make sure that the server's timelines lead through the place of `offset`.
+    """Check that the history of the server's timelines includes `offset`.
 
     Raises:
-        HistoryLostError: When they do not.
+        HistoryLostError: When it does not.
     """
-    if why := timelines.parting(offset):
+    if why := timelines.divergence(offset):
         raise HistoryLostError(
             f"the server's log is not the one that was read: {why}; it was restored, or failed over to a server that"
             " lacked the end of the log",
@@ -59,14 +59,14 @@ def check_timeline(timelines: Timelines, offset: PostgresOffset) -> None:
         )
 
 
-class History:
-    """Compares the last commit read with the server's log; asked once at every start.
+class LogContinuity:
+    """Compares the last commit read with the server's log, once at every start.
 
     Args:
         endpoint: Where to connect.
-        slot: The slot's name; nobody else uses it meanwhile.
+        slot: The slot's name; no other session uses it meanwhile.
         publication: The publication's name.
-        context: Keeps which publication was read.
+        context: Stores which publication was read.
         closed: Ends the comparison early.
     """
 
@@ -84,33 +84,33 @@ class History:
         self._context = context
         self._closed = closed
 
-    def keep_publication(self, identity: str, offset: PostgresOffset) -> None:
-        """Remember the publication, read from `offset` on: what was read through another one may not be sent again."""
-        kept = self._kept()
-        if kept is None or kept["publication"] != identity:
-            since = 0 if kept is None else offset.lsn
+    def save_publication(self, identity: str, offset: PostgresOffset) -> None:
+        """Store the publication, used from `offset` on: what another publication selected may not be sent again."""
+        saved = self._saved()
+        if saved is None or saved["publication"] != identity:
+            since = 0 if saved is None else offset.lsn
             self._context.put_state(STATE_KEY, json.dumps({"publication": identity, "since": since}).encode())
 
-    def _kept(self) -> dict[str, Any] | None:
+    def _saved(self) -> dict[str, Any] | None:
         stored = self._context.get_state(STATE_KEY)
         return None if stored is None else json.loads(stored)
 
     def _is_comparable(self, commit: CommitRecord, confirmed: PostgresOffset | None, publication: str) -> bool:
         if confirmed is None or commit.lsn < confirmed.lsn:
             return False
-        kept = self._kept()
-        return kept is None or (kept["publication"] == publication and kept["since"] <= commit.lsn)
+        saved = self._saved()
+        return saved is None or (saved["publication"] == publication and saved["since"] <= commit.lsn)
 
     def check(self, offset: PostgresOffset, confirmed: PostgresOffset | None, publication: str) -> None:
-        """Make sure that the log up to `offset` is the one it was read from; where it cannot be compared, go on.
+        """Check that the log up to `offset` is the one it was read from; does nothing where they cannot be compared.
 
         Args:
             offset: The saved offset.
-            confirmed: Where the slot stands; the server sends nothing that was committed before.
+            confirmed: The slot's confirmed position; the server sends nothing that was committed before.
             publication: The publication's identity now.
 
         Raises:
-            HistoryLostError: When it is another.
+            HistoryLostError: When it is a different one.
         """
         commit = offset.commit
         if commit is None or not self._is_comparable(commit, confirmed, publication):
@@ -123,7 +123,7 @@ class History:
         if not is_same:
             raise HistoryLostError(
                 f"the server's log is not the one that was read: it lacks the commit at {lsn_text(commit.lsn)}, or holds"
-                " others after it that were not there; the server was restored to an earlier state and written to since",
+                " others after it that were not read; the server was restored to an earlier state and written to since",
                 code="RPL-3212",
                 position=str(offset),
                 hint=_COPY_AGAIN,
@@ -132,19 +132,19 @@ class History:
     def _is_same(self, stream: ReplicationStream, commit: CommitRecord, until: int) -> bool:
         """Whether the log holds `commit`, and after it no other commit before `until`."""
         messages: list[memoryview | bytes] = []
-        is_there = False
+        is_found = False
         while not self._closed.is_set():
             stream.receive(messages, _MESSAGES, _BYTES, 0.05)
             for lsn, timestamp in Window(messages).begin_records():
-                if is_there:
+                if is_found:
                     return lsn >= until
                 if CommitRecord(lsn, timestamp) != commit:
                     return False
-                is_there = True
+                is_found = True
             messages.clear()
-            # Behind the messages, since the server tells it in their order.
-            if stream.wal_end > commit.lsn and not is_there:
+            # After the messages, since the server reports its end in their order.
+            if stream.wal_end > commit.lsn and not is_found:
                 return False
-            if is_there and stream.wal_end >= until:
+            if is_found and stream.wal_end >= until:
                 return True
         return True

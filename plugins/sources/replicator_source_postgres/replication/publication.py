@@ -1,4 +1,4 @@
-"""The publication: which tables the log delivers."""
+"""The publication, which selects the tables that the log delivers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from replicator_sdk.errors import HistoryLostError, NeedsUserError, TableHistory
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import driver, quote_identifier, statement
-from replicator_source_postgres.relation_ids import SeenTables
+from replicator_source_postgres.relation_ids import RelationIds
 from replicator_source_postgres.table_registry import find_readable
 
 if TYPE_CHECKING:
@@ -53,19 +53,19 @@ class Publication:
         return self._catalogue.connection
 
     def ensure(self, *, is_first_start: bool) -> None:
-        """At the first start create it, without tables, unless it is there; refuse one that does not deliver everything.
+        """Create it at the first start, without tables, unless it exists; refuse one without some kind of change.
 
         It must exist before the slot: the server looks it up as of the log position it decodes.
 
         Raises:
             NeedsUserError: When it may not be created, or leaves out kinds of changes.
-            HistoryLostError: When it is gone after the first start.
+            HistoryLostError: When it does not exist any more after the first start.
         """
         quoted = quote_identifier(self.name)
         if (flags := self._flags()) is None:
             if not is_first_start:
                 raise HistoryLostError(
-                    f"the publication {self.name!r} is gone; what changed since is not in the log",
+                    f"the publication {self.name!r} does not exist any more; what changed since it was dropped is not in the log",
                     code="RPL-3208",
                     hint="give the pipeline another `name` and its target another place; it then copies all tables",
                 )
@@ -93,7 +93,7 @@ class Publication:
         return None if row is None else (row[0], row[1])
 
     def tables(self) -> dict[int, PublishedTable]:
-        """What it publishes now, by object identifier."""
+        """The tables it publishes now, by object identifier."""
         has_lists = self._connection.info.server_version >= 150000
         extra = "p.attnames::text[], p.rowfilter IS NOT NULL" if has_lists else "NULL::text[], false"
         query = f"""SELECT c.oid::int8, {extra} FROM pg_catalog.pg_publication_tables p
@@ -103,27 +103,28 @@ class Publication:
         rows = self._connection.execute(statement(query), [self.name])
         return {oid: PublishedTable(oid, None if c is None else frozenset(c), f) for oid, c, f in rows}
 
-    def add(self, schemas: Sequence[TableSchema], seen: SeenTables) -> dict[int, TableSchema]:
-        """Make sure that it delivers these tables whole; checks all of them before it changes anything.
+    def add(self, schemas: Sequence[TableSchema], relation_ids: RelationIds) -> dict[int, TableSchema]:
+        """Make sure that it publishes these tables whole; checks all of them before it changes anything.
 
         Args:
-            schemas: The tables as the pipeline knows them; the catalogue may have moved on.
-            seen: Tables captured before, by identifier. One that was renamed is found by it; one that was dropped has
-                nothing more to deliver than what is in the log.
+            schemas: The tables as the pipeline knows them; the catalogue may show later changes.
+            relation_ids: Tables captured before, by identifier. A renamed one is found by it; a dropped one needs no
+                publication, since what is left to read is in the log.
 
         Returns:
             The tables by identifier, without those that were dropped.
 
         Raises:
-            NeedsUserError: For the first table that would make the application fail (I7) or is filtered; nothing is
-                changed then. Or for the first that may not be added; the others are added before it is raised.
-            TableHistoryLostError: When a table captured before was taken out since.
+            NeedsUserError: For the first table that is filtered, or whose publication would make the application's UPDATE
+                and DELETE fail; nothing is changed then. Or for the first that may not be added; the others are added
+                before it is raised.
+            TableHistoryLostError: When a table captured before was removed from it since.
         """
-        there, flags = self.tables(), self._flags()
+        published, flags = self.tables(), self._flags()
         wanted = {}
         missing = []
         for schema in schemas:
-            facts = self._find(schema.table, seen)
+            facts = self._find(schema.table, relation_ids)
             if facts is None:
                 log.warning("table dropped at the source", table=str(schema.table))
                 continue
@@ -132,30 +133,30 @@ class Publication:
                 fix = f"ALTER PUBLICATION {quote_identifier(self.name)} SET (publish_via_partition_root = true);"
                 self._refuse("publishes partitions under their own names", fix, table=str(schema.table))
             wanted[facts.oid] = schema
-            if facts.oid in there:
-                self._check_whole(schema, facts, there[facts.oid])
-            elif facts.oid in seen:
-                raise taken_out(self.name, schema.table)
+            if facts.oid in published:
+                self._check_whole(schema, facts, published[facts.oid])
+            elif facts.oid in relation_ids:
+                raise removed_from_publication(self.name, schema.table)
             else:
                 missing.append((schema.table, facts))
         if missing:
             self._add(missing)
         return wanted
 
-    def _find(self, table: TableId, seen: SeenTables) -> TableFacts | None:
+    def _find(self, table: TableId, relation_ids: RelationIds) -> TableFacts | None:
         """The table by name or, when it was captured before, by identifier; None when it was dropped since."""
-        oid = seen.oid_of(table)
+        oid = relation_ids.oid_of(table)
         if oid is not None and self._catalogue.find(table) is None:
             return self._catalogue.by_oid(oid)
         return find_readable(self._catalogue, table)
 
     def _add(self, missing: Sequence[tuple[TableId, TableFacts]]) -> None:
-        """Add tables at once, or one by one where the server refuses them together.
+        """Add all tables in one statement, or one by one where the server refuses that.
 
         Raises:
-            NeedsUserError: For the first table that may not be added, when all others are.
+            NeedsUserError: For the first table that may not be added, after all others were.
         """
-        # A partitioned table brings its partitions; ONLY keeps the children of plain inheritance out.
+        # A partitioned table includes its partitions; ONLY excludes the children of plain inheritance.
         names = [("ONLY " if facts.kind == "r" else "") + qualified(facts) for _, facts in missing]
         errors = driver().errors
         try:
@@ -172,7 +173,7 @@ class Publication:
         return f"ALTER PUBLICATION {quote_identifier(self.name)} ADD TABLE {', '.join(names)}"
 
     def _add_one(self, table: TableId, name: str) -> NeedsUserError | None:
-        """Add one table; returns why it may not be."""
+        """Add one table; returns the error when it may not be added."""
         try:
             self._change(self._adding(name), f"adding {table} to the publication", table=str(table))
         except NeedsUserError as err:
@@ -201,7 +202,7 @@ class Publication:
         try:
             self._connection.execute(statement(sql))
         except errors.DuplicateObject:
-            # Another session was faster; the next look at the catalogue sees what it did.
+            # Another session was faster; the next query of the catalogue shows what it did.
             log.info("already done by another session", sql=sql)
         except errors.InsufficientPrivilege as err:
             raise NeedsUserError(
@@ -217,10 +218,10 @@ class Publication:
 
 
 def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -> None:
-    """Refuse a table whose publication the application would feel, or that the log does not hold.
+    """Refuse a table whose publication would make the application's statements fail, or whose changes the log does not hold.
 
     Raises:
-        NeedsUserError: With the statement that mends it.
+        NeedsUserError: With the statement that fixes it.
     """
     parts = [facts]
     if facts.kind == "p":
@@ -251,7 +252,7 @@ def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -
     if not facts.key and any(part.identity != "f" for part in parts):
         keyed = next(part for part in parts if part.identity != "f")
         raise NeedsUserError(
-            f"{table} has no key but its part {keyed.name!r} does not log whole rows",
+            f"{table} has no key, but its partition {keyed.name!r} does not log whole rows",
             code="RPL-3306",
             table=str(table),
             hint=f"ALTER TABLE {qualified(keyed)} REPLICA IDENTITY FULL;",
@@ -262,11 +263,11 @@ def _part_of(table: TableId, facts: TableFacts, part: TableFacts) -> str:
     return str(table) if part is facts else f"the partition {part.name!r} of {table}"
 
 
-def taken_out(publication: str, table: TableId) -> TableHistoryLostError:
-    """A captured table is no longer published: its changes are missing from the log."""
+def removed_from_publication(publication: str, table: TableId) -> TableHistoryLostError:
+    """The error for a captured table that is no longer published: its changes are missing from the log."""
     name = f"{quote_identifier(table.schema)}.{quote_identifier(table.table)}"
     return TableHistoryLostError(
-        f"{table} was taken out of the publication {publication!r}; what changed in it since is not in the log",
+        f"{table} was removed from the publication {publication!r}; what changed in it since is not in the log",
         code="RPL-3209",
         table=str(table),
         hint=f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE {name}; then start the pipeline again, which copies the table again",

@@ -1,8 +1,8 @@
-"""The replication connection: messages in, status out.
+"""The replication connection: receives messages and reports status.
 
-Two threads share it: the reader's receives, another one reports status, so that a reader held back by a slow target is
-not taken for dead by the server (`wal_sender_timeout`). libpq allows one at a time, hence the lock; nobody holds it while
-waiting.
+Two threads share it: the reader's thread receives, another one reports status, so that the server does not end the session
+of a reader that waits for a slow target (`wal_sender_timeout`). libpq allows one thread at a time, hence the lock; no thread
+holds it while it waits.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 _KEEPALIVE_BYTES = 18
 _SLICE = 4096
 _SKIPS_EMPTY = 150000
-_FAREWELL_SECONDS = 2.0
+_CLOSE_SECONDS = 2.0
 _SILENCE_SECONDS = 120.0
-"""A server that is alive answers every status report that asks for it."""
+"""A live server answers every status report that asks for it."""
 
 
 class ReplicationStream:
-    """An open `START_REPLICATION`; made by `open`, closed by its owner.
+    """An open `START_REPLICATION`; created by `open`, closed by its owner.
 
     Attributes:
-        wal_end: The furthest log position the server has told.
+        wal_end: The furthest log position that the server has reported.
         timelines: The server's timelines when the stream began.
     """
 
@@ -47,7 +47,7 @@ class ReplicationStream:
         self._lock = threading.Lock()
         self.wal_end = start.lsn
         self.wants_reply = threading.Event()
-        self._heard = time.monotonic()
+        self._last_received = time.monotonic()
 
     @classmethod
     def open(cls, endpoint: Endpoint, slot: str, publication: str, start: PostgresOffset) -> ReplicationStream:
@@ -62,7 +62,7 @@ class ReplicationStream:
             # The replication grammar knows doubled quotes, and no backslashes.
             names = quote_identifier(publication).replace("'", "''")
             # Older servers send every transaction; newer ones only those with something in them that was asked for, and
-            # a message of ours has to count as such (`log_continuity`).
+            # our own messages have to count as such (`log_continuity`).
             more = ", messages 'true'" if connection.server_version >= _SKIPS_EMPTY else ""
             replication_command(
                 connection,
@@ -76,7 +76,7 @@ class ReplicationStream:
         return cls(connection, start, timelines)
 
     def receive(self, into: list[memoryview | bytes], limit_messages: int, limit_bytes: int, wait: float) -> int:
-        """Append the row messages that have come to `into`, at most about the limits; returns their bytes.
+        """Append the row messages that have arrived to `into`, about up to the limits; returns their bytes.
 
         Waits up to `wait` seconds when there are none.
 
@@ -91,12 +91,12 @@ class ReplicationStream:
                     self._connection.consume_input()
                 size = self._take(into, limit_messages, limit_bytes)
         if size:
-            self._heard = time.monotonic()
-        elif time.monotonic() - self._heard > _SILENCE_SECONDS:
+            self._last_received = time.monotonic()
+        elif time.monotonic() - self._last_received > _SILENCE_SECONDS:
             raise RetryableError(
                 f"the server has not answered for {_SILENCE_SECONDS:.0f} seconds",
                 code="RPL-3210",
-                hint="the connection is made anew; look at the network and at the server's load",
+                hint="nothing to do: the replicator connects again; if it repeats, check the network and the server's load",
             )
         return size
 
@@ -132,7 +132,7 @@ class ReplicationStream:
         return size, False
 
     def _note_keepalive(self, message: bytes) -> None:
-        self._heard = time.monotonic()
+        self._last_received = time.monotonic()
         self.wal_end = max(self.wal_end, int.from_bytes(message[1:9], "big"))
         if message[17]:
             self.wants_reply.set()
@@ -145,11 +145,13 @@ class ReplicationStream:
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
             return diagnose(errors.error_from_result(result), "reading the log")
         return RetryableError(
-            "the server ended the stream", code="RPL-3207", hint="it is shutting down; reading goes on when it is back"
+            "the server ended the stream",
+            code="RPL-3207",
+            hint="it is shutting down; reading continues when it is back",
         )
 
     def send_status(self, flushed: PostgresOffset, *, ask_reply: bool) -> None:
-        """Tell the server what is durable (it may forget log before it) and that we are alive.
+        """Report to the server what is durable (it may remove the log before it), and that this session is alive.
 
         Raises:
             RetryableError: When the connection is lost.
@@ -167,11 +169,11 @@ class ReplicationStream:
 
         with self._lock:
             with contextlib.suppress(Error, OSError):
-                self._end_copy(time.monotonic() + _FAREWELL_SECONDS)
+                self._end_copy(time.monotonic() + _CLOSE_SECONDS)
             self._connection.finish()
 
     def _end_copy(self, deadline: float) -> None:
-        """Say that no more is wanted, and take what is still on its way, until the server says the same."""
+        """End the copy, and discard what still arrives, until the server ends it, too."""
         self._connection.put_copy_end()
         self._connection.flush()
         while time.monotonic() < deadline:
@@ -184,11 +186,11 @@ class ReplicationStream:
 
 
 class StatusThread:
-    """Reports status at a steady pace, whatever the reader is waiting for.
+    """Reports status at a fixed interval, whatever the reader waits for.
 
     Args:
         stream: The connection.
-        durable: What may be told, and nothing beyond it (I5).
+        durable: The offset to report; never beyond what is durable at the target, since the server removes its log up to it.
         interval: Seconds between two reports; well below the server's `wal_sender_timeout`.
     """
 
@@ -209,11 +211,11 @@ class StatusThread:
         self._thread.join(5)
 
     def _run(self) -> None:
-        # A lost connection shows in the reader's thread, which reads from it.
+        # The reader's thread reports a lost connection, since it reads from it.
         with contextlib.suppress(RetryableError):
             while not self._stop.is_set():
                 self._stream.send_status(self._durable(), ask_reply=True)
                 if self._stream.wants_reply.wait(self._interval):
                     self._stream.wants_reply.clear()
-                    # A server that asks on and on must not be answered in a tight loop.
+                    # A server that asks all the time must not be answered in a tight loop.
                     self._stop.wait(0.05)

@@ -1,4 +1,4 @@
-"""The replication slot: the server's promise to keep the log after a position."""
+"""The replication slot, by which the server keeps the log after a position."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _COPY_AGAIN = (
     "give the pipeline another `name` (and another `slot`, where it has one) and its target another place; it then copies"
     " all tables. Drop the old slot once it is not needed"
 )
-"""What helps when the log is lost: a new name is a new state, and the target's tables belong to the old one."""
+"""The next step after a lost log: a new name has a new state, and the target's tables belong to the old one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """What the server says of a slot.
+    """What the server reports of a slot.
 
     Attributes:
         plugin: Its output plugin; None for a physical slot.
         database: Its database.
-        active_pid: The session that uses it; None when nobody does.
-        confirmed: Up to where it was confirmed; the server will never again send what is before.
+        active_pid: The session that uses it; None when it is free.
+        confirmed: Up to where it was confirmed; the server never again sends what is before.
         wal_status: `reserved`, `extended`, `unreserved` or `lost`; None when its log is gone.
         held_bytes: How much WAL it keeps; -1 unknown.
     """
@@ -50,12 +50,12 @@ class SlotState:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the log it should keep is gone."""
+        """Whether the server has removed the log that the slot should keep."""
         return self.wal_status in {None, "lost"} or self.confirmed is None
 
 
 class Slot:
-    """One logical slot, looked at and made over one SQL connection."""
+    """One logical slot, checked and created over one SQL connection."""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], name: str, database: str) -> None:
         self.name = name
@@ -63,7 +63,7 @@ class Slot:
         self._database = database
 
     def state(self) -> SlotState | None:
-        """What the server says of it; None when there is none."""
+        """What the server reports of it; None when it does not exist."""
         row = self._connection.execute(_SLOT, [self.name]).fetchone()
         if row is None:
             return None
@@ -73,7 +73,7 @@ class Slot:
         )
 
     def create(self) -> PostgresOffset:
-        """Make it; waits until the transactions running now have ended, and returns its consistent point."""
+        """Create it; waits until the transactions running now have ended, and returns its consistent point."""
         query = "SELECT lsn - '0/0'::pg_lsn FROM pg_catalog.pg_create_logical_replication_slot(%s, 'pgoutput')"
         row = self._connection.execute(query, [self.name]).fetchone()
         assert row is not None
@@ -82,15 +82,15 @@ class Slot:
         return offset
 
     def drop(self) -> None:
-        """Remove it, and with it the promise."""
+        """Drop it; the server may remove the log then."""
         self._connection.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", [self.name])
         log.info("replication slot dropped", slot=self.name)
 
     def begin(self, *, is_ours: bool) -> PostgresOffset:
-        """A place to start from when nothing was replicated yet.
+        """The offset to start from when nothing was replicated yet.
 
-        A slot that is there although no offset was ever saved is left from a start that crashed, if its name is ours:
-        it is made anew, so that no old log has to be read. One named by the user is taken as given, with its position.
+        A slot with a derived name that exists although no offset was ever saved is left from a start that crashed: it is
+        created again, so that no old log has to be read. One named by the user is used as it is, from its position.
         """
         state = self.state()
         if state is None:
@@ -106,16 +106,16 @@ class Slot:
         return state.confirmed
 
     def resume(self, offset: PostgresOffset) -> SlotState:
-        """Check that the log after `offset` is still there and nobody reads it.
+        """Check that the log after `offset` still exists and that no other session reads it.
 
         Raises:
-            HistoryLostError: When it is not; never does it start elsewhere instead.
+            HistoryLostError: When the log is gone; the reader never starts elsewhere instead.
             RetryableError: When another session uses the slot.
         """
         state = self.state()
         if state is None:
             raise HistoryLostError(
-                f"the replication slot {self.name!r} is gone, and with it the log after the saved offset",
+                f"the replication slot {self.name!r} does not exist any more, and the log after the saved offset is lost",
                 code="RPL-3203",
                 position=str(offset),
                 hint=_COPY_AGAIN,
@@ -126,7 +126,7 @@ class Slot:
         assert state.confirmed is not None
         if offset.lsn < state.confirmed.lsn:
             raise HistoryLostError(
-                f"the slot {self.name!r} was confirmed up to {state.confirmed}, beyond the saved offset; somebody else"
+                f"the slot {self.name!r} was confirmed up to {state.confirmed}, beyond the saved offset; another client"
                 " read from it, or the state is an old copy",
                 code="RPL-3204",
                 position=str(offset),
@@ -153,7 +153,7 @@ class Slot:
                 f"the slot {self.name!r} is for plugin {state.plugin} in database {state.database}, not for pgoutput in"
                 f" {self._database}",
                 code="RPL-3206",
-                hint="name another slot, or let the replicator make its own by leaving `slot` out",
+                hint="name another slot, or remove `slot`, so that the replicator creates its own",
             )
 
     def _check_free(self, state: SlotState) -> None:

@@ -1,4 +1,4 @@
-"""The server's timelines: which of them holds which part of its log."""
+"""The server's timelines, and which of them holds which part of its log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Timelines:
 
     @classmethod
     def read(cls, connection: PGconn) -> Self:
-        """Asks the server over a replication connection that streams nothing yet."""
+        """Read the timelines over a replication connection that does not stream yet."""
         current = int(replication_command(connection, "IDENTIFY_SYSTEM")[0]["timeline"] or 0)
         if current == 1:
             return cls(1)
@@ -48,8 +48,8 @@ class Timelines:
         """The timeline that holds the log up to `lsn`."""
         return next((timeline for timeline, end in self.ends or () if lsn <= end), self.current)
 
-    def parting(self, offset: PostgresOffset) -> str | None:
-        """How this history differs from the one that `offset` was read from; None when it holds the offset."""
+    def divergence(self, offset: PostgresOffset) -> str | None:
+        """How the server's history differs from the one that `offset` was read from; None when it includes the offset."""
         if offset.timeline in {0, self.current} or self.ends is None:
             return None
         end = dict(self.ends).get(offset.timeline)

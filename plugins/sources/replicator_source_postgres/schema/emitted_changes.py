@@ -1,7 +1,7 @@
-"""Changes of structure that were told from the catalogue, kept so that a replay tells them at the same place.
+"""Schema changes that were emitted from the catalogue, stored so that a replay emits them at the same position.
 
-A change that no row announces has no place in the log but the one it was told at. After a crash the catalogue may have
-moved on, so what was told is kept in state before it is emitted, and told again, not asked for again.
+A change that no row announces has no position in the log; it gets the one where it is emitted. After a crash the catalogue
+may show later changes, so a change is stored in state before it is emitted, and a replay reads it from there.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ STATE_KEY = "postgres-told"
 
 
 @dataclass(frozen=True, slots=True)
-class ToldChange:
-    """A table's structure as it was told.
+class EmittedChange:
+    """A table's schema as it was emitted.
 
     Attributes:
-        base: The offset it was told after.
+        base: The offset it was emitted after.
         end: The offset after it.
         oid: The table's object identifier.
         before: Its name before.
@@ -39,7 +39,7 @@ class ToldChange:
     needs_snapshot: bool
 
     def to_json(self) -> dict[str, Any]:
-        """The form kept in state."""
+        """The form stored in state."""
         return {
             "base": _dump(self.base),
             "end": _dump(self.end),
@@ -50,8 +50,8 @@ class ToldChange:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ToldChange:
-        """The inverse of `to_json`; also reads what older versions kept, the log position alone."""
+    def from_json(cls, value: dict[str, Any]) -> EmittedChange:
+        """The inverse of `to_json`; also reads what older versions stored, the log position alone."""
         if "base" in value:
             base, end = _load(value["base"]), _load(value["end"])
         else:
@@ -69,11 +69,11 @@ def _load(stored: dict[str, str]) -> PostgresOffset:
     return PostgresOffset.from_fields({name: base64.b64decode(value) for name, value in stored.items()})
 
 
-def dump_told(told: Iterable[ToldChange]) -> bytes:
-    """The form kept in state."""
-    return json.dumps([one.to_json() for one in told]).encode()
+def dump_changes(changes: Iterable[EmittedChange]) -> bytes:
+    """The form stored in state."""
+    return json.dumps([one.to_json() for one in changes]).encode()
 
 
-def load_told(stored: bytes | None) -> list[ToldChange]:
-    """The inverse of `dump_told`, in the order they were told."""
-    return [ToldChange.from_json(one) for one in json.loads(stored or b"[]")]
+def load_changes(stored: bytes | None) -> list[EmittedChange]:
+    """The inverse of `dump_changes`, in the order in which they were emitted."""
+    return [EmittedChange.from_json(one) for one in json.loads(stored or b"[]")]

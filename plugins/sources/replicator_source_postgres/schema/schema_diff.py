@@ -1,8 +1,8 @@
-"""What changed between the schema we know and the one the log shows.
+"""The steps from the known schema to the one the log shows.
 
 The log announces columns by name, type and order, without attribute numbers. While the catalogue still shows the same
-columns it tells the numbers, by which a rename is told from a drop and an add. When the catalogue has already moved on,
-what cannot be known for sure is marked as needing a new snapshot.
+columns, it provides the numbers, by which a rename is distinguished from a drop and an add. When the catalogue already
+shows later changes, what is not certain is marked as needing a new snapshot.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def identify(announced: Sequence[Column], catalogue: Sequence[Column], known: Ta
     inferred = [
         _same(column, by_name.get(column.name)) or current for column, current in zip(announced, found, strict=True)
     ]
-    # An identity nobody has: the column is new, and what older rows hold in it cannot be known.
+    # An identity that no column has: the column is new, and what older rows hold in it is unknown.
     columns = tuple(c or replace(a, source_id=f"?{a.name}") for a, c in zip(announced, inferred, strict=True))
     unchanged = [(c.name, c.source_type) for c in announced] == [(c.name, c.source_type) for c in known.columns]
     return Observed(columns, is_certain=unchanged)
@@ -74,7 +74,7 @@ def _same(announced: Column, candidate: Column | None) -> Column | None:
 
 
 def compare(known: TableSchema, now: TableSchema) -> tuple[Alter, ...]:
-    """The steps from `known` to `now`, in an order in which each can be applied: drops make room for renames."""
+    """The steps from `known` to `now`, in an order in which each can be applied: drops free names for renames."""
     before = {_identity(column): column for column in known.columns}
     after = {_identity(column): column for column in now.columns}
     drops = [Alter(AlterKind.DROP_COLUMN, previous=c) for key, c in before.items() if key not in after]
@@ -104,7 +104,7 @@ def _column_steps(old: Column, new: Column) -> list[Alter]:
 
 
 def keeps_values(old: Column, new: Column) -> bool:
-    """Whether a change of type left every value what it was, so that no row has to be read anew."""
+    """Whether a change of type left every value unchanged, so that no row has to be copied again."""
     if old.type == new.type:
         return old.source_type == new.source_type or (_is_text(old) and _is_text(new)) or isinstance(old.type, Decimal)
     if isinstance(old.type, Decimal) and isinstance(new.type, Decimal):

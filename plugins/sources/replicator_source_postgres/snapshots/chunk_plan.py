@@ -1,9 +1,9 @@
-"""How a table is cut for reading in parallel.
+"""Plans how a table is divided into chunks that are read in parallel.
 
-Three kinds of chunks, by what the table offers:
+Three kinds of chunks, depending on the table:
 
-* `key`: ranges of the key's first column. A row stays in its range whatever happens to it, so an interrupted snapshot can
-  be finished at a later position. Chosen when the key follows the storage order (or nothing better is possible), since
+* `key`: ranges of the key's first column. A row stays in its range unless its key changes, so an interrupted snapshot
+  can be finished at a later position. Chosen when the key follows the storage order (or nothing better is possible), since
   ranges of a scattered key make the server read every page again and again.
 * `ctid`: ranges of pages, read like a sequential scan (PostgreSQL 14 and later).
 * `whole`: one chunk.
@@ -37,7 +37,7 @@ SELECT abs(correlation) FROM pg_catalog.pg_stats WHERE schemaname = %s AND table
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class StoredTable:
     """One stored table: an ordinary table or a leaf partition.
 
     Attributes:
@@ -59,8 +59,8 @@ class Storage:
     filenode: int
 
 
-def storages(catalogue: Catalogue, facts: TableFacts) -> list[Storage]:
-    """What a table consists of: itself, or its leaf partitions where the role may read them one by one."""
+def stored_tables(catalogue: Catalogue, facts: TableFacts) -> list[StoredTable]:
+    """The stored tables of a table: itself, or its leaf partitions where the role may read each of them."""
     if facts.kind != "p":
         return [_storage(catalogue, facts)]
     leaves = [leaf for oid in catalogue.leaves(facts.oid) if (leaf := catalogue.by_oid(oid)) is not None]
@@ -69,14 +69,16 @@ def storages(catalogue: Catalogue, facts: TableFacts) -> list[Storage]:
     if leaves and row and row[0] and all(leaf.kind == "r" for leaf in leaves):
         return [_storage(catalogue, leaf) for leaf in leaves]
     rows = sum(_storage(catalogue, leaf).rows for leaf in leaves)
-    return [Storage(facts.oid, _name(facts), only=False, rows=rows, pages=0, has_toast=True, filenode=0)]
+    return [StoredTable(facts.oid, _name(facts), only=False, rows=rows, pages=0, has_toast=True, filenode=0)]
 
 
-def _storage(catalogue: Catalogue, facts: TableFacts) -> Storage:
+def _storage(catalogue: Catalogue, facts: TableFacts) -> StoredTable:
     row = catalogue.connection.execute(_SIZE, [facts.oid]).fetchone()
     tuples, size, pages, has_toast, filenode = row or (0, 0, 0, True, 0)
     rows = tuples or size // _BYTES_PER_ROW
-    return Storage(facts.oid, _name(facts), only=True, rows=rows, pages=pages, has_toast=has_toast, filenode=filenode)
+    return StoredTable(
+        facts.oid, _name(facts), only=True, rows=rows, pages=pages, has_toast=has_toast, filenode=filenode
+    )
 
 
 def _name(facts: TableFacts) -> str:
@@ -84,27 +86,27 @@ def _name(facts: TableFacts) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How a table is read; see the module for the kinds."""
+class ChunkPlan:
+    """The chunks of a table, and whether an interrupted snapshot may use them again."""
 
     chunks: tuple[SnapshotChunk, ...]
     resumable: bool
 
 
-def plan(catalogue: Catalogue, schema: TableSchema, parts: Sequence[Storage], chunk_rows: int) -> Plan:
-    """Cut a table into chunks of about `chunk_rows` rows."""
+def plan_chunks(catalogue: Catalogue, schema: TableSchema, parts: Sequence[StoredTable], chunk_rows: int) -> ChunkPlan:
+    """Divide a table into chunks of about `chunk_rows` rows."""
     bounds: list[tuple[Mapping[str, Any], int]] = []
     for part in parts:
         count = max(1, -(-part.rows // chunk_rows))
-        pieces = list(_pieces(catalogue, schema, part, count)) if count > 1 else [{"kind": "whole"}]
-        bounds += [({"relation": part.oid, **piece}, part.rows // len(pieces)) for piece in pieces]
+        ranges = list(_bounds(catalogue, schema, part, count)) if count > 1 else [{"kind": "whole"}]
+        bounds += [({"relation": part.oid, **bound}, part.rows // len(ranges)) for bound in ranges]
     chunks = tuple(SnapshotChunk(index, bound, rows) for index, (bound, rows) in enumerate(bounds))
     moves_away = any(b["kind"] == "ctid" for b, _ in bounds) and any(part.has_toast for part in parts)
-    # A row that moved to a page already read comes again with its update, but without its unchanged TOAST values.
-    return Plan(chunks, resumable=bool(schema.primary_key) and not moves_away)
+    # A row that moved to a page already read is read from the log, but without its unchanged TOAST values.
+    return ChunkPlan(chunks, resumable=bool(schema.primary_key) and not moves_away)
 
 
-def _pieces(catalogue: Catalogue, schema: TableSchema, part: Storage, count: int) -> Iterator[dict[str, Any]]:
+def _bounds(catalogue: Catalogue, schema: TableSchema, part: StoredTable, count: int) -> Iterator[dict[str, Any]]:
     has_tid_scan = catalogue.connection.info.server_version >= 140000 and part.pages > 0
     if schema.primary_key and (not has_tid_scan or _follows_storage(catalogue, schema, part)):
         yield from _key_ranges(catalogue, schema, part, count)
@@ -112,13 +114,13 @@ def _pieces(catalogue: Catalogue, schema: TableSchema, part: Storage, count: int
         step = max(1, -(-part.pages // count))
         starts = list(range(0, part.pages, step))
         for start, end in zip(starts, [*starts[1:], None], strict=True):
-            # The last range is open: pages may have been added since the size was taken.
+            # The last range is open: pages may have been added since the size was read.
             yield {"kind": "ctid", "from": start, "to": end}
     else:
         yield {"kind": "whole"}
 
 
-def _follows_storage(catalogue: Catalogue, schema: TableSchema, part: Storage) -> bool:
+def _follows_storage(catalogue: Catalogue, schema: TableSchema, part: StoredTable) -> bool:
     facts = catalogue.by_oid(part.oid)
     if facts is None:
         return True
@@ -127,8 +129,8 @@ def _follows_storage(catalogue: Catalogue, schema: TableSchema, part: Storage) -
     return row is None or row[0] is None or row[0] >= _FOLLOWS_STORAGE
 
 
-def _key_ranges(catalogue: Catalogue, schema: TableSchema, part: Storage, count: int) -> Iterator[dict[str, Any]]:
-    """Ranges between quantiles of a sample, so that a skewed key makes even chunks too."""
+def _key_ranges(catalogue: Catalogue, schema: TableSchema, part: StoredTable, count: int) -> Iterator[dict[str, Any]]:
+    """Ranges between quantiles of a sample, so that a skewed key has chunks of equal size, too."""
     name = schema.primary_key[0]
     column, percent = quote_identifier(name), min(100.0, 100.0 * _SAMPLES_PER_CHUNK * count / max(1, part.rows))
     sample = "" if part.pages == 0 else f" TABLESAMPLE SYSTEM ({percent}) REPEATABLE (1)"
@@ -143,7 +145,7 @@ def _key_ranges(catalogue: Catalogue, schema: TableSchema, part: Storage, count:
         yield {"kind": "key", "column": name, "type": kind, "from": low, "to": high}
 
 
-def condition(bounds: Mapping[str, Any]) -> str:
+def chunk_condition(bounds: Mapping[str, Any]) -> str:
     """The WHERE clause of a chunk; empty for a whole one."""
     if bounds["kind"] == "whole":
         return ""

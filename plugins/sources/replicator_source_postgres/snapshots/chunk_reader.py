@@ -1,7 +1,7 @@
-"""Reading one chunk, in any process: by ADBC where that is exact, else by COPY in text format.
+"""Reads one chunk in any process: by ADBC where that is exact, else by COPY in text format.
 
-ADBC reads COPY's binary form into Arrow without Python in between, at about a third of the work. Both ways end in the
-same values (`types.adbc`), and any failure of ADBC before its first row leads to the other way, which names the cause.
+ADBC reads COPY's binary form into Arrow without Python in between, at about a third of the cost. Both give the same values
+(`types.adbc`). When ADBC fails before its first row, COPY reads the chunk, and raises the error if there is one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_source_postgres.connection import Endpoint, driver, quote_identifier, quote_literal, statement
 from replicator_source_postgres.diagnosis import diagnosed
-from replicator_source_postgres.snapshots.chunk_plan import Storage, condition
+from replicator_source_postgres.snapshots.chunk_plan import StoredTable, chunk_condition
 from replicator_source_postgres.snapshots.copy_format import split_columns
-from replicator_source_postgres.types.adbc import NativeConverter
+from replicator_source_postgres.types.adbc import AdbcConverter
 from replicator_source_postgres.types.convert import Converter
 
 if TYPE_CHECKING:
@@ -45,52 +45,52 @@ def import_snapshot(connection: psycopg.Connection[tuple[Any, ...]], name: str) 
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkCopy:
-    """Reads a chunk; see `ChunkReader`. Holds the password in a form that does not print.
+class PostgresChunkReader:
+    """Reads a chunk; see `ChunkReader`. Its repr does not show the password.
 
     Attributes:
         endpoint: Where to connect.
         schema: The columns to read.
         snapshot: Name of the exported snapshot.
-        out_of_range: What becomes of values the standard types cannot hold.
+        out_of_range: What happens to values the standard types cannot hold.
         parts: The stored tables by identifier.
-        native: How ADBC reads each column; None when it may not be used.
+        adbc_columns: How ADBC reads each column; None when it may not be used.
     """
 
     endpoint: Endpoint
     schema: TableSchema
     snapshot: str
     out_of_range: OutOfRange
-    parts: Mapping[int, Storage]
-    native: tuple[str, ...] | None = None
+    parts: Mapping[int, StoredTable]
+    adbc_columns: tuple[str, ...] | None = None
 
     def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
         """The rows of `chunk` in batches of `schema.arrow`."""
         part = self._part(chunk)
         replaced: Counter[str] = Counter()
-        batches = self._native(part, chunk, replaced) if self.native is not None else None
-        yield from self._text(part, chunk, replaced) if batches is None else batches
+        batches = self._by_adbc(part, chunk, replaced) if self.adbc_columns is not None else None
+        yield from self._by_copy(part, chunk, replaced) if batches is None else batches
         if replaced:
             log.warning("values out of range replaced", table=str(self.schema.table), chunk=chunk.index, **replaced)
 
-    def _part(self, chunk: SnapshotChunk) -> Storage:
+    def _part(self, chunk: SnapshotChunk) -> StoredTable:
         oid = int(chunk.bounds["relation"])
         if oid not in self.parts:
             raise NeedsUserError(
-                f"a part of {self.schema.table} is gone since its snapshot was planned",
+                f"a partition of {self.schema.table} was dropped since its snapshot was planned",
                 code="RPL-3602",
                 table=str(self.schema.table),
-                hint="take the snapshot of this table anew",
+                hint="take a new snapshot of this table",
             )
         return self.parts[oid]
 
-    def _query(self, part: Storage, chunk: SnapshotChunk, columns: tuple[str, ...]) -> str:
+    def _query(self, part: StoredTable, chunk: SnapshotChunk, columns: tuple[str, ...]) -> str:
         only = "ONLY " if part.only else ""
-        return f"SELECT {', '.join(columns)} FROM {only}{part.name}{condition(chunk.bounds)}"  # noqa: S608 - quoted names
+        return f"SELECT {', '.join(columns)} FROM {only}{part.name}{chunk_condition(chunk.bounds)}"  # noqa: S608 - quoted names
 
     # ------------------------------------------------------------ COPY in text format
 
-    def _text(self, part: Storage, chunk: SnapshotChunk, replaced: Counter[str]) -> Iterator[pa.RecordBatch]:
+    def _by_copy(self, part: StoredTable, chunk: SnapshotChunk, replaced: Counter[str]) -> Iterator[pa.RecordBatch]:
         table, arrow = self.schema.table, self.schema.arrow
         converters = [Converter(table, column, self.out_of_range, replaced) for column in self.schema.columns]
         query = self._query(part, chunk, tuple(map(quote_identifier, self.schema.names)))
@@ -105,7 +105,7 @@ class ChunkCopy:
             row = connection.execute(_FILENODE, [part.oid]).fetchone()
             self._check_not_rewritten(part, row[0] if row else None)
 
-    def _check_not_rewritten(self, part: Storage, filenode: int | None) -> None:
+    def _check_not_rewritten(self, part: StoredTable, filenode: int | None) -> None:
         """A rewrite (VACUUM FULL, TRUNCATE, ALTER TYPE) hides rows from older snapshots or moves their pages.
 
         The copy's lock on the table, held until here, keeps it from happening between copy and check.
@@ -115,12 +115,12 @@ class ChunkCopy:
                 f"{self.schema.table} was rewritten while its snapshot was read",
                 code="RPL-3603",
                 table=str(self.schema.table),
-                hint="the snapshot is taken anew",
+                hint="nothing to do: the replicator takes a new snapshot",
             )
 
     @contextlib.contextmanager
     def _diagnosed(self) -> Iterator[None]:
-        """A table or column that is gone was changed after the snapshot began: that mends itself by a new one."""
+        """A table or column that does not exist was changed after the snapshot began: a new snapshot is taken."""
         errors = driver().errors
         gone = (errors.UndefinedColumn, errors.UndefinedTable)
         try:
@@ -138,14 +138,16 @@ class ChunkCopy:
             f"copying {self.schema.table}: {why}",
             code="RPL-3604",
             table=str(self.schema.table),
-            hint="the table or the snapshot is no longer what it was, or the connection was lost; it is taken anew",
+            hint="the table was changed, the snapshot has ended or the connection was lost; a new snapshot is taken",
         )
 
     # ------------------------------------------------------------ ADBC
 
-    def _native(self, part: Storage, chunk: SnapshotChunk, replaced: Counter[str]) -> Iterator[pa.RecordBatch] | None:
+    def _by_adbc(
+        self, part: StoredTable, chunk: SnapshotChunk, replaced: Counter[str]
+    ) -> Iterator[pa.RecordBatch] | None:
         """The rows by ADBC; None when it is not installed or cannot read this chunk."""
-        assert self.native is not None
+        assert self.adbc_columns is not None
         try:
             from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
             from psycopg.conninfo import make_conninfo
@@ -160,25 +162,25 @@ class ChunkCopy:
                 cursor.execute(f"SET TRANSACTION SNAPSHOT {quote_literal(self.snapshot)}")
                 if chunk.bounds["kind"] == "key":
                     cursor.execute(_INDEX_ONLY)
-                cursor.execute(self._query(part, chunk, self.native))
+                cursor.execute(self._query(part, chunk, self.adbc_columns))
                 reader = cursor.fetch_record_batch()
             except dbapi.Error as err:
                 log.info("ADBC cannot read the chunk; COPY does", table=str(self.schema.table), why=type(err).__name__)
                 return None
-            return self._native_rows(part, stack.pop_all(), cursor, reader, replaced)
+            return self._adbc_rows(part, stack.pop_all(), cursor, reader, replaced)
 
-    def _native_rows(
-        self, part: Storage, resources: contextlib.ExitStack, cursor: Any, reader: Any, replaced: Counter[str]
+    def _adbc_rows(
+        self, part: StoredTable, resources: contextlib.ExitStack, cursor: Any, reader: Any, replaced: Counter[str]
     ) -> Iterator[pa.RecordBatch]:
         from adbc_driver_postgresql import dbapi
 
-        assert self.native is not None
+        assert self.adbc_columns is not None
         table, arrow = self.schema.table, self.schema.arrow
         converters = [
-            NativeConverter(table, column, expression.endswith("::text"), self.out_of_range, replaced)
-            for column, expression in zip(self.schema.columns, self.native, strict=True)
+            AdbcConverter(table, column, expression.endswith("::text"), self.out_of_range, replaced)
+            for column, expression in zip(self.schema.columns, self.adbc_columns, strict=True)
         ]
-        # The driver's message may quote a row, so none of its errors leaves here.
+        # The driver's message may quote a row, so its errors are not raised as they are.
         gone = (dbapi.Error, pa.ArrowException, OSError)
         with resources:
             while True:

@@ -22,7 +22,7 @@ _MEANING[list(b"bfnrtv")] = list(b"\b\f\n\r\t\v")
 
 
 def split_columns(rows: Sequence[bytes | memoryview], columns: int) -> list[pa.BinaryArray]:
-    """The columns of whole rows, each as the server's text with NULL kept.
+    """The columns of whole rows, each as the server's text, with NULL.
 
     Raises:
         BugError: When the rows do not have that many columns.
@@ -33,13 +33,13 @@ def split_columns(rows: Sequence[bytes | memoryview], columns: int) -> list[pa.B
         if columns == 0 or not len(rows):
             return [pa.array([], pa.binary())] * columns
         raise BugError(
-            "COPY answered with another number of columns than was asked for",
+            "COPY returned another number of columns than was requested",
             code="RPL-3601",
             hint="report it with the server's version",
         )
     starts = np.concatenate([[0], separators[:-1] + 1])
     missing = (separators - starts == 2) & (data[starts] == _BACKSLASH)
-    # A look at the second byte only where there is one: `\N` is NULL, `\\` one backslash.
+    # Read the second byte only where there is one: `\N` is NULL, `\\` one backslash.
     missing[missing] = data[starts[missing] + 1] == _N
     data, starts, ends = _unescaped(data, starts, separators, int(missing.sum()))
     shape, buffer = (len(rows), columns), pa.py_buffer(data)
@@ -50,7 +50,7 @@ def split_columns(rows: Sequence[bytes | memoryview], columns: int) -> list[pa.B
 
 
 def _unescaped(data: Bytes, starts: Int64s, ends: Int64s, nulls: int) -> tuple[Bytes, Int64s, Int64s]:
-    """The bytes without escapes, and where the values lie in them."""
+    """The bytes without escapes, and where the values start and end in them."""
     backslash = data == _BACKSLASH
     if np.count_nonzero(backslash) == nulls:
         return data, starts, ends

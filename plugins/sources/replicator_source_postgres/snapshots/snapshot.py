@@ -1,4 +1,4 @@
-"""Snapshots: a table's rows exact at a log position, read in chunks by anybody."""
+"""Snapshots: a table's rows at exactly one log position, read in chunks by any process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from replicator_source_postgres.connection import Endpoint, quote_identifier, re
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.schema.schema_tracker import narrow
 from replicator_source_postgres.snapshots import chunk_plan
-from replicator_source_postgres.snapshots.chunk_reader import ChunkCopy, import_snapshot
+from replicator_source_postgres.snapshots.chunk_reader import PostgresChunkReader, import_snapshot
 from replicator_source_postgres.table_registry import check_readable
-from replicator_source_postgres.types.adbc import selected
+from replicator_source_postgres.types.adbc import adbc_expression
 from replicator_source_postgres.unlogged.unlogged_changes import UnloggedChanges
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class PostgresSnapshotReader(SnapshotReader):
         """A snapshot of one table; blocks no writer, and waits for transactions that are writing when it begins.
 
         Raises:
-            RetryableError: When there is no such table any more.
+            RetryableError: When the table does not exist any more.
         """
         exported = ExportedSnapshot(self._endpoint)
         try:
@@ -55,23 +55,23 @@ class PostgresSnapshotReader(SnapshotReader):
                 catalogue = Catalogue(connection, self._endpoint.config.database)
                 facts = _find(catalogue, schema.table)
                 now = self._selected(schema, facts, catalogue)
-                parts = chunk_plan.storages(catalogue, facts)
-                plan = chunk_plan.plan(catalogue, now, parts, self._endpoint.config.chunk_rows)
-                native = native_columns(catalogue, now, facts)
+                parts = chunk_plan.stored_tables(catalogue, facts)
+                plan = chunk_plan.plan_chunks(catalogue, now, parts, self._endpoint.config.chunk_rows)
+                expressions = adbc_columns(catalogue, now, facts)
                 unlogged = UnloggedChanges(catalogue, self._publication, self._context)
-                goes_on = unlogged.begin(facts.oid, goes_on=bool(chunks))
+                resumes = unlogged.begin_copy(facts.oid, resumes=bool(chunks))
         except BaseException:
             exported.close()
             raise
-        read = ChunkCopy(
-            self._endpoint, now, exported.name, self._out_of_range, {part.oid: part for part in parts}, native
+        read = PostgresChunkReader(
+            self._endpoint, now, exported.name, self._out_of_range, {part.oid: part for part in parts}, expressions
         )
         if chunks:
-            plan = _resumed(plan, chunks, parts, goes_on=goes_on)
+            plan = _resumed(plan, chunks, parts, resumes=resumes)
         return PostgresTableSnapshot(exported, now, plan, read)
 
     def _selected(self, schema: TableSchema, facts: TableFacts, catalogue: Catalogue) -> TableSchema:
-        """The schema at the snapshot's position, with the columns the pipeline asks for."""
+        """The schema at the snapshot's position, with the columns that the pipeline captures."""
         now = catalogue.schema(facts, schema.table)
         return narrow(now, schema) if schema.table in self._narrowed else now
 
@@ -83,19 +83,23 @@ def _find(catalogue: Catalogue, table: TableId) -> TableFacts:
             "the table was dropped or renamed just before it was to be copied",
             code="RPL-3605",
             table=str(table),
-            hint="nothing to do: the attempt is repeated with the tables that are there then",
+            hint="nothing to do: the attempt is repeated with the tables that exist then",
         )
     check_readable(catalogue, facts, table)
     return facts
 
 
 def _resumed(
-    plan: chunk_plan.Plan, chunks: Sequence[SnapshotChunk], parts: Sequence[chunk_plan.Storage], *, goes_on: bool
-) -> chunk_plan.Plan:
-    """The kept chunks, unless a part of the table is gone or new, or rows changed without the log: then all is read again."""
-    if goes_on and {int(chunk.bounds["relation"]) for chunk in chunks} == {part.oid for part in parts}:
-        return chunk_plan.Plan(tuple(chunks), plan.resumable)
-    return chunk_plan.Plan(plan.chunks, resumable=False)
+    plan: chunk_plan.ChunkPlan,
+    chunks: Sequence[SnapshotChunk],
+    parts: Sequence[chunk_plan.StoredTable],
+    *,
+    resumes: bool,
+) -> chunk_plan.ChunkPlan:
+    """The saved chunks, unless a partition was dropped or added, or rows changed without the log: then all chunks are new."""
+    if resumes and {int(chunk.bounds["relation"]) for chunk in chunks} == {part.oid for part in parts}:
+        return chunk_plan.ChunkPlan(tuple(chunks), plan.resumable)
+    return chunk_plan.ChunkPlan(plan.chunks, resumable=False)
 
 
 class ExportedSnapshot:
@@ -105,7 +109,7 @@ class ExportedSnapshot:
         self._connection: PGconn = endpoint.replication()
         try:
             slot = quote_identifier(f"replicator_snapshot_{uuid.uuid4().hex[:16]}")
-            # The long form of the command, which 13 and 14 know, goes on working in later versions.
+            # The long form of the command, which 13 and 14 know, works in later versions, too.
             rows = replication_command(
                 self._connection, f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
             )
@@ -120,11 +124,11 @@ class ExportedSnapshot:
         self._connection.finish()
 
 
-def native_columns(catalogue: Catalogue, schema: TableSchema, facts: TableFacts) -> tuple[str, ...] | None:
-    """How ADBC may read each column; None when the table has to be read as COPY writes it."""
+def adbc_columns(catalogue: Catalogue, schema: TableSchema, facts: TableFacts) -> tuple[str, ...] | None:
+    """How ADBC may read each column; None when the table must be read by COPY in text format."""
     casts = catalogue.casts_to_text()
     types = {column.name: (column.type_oid, column.typmod) for column in facts.columns}
-    found = [selected(quote_identifier(name), *types[name], catalogue.type_of, casts) for name in schema.names]
+    found = [adbc_expression(quote_identifier(name), *types[name], catalogue.type_of, casts) for name in schema.names]
     whole = tuple(expression for expression in found if expression is not None)
     return whole if len(whole) == len(found) else None
 
@@ -132,7 +136,9 @@ def native_columns(catalogue: Catalogue, schema: TableSchema, facts: TableFacts)
 class PostgresTableSnapshot(TableSnapshot):
     """An open snapshot of one table."""
 
-    def __init__(self, exported: ExportedSnapshot, schema: TableSchema, plan: chunk_plan.Plan, read: ChunkCopy) -> None:
+    def __init__(
+        self, exported: ExportedSnapshot, schema: TableSchema, plan: chunk_plan.ChunkPlan, read: PostgresChunkReader
+    ) -> None:
         self._exported = exported
         self.schema = schema
         self.position = exported.position
@@ -141,5 +147,5 @@ class PostgresTableSnapshot(TableSnapshot):
         self.read = read
 
     def close(self) -> None:
-        """Let the server forget the snapshot."""
+        """End the session that exports the snapshot."""
         self._exported.close()

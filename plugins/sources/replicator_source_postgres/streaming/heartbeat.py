@@ -1,57 +1,59 @@
-"""What the reader does between transactions, every few seconds."""
+"""Heartbeats: advances the offset of an idle source, and emits changes that only the catalogue shows."""
 
 from __future__ import annotations
 
 from replicator_source_postgres.replication.log_continuity import HELD_BYTES
-from replicator_source_postgres.schema.schema_tracker import Relations
-from replicator_source_postgres.streaming.catalogue_changes import QuietChanges
-from replicator_source_postgres.streaming.catalogue_poller import TableWatch
-from replicator_source_postgres.streaming.log_position import LogPlace
+from replicator_source_postgres.schema.schema_tracker import SchemaTracker
+from replicator_source_postgres.streaming.catalogue_changes import CatalogueChanges
+from replicator_source_postgres.streaming.catalogue_poller import CataloguePoller
+from replicator_source_postgres.streaming.log_position import LogPosition
 
 
-class Heart:
-    """Emits heartbeats and changes that no row announces; used by the reader's thread.
+class Heartbeat:
+    """Runs between transactions, every `heartbeat_interval_seconds`; used by the reader's thread.
 
     Args:
-        place: Where the reader is.
-        relations: The captured tables.
-        watch: Finds what the log does not say.
-        quiet: Emits it.
+        position: Where the reader is.
+        tracker: The captured tables.
+        poller: Finds tables whose catalogue entry changed.
+        changes: Emits these changes.
     """
 
-    def __init__(self, place: LogPlace, relations: Relations, watch: TableWatch, quiet: QuietChanges) -> None:
-        self._place = place
-        self._relations = relations
-        self._watch = watch
-        self._quiet = quiet
+    def __init__(
+        self, position: LogPosition, tracker: SchemaTracker, poller: CataloguePoller, changes: CatalogueChanges
+    ) -> None:
+        self._position = position
+        self._tracker = tracker
+        self._poller = poller
+        self._changes = changes
         self._marked = -HELD_BYTES
 
     def beat(self, wal_end: int | None, *, is_idle: bool, was_large: bool) -> None:
-        """Emit what no row announces, and move an idle source's offset on.
+        """Emit what only the catalogue shows, and advance an idle source's offset.
 
         Args:
-            wal_end: The end of the log, when all of it was delivered; None when messages wait for their commit.
-            is_idle: Whether the log brought nothing just now.
-            was_large: Whether a large transaction came since the last beat.
+            wal_end: The end of the log, when all of it was emitted; None when messages wait for their commit.
+            is_idle: Whether the last read of the log returned nothing.
+            was_large: Whether a large transaction was read since the last heartbeat.
         """
         if wal_end is not None:
-            self._quiet.retell(wal_end)
-        self._watch.look(self._relations.captured(), is_idle=is_idle)
-        self._quiet.settle(max(self._place.offset.lsn, wal_end or 0))
+            self._changes.replay(wal_end)
+        self._poller.poll(self._tracker.captured(), is_idle=is_idle)
+        self._changes.emit_settled(max(self._position.offset.lsn, wal_end or 0))
         if wal_end is None:
             return
-        # Whatever commits later does so after the position the server told.
-        if wal_end > self._place.offset.lsn and not self._watch.is_waiting:
-            self._place.beat(wal_end)
+        # Whatever commits later does so after the position that the server reported.
+        if wal_end > self._position.offset.lsn and not self._poller.is_waiting:
+            self._position.advance(wal_end)
         self._mark(was_large=was_large)
 
     def _mark(self, *, was_large: bool) -> None:
-        """Have a commit in the log that is not far behind, so that the slot need not be kept far behind for its sake.
+        """Write a commit to the log when the last one is far before its end: the slot keeps the log from that commit on.
 
-        At the first start there is none yet; a large transaction's own would keep all of its log.
+        At the first start there is no commit yet; that of a large transaction would keep all of its log.
         """
-        here, commit = self._place.offset.lsn, self._place.offset.commit
+        here, commit = self._position.offset.lsn, self._position.offset.commit
         is_far = commit is None or here - commit.lsn > HELD_BYTES // 2
         if was_large or (is_far and here - self._marked > HELD_BYTES // 2):
             self._marked = here
-            self._watch.move_on()
+            self._poller.write_marker()

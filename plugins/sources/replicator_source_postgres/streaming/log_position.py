@@ -1,4 +1,4 @@
-"""Where the reader is in the log, and events that are emitted just there."""
+"""The reader's position in the log, and the events that are emitted at it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventEmitter
 from replicator_source_postgres.offset import BEGIN, CommitRecord, PostgresOffset
 from replicator_source_postgres.replication.timelines import Timelines
-from replicator_source_postgres.schema.schema_tracker import StructureChange
+from replicator_source_postgres.schema.schema_tracker import SchemaChange
 
 log = structlog.get_logger(__name__)
 
 
-class LogPlace:
-    """A place in the log; used by the reader's thread.
+class LogPosition:
+    """The reader's position in the log; used by the reader's thread.
 
     Attributes:
         offset: The last commit that was emitted.
@@ -38,7 +38,7 @@ class LogPlace:
         return PostgresOffset(lsn, step, self.timelines.at(lsn), commit)
 
     def commit(self, commits: Commits) -> None:
-        """Emit commits; the place is after the last of them then."""
+        """Emit commits, and advance to the last of them."""
         self.emitter.emit_commits(commits)
         last = commits.last
         assert isinstance(last, PostgresOffset)
@@ -48,39 +48,40 @@ class LogPlace:
         """Emit the commit of what was emitted since the last one."""
         self.commit(single_commit(self.ordinal, offset))
 
-    def beat(self, lsn: int) -> None:
+    def advance(self, lsn: int) -> None:
         """Emit that no transaction ends between the last commit and `lsn`."""
         self.commit_at(self.offset_at(lsn, self.offset.commit))
 
     def begin(self, commit: CommitRecord) -> None:
         """Emit where the transaction with this commit record begins, for events whose position counts from there.
 
-        The log alone determines the place, so every replay emits it. No commit, heartbeat or snapshot before the
+        The log alone determines this position, so every replay emits it. No commit, heartbeat or snapshot before the
         transaction is after it: they are at ends of records, and the commit record starts at or after all of them.
         """
         offset = self.offset_at(commit.lsn, commit, BEGIN)
         if self.offset != offset:
             self.commit_at(offset)
 
-    def room(self, read_up_to: int) -> tuple[PostgresOffset, PostgresOffset]:
-        """Where changes go that the log does not hold: the offsets before and after them.
+    def synthetic_offsets(self, read_up_to: int) -> tuple[PostgresOffset, PostgresOffset]:
+        """The offsets before and after changes that the log does not hold.
 
         Args:
-            read_up_to: Up to where the log was read; no transaction ends after the last commit and before it.
+            read_up_to: The end of what was read of the log; no transaction ends after the last commit and before it.
 
         Returns:
             An offset not before the last commit, and not before the end of any record before `read_up_to`, and the step
-            after it. Both are before `read_up_to` where there is room, so that who waits for that waits for the changes.
+            after it. Both are before `read_up_to` where possible, so that a caller that waits for that position waits for the
+            changes, too.
         """
         base = max(self.offset, self.offset_at(read_up_to - 1, self.offset.commit))
         return base, replace(base, step=base.step + 1)
 
-    def emit_between(self, base: PostgresOffset, changes: list[StructureChange], end: PostgresOffset) -> None:
-        """Emit changes of structure as a transaction of their own."""
+    def emit_between(self, base: PostgresOffset, changes: list[SchemaChange], end: PostgresOffset) -> None:
+        """Emit schema changes as a transaction of their own."""
         if self.offset != base:
             self.commit_at(base)
         for change in changes:
-            self.emit_structure(change, self.ordinal)
+            self.emit_schema_change(change, self.ordinal)
             self.ordinal += 1
         self.commit_at(end)
 
@@ -93,8 +94,8 @@ class LogPlace:
         self.ordinal += 1
         self.commit_at(end)
 
-    def emit_structure(self, change: StructureChange, ordinal: int) -> None:
-        """Emit a change of structure as the event `ordinal` after the last commit."""
+    def emit_schema_change(self, change: SchemaChange, ordinal: int) -> None:
+        """Emit a schema change as the event `ordinal` after the last commit."""
         kinds = [alter.kind.value for alter in change.alters]
         log.info("structure changed", table=str(change.table), operation=change.operation.value, steps=kinds)
         self.emitter.emit(

@@ -1,7 +1,7 @@
-"""Columns that a driver already read into Arrow (ADBC), brought to exactly what the text of the same values becomes.
+"""Converts columns that ADBC has read into Arrow to exactly the values that their text gives.
 
-Only types whose binary form says all that their text says are read this way; every other column is asked for as the text
-its output function writes.
+Only types whose binary form is as exact as their text are read this way; every other column is read as the text that its
+output function writes.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from replicator_sdk.schema import Column, TableId
 from replicator_source_postgres.types import temporal
 from replicator_source_postgres.types.convert import Converter
 from replicator_source_postgres.types.mapping import PgType
-from replicator_source_postgres.types.out_of_range import Policy
+from replicator_source_postgres.types.out_of_range import OutOfRangePolicy
 
 _OID = 26
 _DIRECT = frozenset({16, 17, 20, 21, 23, 25, 114, 700, 701, 1042, 1043, 1082, 1083, 1114, 1184, 2950, 3802})
-"""Built-in types the driver reads exactly (bounded numeric beside them)."""
+"""Built-in types that the driver reads exactly; bounded numeric is another one."""
 _NUMERIC = 1700
 _EPOCH_DAYS, _EPOCH_MICROSECONDS = 10_957, 946_684_800_000_000
 _DASHES = (8, 13, 18, 23)
 _HEX = np.frombuffer(b"".join(b"%02x" % n for n in range(256)), np.uint8).reshape(256, 2)
 
 
-def selected(column: str, oid: int, typmod: int, lookup: Callable[[int], PgType], casts: frozenset[int]) -> str | None:
+def adbc_expression(
+    column: str, oid: int, typmod: int, lookup: Callable[[int], PgType], casts: frozenset[int]
+) -> str | None:
     """The expression that reads a column for ADBC.
 
     Args:
@@ -39,29 +41,29 @@ def selected(column: str, oid: int, typmod: int, lookup: Callable[[int], PgType]
         oid: Its type.
         typmod: Its type modifier.
         lookup: Types by identifier.
-        casts: Types with a cast to text of their own, which writes something else than their output function.
+        casts: Types with a cast to text of their own, which writes other text than their output function.
 
     Returns:
-        None when the column has to be read as COPY writes it.
+        None when the column must be read by COPY in text format.
     """
     if oid == _OID:
         return f"{column}::int8"
     if oid in _DIRECT or (oid == _NUMERIC and typmod >= 4):
         return column
     kind = lookup(oid)
-    # A domain takes the casts of what it is over; the general way is right for it and seldom asked for.
+    # A domain uses the casts of its base type; COPY is right for it, and domains are rare.
     return None if kind.base or oid in casts else f"{column}::text"
 
 
 @dataclass(frozen=True, slots=True)
-class NativeConverter:
-    """Brings one column of the driver's to its standard type; the counterpart of `Converter`.
+class AdbcConverter:
+    """Converts one column of the driver's to its standard type; the counterpart of `Converter`.
 
     Attributes:
         table: Named in errors.
         column: Named in errors; its type decides the result.
         is_text: Whether the column was read as text.
-        out_of_range: What becomes of values the type cannot hold.
+        out_of_range: What happens to values the type cannot hold.
         replaced: How many values were replaced under that policy.
     """
 
@@ -84,7 +86,7 @@ class NativeConverter:
             return Converter(self.table, self.column, self.out_of_range, self.replaced).convert(
                 values.cast(pa.binary())
             )
-        policy = Policy(self.out_of_range, str(self.table), self.column.name, self.replaced)
+        policy = OutOfRangePolicy(self.out_of_range, str(self.table), self.column.name, self.replaced)
         if kind == DATE:
             return temporal.from_binary_dates(_moved(values, pa.int32(), _EPOCH_DAYS), policy)
         if kind in {TIMESTAMP, INSTANT}:
@@ -96,12 +98,12 @@ class NativeConverter:
 
 
 def _moved(values: pa.Array, number: pa.DataType, epoch: int) -> pa.Array:
-    """The server's own number: the driver added the distance of the epochs, wrapping around at the extremes."""
+    """The server's own number: subtracts the distance of the epochs that the driver added, with wrap-around at the extremes."""
     return pc.subtract(values.cast(number), pa.scalar(epoch, number))
 
 
 def uuid_text(values: pa.FixedSizeBinaryArray) -> pa.StringArray:
-    """The 36-character form of 16-byte values, NULL kept."""
+    """The 36-character form of 16-byte values, with NULL."""
     present = values.drop_null()
     octets = np.frombuffer(b"".join([present.cast(pa.binary()).buffers()[2] or b""]), np.uint8)
     octets = octets[: 16 * len(present)].reshape(-1, 16)

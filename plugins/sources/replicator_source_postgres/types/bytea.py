@@ -1,4 +1,4 @@
-"""bytea in its hex form."""
+"""Parses bytea in its hex form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 
 def unhex(text: pa.StringArray) -> pa.BinaryArray:
-    r"""The bytes of `\xDEADBEEF` values, NULL kept.
+    r"""The bytes of `\xDEADBEEF` values, with NULL.
 
     Raises:
         ArrowInvalid: When a value is not in hex form (`bytea_output` is part of the session settings).

@@ -1,4 +1,4 @@
-"""What becomes of values that the standard types cannot hold."""
+"""Applies the setting `outOfRange` to values that the standard types cannot hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from replicator_sdk.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class OutOfRangePolicy:
     """The rule for one column, and where replaced values are counted."""
 
     rule: OutOfRange
@@ -22,11 +22,11 @@ class Policy:
     replaced: Counter[str]
 
     def apply(self, values: pa.Array, mask: pa.BooleanArray, what: str, nearest: object | None) -> pa.Array:
-        """`values` with those under `mask` treated by the rule.
+        """`values` with the rule applied to those under `mask`.
 
         Args:
             values: The column, as text or as numbers.
-            mask: Which values the type cannot hold; NULL counts as no.
+            mask: Which values the type cannot hold; NULL counts as false.
             what: The kind of value, for the error and the count; never the value itself.
             nearest: The nearest value the type holds, in the form of `values`; None when no value is nearest.
 
@@ -50,12 +50,12 @@ class Policy:
             raise self.error(
                 what,
                 code="RPL-3010",
-                hint='mend the rows at the source, or set "outOfRange" to "null" or "clamp"',
+                hint='fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
             )
         self.replaced[what] += count
 
     def finite(self, text: pa.StringArray) -> pa.StringArray:
-        """`text` of numbers with NaN and infinities treated by the rule; no number is nearest to any of them."""
+        """`text` of numbers with the rule applied to NaN and infinities, which have no nearest number."""
         mask = pc.is_in(pc.ascii_lower(text), pa.array(["nan", "infinity", "-infinity"]))
         return self.apply(text, mask, "NaN or an infinity", None)
 

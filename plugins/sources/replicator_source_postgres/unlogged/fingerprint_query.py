@@ -1,4 +1,4 @@
-"""Reads what the catalogue says of tables that the log does not: one query for a look at all of them."""
+"""Queries the catalogue for fingerprints of tables, all tables in one query."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from replicator_source_postgres.catalogue import Catalogue
 from replicator_source_postgres.connection import driver, quote_identifier, statement
-from replicator_source_postgres.unlogged.fingerprint import Member, Membership, Origin
+from replicator_source_postgres.unlogged.fingerprint import PartitionNode, PublicationMembership, TableFingerprint
 
 _SAMPLED_ROWS = 1000
 _HALF_OF_ALL_XIDS = 1 << 31
 
-# The link of a partition that is being detached concurrently is there until the end; its rows are not.
+# The link of a partition that is being detached concurrently exists until the end; its rows already do not count.
 _TREE = """
 WITH RECURSIVE tree(root, member, parent, link) AS (
   SELECT c.oid, c.oid, 0::oid, 0::int8 FROM pg_catalog.pg_class c WHERE c.oid = ANY(%(oids)s)
@@ -57,16 +57,16 @@ _DIGESTS = """
 SELECT f.oid::int8, pg_catalog.md5(pg_catalog.concat_ws('/', f.members, f.columns, f.labels, f.composites, f.publication,
   f.version, f.settings, f.entries)) FROM facts f
 """
-_ORIGINS = """
+_FINGERPRINTS = """
 SELECT f.oid::int8, pg_catalog.md5(pg_catalog.concat_ws('/', f.members, f.columns, f.labels, f.composites, f.publication,
     f.version, f.settings, f.entries)), pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::int8,
   f.members, f.columns, f.labels, f.composites, f.publication::int8, f.version, f.settings, f.entries
 FROM facts f
 """
 
-# A table made as a partition has a column whose catalogue row is as old as that of its system columns, to the command.
+# A table created as a partition has a column whose catalogue row was written by the same command as its system columns'.
 # ATTACH writes the rows of all columns again.
-_ARRIVALS = """
+_NEW_PARTITIONS = """
 SELECT c.oid::int8, c.relkind = 'r' AND pg_catalog.pg_relation_size(c.oid) = 0 AND c.relfilenode = c.oid,
   (c.relkind = 'p' OR c.relfilenode = c.oid) AND EXISTS (
     SELECT FROM pg_catalog.pg_attribute u
@@ -77,21 +77,21 @@ FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s)
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """A partition that was not there before.
+class NewPartition:
+    """A partition that is new since the last fingerprint.
 
     Attributes:
         never_written: It is an ordinary table with its first file, and that is empty.
-        born_attached: It was made by CREATE TABLE … PARTITION OF and not rewritten since, so that it had no rows when
+        created_attached: It was created by CREATE TABLE … PARTITION OF and not rewritten since, so that it had no rows when
             it became a partition.
     """
 
     never_written: bool
-    born_attached: bool
+    created_attached: bool
 
 
-class OriginLook:
-    """Asks over one connection; a look inside a transaction shows its snapshot."""
+class FingerprintQuery:
+    """Queries over one connection; inside a transaction it shows the transaction's snapshot."""
 
     def __init__(self, catalogue: Catalogue, publication: str) -> None:
         self._connection = catalogue.connection
@@ -108,23 +108,23 @@ class OriginLook:
         return self._connection.execute(statement(self._facts + query), parameters)
 
     def digests(self, oids: Sequence[int]) -> dict[int, str]:
-        """A digest of each table's origin now, without tables that are gone."""
+        """A digest of each table's fingerprint now, without tables that do not exist."""
         return dict(self._ask(_DIGESTS, oids))
 
-    def origins(self, oids: Sequence[int]) -> dict[int, Origin]:
-        """Each table's origin now, without tables that are gone."""
-        return {row[0]: _origin(row) for row in self._ask(_ORIGINS, oids)}
+    def fingerprints(self, oids: Sequence[int]) -> dict[int, TableFingerprint]:
+        """Each table's fingerprint now, without tables that do not exist."""
+        return {row[0]: _fingerprint(row) for row in self._ask(_FINGERPRINTS, oids)}
 
-    def arrivals(self, oids: Sequence[int]) -> dict[int, Arrival]:
-        """How tables that became partitions did so; those that are gone again are missing."""
-        rows = self._connection.execute(_ARRIVALS, [list(oids)])
-        return {oid: Arrival(empty, born) for oid, empty, born in rows}
+    def new_partitions(self, oids: Sequence[int]) -> dict[int, NewPartition]:
+        """How tables became partitions; those that no longer exist are missing."""
+        rows = self._connection.execute(_NEW_PARTITIONS, [list(oids)])
+        return {oid: NewPartition(*facts) for oid, *facts in rows}
 
     def holds_rows_older_than(self, oid: int, horizon: int) -> bool:
         """Whether some row was inserted by a transaction before `horizon`, so that no file since then began empty.
 
         VACUUM FULL, CLUSTER and a move to another tablespace keep a row's transaction; TRUNCATE and ALTER TABLE leave
-        no such row. Looks at the first rows only; False in doubt.
+        no such row. Reads the first rows only; False in doubt.
         """
         facts = self._catalogue.by_oid(oid)
         if facts is None or facts.kind != "r":
@@ -142,19 +142,21 @@ class OriginLook:
         )
 
 
-def _origin(row: tuple[Any, ...]) -> Origin:
+def _fingerprint(row: tuple[Any, ...]) -> TableFingerprint:
     _, digest, horizon, members, columns, labels, composites, publication, version, settings, entries = row
-    return Origin(
+    return TableFingerprint(
         digest,
         horizon,
-        Membership(publication, version, settings, tuple(entries)) if publication is not None and entries else None,
+        PublicationMembership(publication, version, settings, tuple(entries))
+        if publication is not None and entries
+        else None,
         {int(number): int(xid) for number, xid in (entry.split(":") for entry in (columns or "").split(",") if entry)},
         {int(oid): label for oid, label in (labels or {}).items()},
         {int(oid): text for oid, text in (composites or {}).items()},
-        dict(map(_member, members.split(","))),
+        dict(map(_node, members.split(","))),
     )
 
 
-def _member(text: str) -> tuple[int, Member]:
+def _node(text: str) -> tuple[int, PartitionNode]:
     oid, parent, link, file, kind, persistence = text.split(":")
-    return int(oid), Member(int(parent), int(link), int(file), kind, persistence)
+    return int(oid), PartitionNode(int(parent), int(link), int(file), kind, persistence)

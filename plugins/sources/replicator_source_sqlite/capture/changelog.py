@@ -1,8 +1,8 @@
-"""The changelog inside the source: its tables, who reads it, how far it reaches back.
+"""The changelog inside the source: its tables, its readers, and how much of it is kept.
 
 `_replicator_changes` holds one row per change, numbered without reuse: which version of which table, what happened, when,
-and the values as SQLite keeps them (columns without a type change nothing): after the change in `c0`, `c1`, …, before
-it in as many columns behind those. `_replicator_tables` says what the columns of a version are.
+and the values as SQLite stores them (columns without a type do not convert): after the change in `c0`, `c1`, …, before it
+in as many columns after those. `_replicator_tables` lists the columns of each version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from replicator_source_sqlite.connection import transaction
 from replicator_source_sqlite.offset import SqliteOffset
 
 DDL = 0
-"""The `op` of a row that stands for a schema change; the others are the codes of `DMLOperation`."""
+"""The `op` of a row that records a schema change; the others are the codes of `DMLOperation`."""
 
 COPY_AGAIN = "give the pipeline another `name` and its target another place: every table is then copied again"
 
@@ -53,7 +53,7 @@ class Version:
 
 
 def install(database: sqlite3.Connection) -> str:
-    """Create what is missing of the replicator's own tables.
+    """Create those of the replicator's own tables that do not exist.
 
     Returns:
         The database's lasting identity, given to it by the first call.
@@ -70,9 +70,9 @@ def install(database: sqlite3.Connection) -> str:
 
 
 def identity(database: sqlite3.Connection) -> str:
-    """The identity `install` gave to the database; empty when it was never called."""
-    there = database.execute("SELECT 1 FROM sqlite_schema WHERE name = '_replicator_facts'").fetchone()
-    return str(_fact(database, "identity")) if there else ""
+    """The identity that `install` gave to the database; empty when it was never called."""
+    installed = database.execute("SELECT 1 FROM sqlite_schema WHERE name = '_replicator_facts'").fetchone()
+    return str(_fact(database, "identity")) if installed else ""
 
 
 def last_change(database: sqlite3.Connection) -> int:
@@ -82,13 +82,13 @@ def last_change(database: sqlite3.Connection) -> int:
 
 
 def offset_of(database: sqlite3.Connection, change: int) -> SqliteOffset:
-    """The offset after `change`, with its time where the changelog still has it."""
+    """The offset after `change`, with its time while the changelog still has it."""
     row = database.execute("SELECT at FROM _replicator_changes WHERE id = ?", (change,)).fetchone()
     return SqliteOffset(change, int(row[0]) if row else 0)
 
 
 def check_reach(database: sqlite3.Connection, offset: SqliteOffset) -> None:
-    """Make sure that `offset` is of this changelog and that every change after it is in it.
+    """Check that `offset` belongs to this changelog, and that every change after it is in it.
 
     Raises:
         HistoryLostError: RPL-3506 when some were pruned, RPL-3507 when the log ends before the offset or has another
@@ -101,8 +101,8 @@ def check_reach(database: sqlite3.Connection, offset: SqliteOffset) -> None:
             hint=COPY_AGAIN,
             position=str(offset),
         )
-    there = offset_of(database, offset.change)
-    if offset.at and there.at and there.at != offset.at:
+    logged = offset_of(database, offset.change)
+    if offset.at and logged.at and logged.at != offset.at:
         raise HistoryLostError(
             "the changelog has another change at the saved offset: the database was restored from a copy and written since",
             code="RPL-3507",
@@ -113,7 +113,7 @@ def check_reach(database: sqlite3.Connection, offset: SqliteOffset) -> None:
         raise HistoryLostError(
             "changes after the saved offset were removed from the changelog",
             code="RPL-3506",
-            hint=COPY_AGAIN + "; keep _replicator_readers as it is while a replicator does not run",
+            hint=COPY_AGAIN + "; do not change _replicator_readers while a replicator does not run",
             position=str(offset),
         )
 
@@ -125,10 +125,10 @@ def versions(database: sqlite3.Connection) -> dict[int, Version]:
 
 
 def add_version(database: sqlite3.Connection, shape: TableShape) -> int:
-    """Begin to capture a table as it is now; in the caller's write transaction. Returns the version's number.
+    """Start to capture a table as it is now, in the caller's write transaction; returns the version's number.
 
     Raises:
-        NeedsUserError: RPL-3508 when a UNIQUE index over an expression would let REPLACE delete rows unseen.
+        NeedsUserError: RPL-3508 when a UNIQUE index over an expression would let REPLACE delete rows that no trigger logs.
     """
     if any(unique.expression for unique in shape.uniques):
         raise NeedsUserError(
@@ -157,9 +157,9 @@ def remember_reader(database: sqlite3.Connection, name: str, change: int) -> Non
 
 
 def prune(database: sqlite3.Connection, rows: int) -> int:
-    """Remove up to `rows` changes that every reader has done with, in one short transaction; returns how many.
+    """Remove up to `rows` changes that no reader needs any more, in one short transaction; returns how many.
 
-    The last one stays: a restored database is recognised by it.
+    The last one is kept: a restored database is recognised by it.
     """
     with transaction(database, write=True):
         (done,) = database.execute("SELECT min(change) FROM _replicator_readers").fetchone()
@@ -175,10 +175,10 @@ def prune(database: sqlite3.Connection, rows: int) -> int:
 
 
 def _widen(database: sqlite3.Connection, columns: int) -> None:
-    """Make room for tables of `columns` columns; adding a column to a SQLite table touches no row."""
+    """Add columns for tables of `columns` columns; adding a column to a SQLite table rewrites no row."""
     for table, first, wanted in (("_replicator_changes", 4, 2 * columns), ("_replicator_replaced", 2, columns)):
-        (there,) = database.execute("SELECT count(*) FROM pragma_table_info(?)", (table,)).fetchone()
-        for index in range(there - first, wanted):
+        (existing,) = database.execute("SELECT count(*) FROM pragma_table_info(?)", (table,)).fetchone()
+        for index in range(existing - first, wanted):
             database.execute(f"ALTER TABLE {table} ADD COLUMN c{index}")
 
 

@@ -1,12 +1,12 @@
-"""ALTER TABLE and its kin. SQLite has no trigger for them, so they are found by comparing and then written into the log.
+"""Detects ALTER TABLE and other schema changes by comparison, since SQLite has no trigger for them, and logs them.
 
-One write transaction per table compares it with its live version, replaces the triggers and logs one row that stands
-for the change; so every reader, now or at a replay, finds it at the same place among the changes.
+One write transaction for each table compares it with its live version, replaces the triggers and logs one row that records
+the change; so every reader, also in a replay, finds it at the same position among the changes.
 
-While the old triggers stand, SQLite lets columns be renamed and added only (dropping a named column is refused), so the
-places of the columns tell renames exactly. Rows changed between an ADD COLUMN and its discovery were logged without the
-new column's value: those still there are logged once more, whole. Where triggers were missing meanwhile (the table was
-rebuilt), the log cannot know what happened: the table must be read anew.
+While the old triggers exist, SQLite allows columns to be renamed and added only (it refuses to drop a column that a trigger
+names), so the order of the columns shows renames exactly. Rows changed between an ADD COLUMN and its detection were logged
+without the new column's value: those that still exist are logged again, whole. Where triggers were missing for a while (the
+table was rebuilt), changes may be missing from the log: the table must be copied again.
 """
 
 # ruff: noqa: S608 - names pass through `quoted`
@@ -31,10 +31,10 @@ class Drift:
 
     Attributes:
         version: The live version.
-        shape: The table now; None when it is gone.
-        complete: Whether all its triggers were in place all the time.
+        shape: The table now; None when it was dropped.
+        complete: Whether all its triggers existed all the time.
         ordered: Whether none of the application's triggers is newer than ours, so that changes were logged in order.
-        origin: New column name → its name in the version; only columns that were there.
+        origin: New column name → its name in the version; only columns that existed.
     """
 
     version: Version
@@ -49,7 +49,8 @@ def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
 
     Args:
         database: The source.
-        seen: A change up to which the versions are known to have been right; so are those that a reader remembers.
+        seen: A change up to which the versions are known to have been right; they are as well up to the position of every
+            reader.
 
     Returns:
         SQLite's `schema_version` for which they are right now, and the last change at that moment.
@@ -68,12 +69,12 @@ def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
 
 
 def drifts(database: sqlite3.Connection, table: TableId) -> bool:
-    """Whether a captured table has a structure that is not in the log yet; read in the caller's transaction."""
+    """Whether a captured table has a schema change that is not in the log yet; read in the caller's transaction."""
     return any(v.live and v.schema.table == table and _drift(database, v) for v in versions(database).values())
 
 
 def schema_version(database: sqlite3.Connection) -> int:
-    """SQLite's counter of schema changes; read inside a transaction it belongs to what else is read there."""
+    """SQLite's counter of schema changes; inside a transaction it is consistent with what else is read there."""
     return int(database.execute("PRAGMA schema_version").fetchone()[0])
 
 
@@ -86,7 +87,7 @@ def _drift(database: sqlite3.Connection, version: Version) -> Drift | None:
         ).fetchall()
     )
     name = next(iter(placed.values()), version.schema.table.table)
-    if not any(name == there for there, _ in ordinary_tables(database)):
+    if not any(name == existing for existing, _ in ordinary_tables(database)):
         return Drift(version, None, complete=False, ordered=False, origin={})
     shape = describe(database, TableId(DATABASE, name))
     wanted = trigger_names(version.number)
@@ -116,7 +117,7 @@ def _log_drift(database: sqlite3.Connection, drift: Drift, seen: int) -> None:
         _log(database, old.number, {"operation": "DROP_TABLE", "previous": old.number}, [])
         return
     added = [c.name for c in shape.schema.columns if c.name not in drift.origin]
-    heal = _mendable(drift, shape, added)
+    repairable = _repairable(drift, shape, added)
     touched = _touched(database, old, seen)
     number = add_version(database, shape)
     facts = {
@@ -124,16 +125,16 @@ def _log_drift(database: sqlite3.Connection, drift: Drift, seen: int) -> None:
         "previous": old.number,
         "origin": drift.origin,
         "added": added,
-        "needsSnapshot": not drift.complete or bool(shape.generated & set(added)) or (touched and not heal),
+        "needsSnapshot": not drift.complete or bool(shape.generated & set(added)) or (touched and not repairable),
     }
     _log(database, number, facts, _defaults(database, shape, added))
     database.execute("UPDATE _replicator_tables SET since = ? WHERE version = ?", (last_change(database), number))
-    if touched and heal and added:
+    if touched and repairable and added:
         _log_again(database, old, number, shape, drift.origin, seen)
 
 
-def _mendable(drift: Drift, shape: TableShape, added: Sequence[str]) -> bool:
-    """Whether rows changed before the discovery are right in the log, or can be logged again by their key."""
+def _repairable(drift: Drift, shape: TableShape, added: Sequence[str]) -> bool:
+    """Whether rows changed before the detection are right in the log, or can be logged again by their key."""
     return drift.ordered and (not added or bool(shape.schema.primary_key))
 
 
@@ -143,13 +144,13 @@ def _touched(database: sqlite3.Connection, version: Version, seen: int) -> bool:
 
 
 def _defaults(database: sqlite3.Connection, shape: TableShape, added: Sequence[str]) -> list[Any]:
-    """What existing rows hold in added columns; SQLite allows constants only."""
+    """The values of existing rows in added columns; SQLite allows constants only."""
     texts = dict(zip(shape.schema.names, shape.defaults, strict=True))
     return [database.execute(f"SELECT {texts[name] or 'NULL'}").fetchone()[0] for name in added]
 
 
 def _log(database: sqlite3.Connection, version: int, facts: dict[str, Any], values: list[Any]) -> None:
-    """One row that stands for a schema change: its facts in c0, the added columns' defaults behind."""
+    """Log one row for a schema change: its facts in c0, then the defaults of the added columns."""
     places = "".join(f", c{i}" for i in range(1 + len(values)))
     marks = ", ?" * (1 + len(values))
     database.execute(
@@ -161,7 +162,7 @@ def _log(database: sqlite3.Connection, version: int, facts: dict[str, Any], valu
 def _log_again(
     database: sqlite3.Connection, old: Version, number: int, shape: TableShape, origin: dict[str, str], seen: int
 ) -> None:
-    """Log the rows that changed after `seen` once more, as updates with all columns of now."""
+    """Log the rows that changed after `seen` again, as updates with all current columns."""
     schema, place = shape.schema, {name: i for i, name in enumerate(old.schema.names)}
     places = "".join(f", c{i}" for i in range(2 * len(schema.columns)))
     values = "".join(f", t.{quoted(name)}" for name in schema.names) * 2

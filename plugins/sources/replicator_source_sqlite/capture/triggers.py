@@ -1,8 +1,8 @@
 """The triggers that write the changelog.
 
-INSERT OR REPLACE and UPDATE OR REPLACE delete conflicting rows without telling any DELETE trigger. So a BEFORE trigger
-notes the rows the new one conflicts with, and the AFTER trigger, which only runs when the row really went in, logs
-those that are gone as deleted. What IGNORE or an upsert left noted is dropped by the next note.
+INSERT OR REPLACE and UPDATE OR REPLACE delete conflicting rows without firing any DELETE trigger. So a BEFORE trigger
+notes the rows that the new one conflicts with, and the AFTER trigger, which fires only when the row was written, logs the
+noted rows that no longer exist as deleted. The next BEFORE trigger removes what IGNORE or an upsert left noted.
 """
 
 # ruff: noqa: S608 - names pass through `quoted`
@@ -16,7 +16,7 @@ from replicator_source_sqlite.catalogue import TableShape, Unique
 from replicator_source_sqlite.connection import quoted
 
 NOW: Final = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
-"""SQL for microseconds since 1970 UTC, as exact as SQLite knows the time: to the millisecond."""
+"""SQL for microseconds since 1970 UTC, to the millisecond, which is the precision of SQLite's clock."""
 _KINDS: Final = ("before_insert", "insert", "before_update", "update", "delete")
 
 
@@ -26,10 +26,10 @@ def trigger_names(version: int) -> frozenset[str]:
 
 
 def create_triggers(database: sqlite3.Connection, version: int, shape: TableShape) -> None:
-    """Make every change of the table go to the changelog as `version`, from the transaction's end on.
+    """Create the triggers that log every change of the table as `version`, from the transaction's end on.
 
-    SQLite fires the newest trigger first, so ours must be newer than the application's: else an application's trigger
-    that updates the row again would be logged before the update that fired it.
+    SQLite fires the newest trigger first, so these must be newer than the application's: otherwise a change by an
+    application's trigger would be logged before the change that fired it.
     """
     for name, event, body in _triggers(version, shape):
         table = quoted(shape.schema.table.table)
@@ -38,7 +38,7 @@ def create_triggers(database: sqlite3.Connection, version: int, shape: TableShap
 
 
 def drop_triggers(database: sqlite3.Connection, version: int) -> None:
-    """Take a version's triggers away, as far as they are there."""
+    """Drop those of a version's triggers that exist."""
     for name in trigger_names(version):
         database.execute(f"DROP TRIGGER IF EXISTS {name}")
 
@@ -71,7 +71,7 @@ def _log(version: int, op: int, values: Sequence[str]) -> str:
 
 
 def _note(version: int, shape: TableShape, condition: str) -> list[str]:
-    """Note the rows that stand in the new row's way."""
+    """Note the rows that conflict with the new row."""
     names = [quoted(name) for name in shape.schema.names]
     places = "".join(f", c{i}" for i in range(len(names)))
     values = "".join(f", r.{name}" for name in names)
@@ -83,13 +83,13 @@ def _note(version: int, shape: TableShape, condition: str) -> list[str]:
 
 
 def _log_replaced(version: int, shape: TableShape, condition: str) -> list[str]:
-    """Log the noted rows that are gone, or whose place the new row has taken."""
+    """Log the noted rows that no longer exist, or that the new row has replaced."""
     count = len(shape.schema.columns)
     places = "".join(f", c{i + count}" for i in range(count))
     values = "".join(f", p.c{i}" for i in range(count))
-    there = f"EXISTS (SELECT 1 FROM {quoted(shape.schema.table.table)} AS r WHERE {_same_noted(shape, 'r')})"
+    exists = f"EXISTS (SELECT 1 FROM {quoted(shape.schema.table.table)} AS r WHERE {_same_noted(shape, 'r')})"
     log = f"INSERT INTO _replicator_changes (version, op, at{places}) SELECT {version}, 3, {NOW}{values}"
-    gone = f"({_same_noted(shape, 'NEW')} OR NOT {there}){condition}"
+    gone = f"({_same_noted(shape, 'NEW')} OR NOT {exists}){condition}"
     return [
         f"{log} FROM _replicator_replaced AS p WHERE p.version = {version} AND {gone}",
         f"DELETE FROM _replicator_replaced WHERE version = {version}",
@@ -101,7 +101,7 @@ def _conflict(unique: Unique) -> str:
 
 
 def _same_row(shape: TableShape, one: str, other: str) -> str:
-    """Whether two rows are one, by the storage key."""
+    """Whether two rows are the same, by the storage key."""
     if shape.rowid:
         return f"{one}.{shape.rowid} = {other}.{shape.rowid}"
     return " AND ".join(f"{one}.{quoted(n)} = {other}.{quoted(n)}" for n in shape.declared_key)

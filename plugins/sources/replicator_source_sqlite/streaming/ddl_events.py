@@ -1,4 +1,4 @@
-"""Schema changes out of the log: the row that stands for one → the event a reader emits."""
+"""Converts logged schema changes to the events that the reader emits."""
 # ruff: noqa: S608 - only numbered columns are put into statements
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from replicator_source_sqlite.types.decode import Decoder
 
 
 @dataclass
-class SchemaLog:
-    """Turns logged schema changes into events of the selected tables and columns, in log order.
+class DDLEvents:
+    """Converts logged schema changes to events of the selected tables and columns, in log order.
 
     Attributes:
-        versions: Every version of every table; filled by the owner as new ones appear.
-        selection: What is selected; follows renames.
+        versions: Every version of every table; the reader adds new ones.
+        selection: The selected tables and columns; follows renames.
         out_of_range: The policy for default values.
     """
 
@@ -44,7 +44,7 @@ class SchemaLog:
     out_of_range: OutOfRange
 
     def event(self, database: sqlite3.Connection, number: int, offset: Offset, ordinal: int) -> DDLEvent | None:
-        """The event that the change `number` stands for; None when nothing selected is concerned."""
+        """The event for the change `number`; None when it concerns no selected table or column."""
         version, at, text = database.execute(
             "SELECT version, at, c0 FROM _replicator_changes WHERE id = ?", (number,)
         ).fetchone()
@@ -73,13 +73,13 @@ class SchemaLog:
         return replace(event, schema=new, alters=steps) if steps or event.needs_snapshot else None
 
     def late_alters(self, known: Mapping[TableId, TableSchema], change: int) -> Iterator[DDLEvent]:
-        """What makes the schemas in `known` those that the log has after `change`.
+        """The events that lead from the schemas in `known` to those that the log has after `change`.
 
-        They differ when a table was altered between its description and the first start.
+        They differ when a table was altered after it was described and before the first start.
         """
-        then = {v.schema.table: v for v in self.versions.values() if v.since <= change}
+        versions = {v.schema.table: v for v in self.versions.values() if v.since <= change}
         for table, old in known.items():
-            new = self.selection.schema(then[table]) if table in then else None
+            new = self.selection.schema(versions[table]) if table in versions else None
             if new is None or new.struct == old.struct:
                 continue
             steps = alters(old, new, {name: name for name in new.names if name in old}, {})
@@ -89,7 +89,7 @@ class SchemaLog:
     def _defaults(
         self, database: sqlite3.Connection, number: int, names: list[str], schema: TableSchema
     ) -> dict[str, Any]:
-        """What rows that were there hold in the added columns `names`."""
+        """The values of existing rows in the added columns `names`."""
         if not names:
             return {}
         places = ", ".join(f"c{i + 1}" for i in range(len(names)))
@@ -105,7 +105,7 @@ def alters(old: TableSchema, new: TableSchema, origin: dict[str, str], defaults:
     Args:
         old: The schema before.
         new: The schema after.
-        origin: New column name → old column name, for columns that were there.
+        origin: New column name → old column name, for columns that existed.
         defaults: Value of existing rows in added columns, by name.
     """
     pairs = [(old[origin[column.name]], column) for column in new.columns if column.name in origin]

@@ -43,7 +43,7 @@ from replicator_source_sqlite.catalogue import describe
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import check_file, connect, file_identity, transaction
 from replicator_source_sqlite.offset import SqliteOffset
-from replicator_source_sqlite.streaming.ddl_events import SchemaLog
+from replicator_source_sqlite.streaming.ddl_events import DDLEvents
 from replicator_source_sqlite.streaming.selection import Selection
 from replicator_source_sqlite.types.decode import Decoder
 
@@ -58,8 +58,8 @@ Head = tuple[int, int, int, int]
 class SqliteReader(EventReader):
     """Polls the changelog.
 
-    SQLite does not number its transactions, so every change counts as one of its own, and a replay finds every place
-    again; changes found together are handed over in one window, which the runtime never splits.
+    SQLite does not number its transactions, so every change counts as a transaction, and a replay can start after any
+    change. Changes found together are emitted in one window, which the runtime never splits.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class SqliteReader(EventReader):
         self._known_schema = -1
         self._versions: dict[int, Version] = {}
         self._selection = Selection({})
-        self._schema_log = SchemaLog(self._versions, self._selection, self._policy)
+        self._ddl_events = DDLEvents(self._versions, self._selection, self._policy)
         self._pruned = (0, 0.0)
 
     def initialize(self, offset: Offset | None) -> Offset:
-        """Prepare the log; nothing is lost from here on, and nothing pruned that this reader has not seen."""
+        """Prepare the log; from now on no change is lost, and none is pruned that this reader has not read."""
         with connect(self._config.path) as database:
             install(database)
             if offset is None:
@@ -112,12 +112,12 @@ class SqliteReader(EventReader):
                         add_version(database, describe(database, schema.table))
 
     def run(self) -> None:
-        """Emit what is committed, then rest, until closed."""
+        """Emit committed changes, then wait for the poll interval, until closed."""
         file = file_identity(self._config.path)
         with connect(self._config.path) as database:
             self._versions = versions(database)
             self._selection = Selection.of(self._definition)
-            self._schema_log = SchemaLog(self._versions, self._selection, self._policy)
+            self._ddl_events = DDLEvents(self._versions, self._selection, self._policy)
             while not self._closed.is_set():
                 check_file(self._config.path, file)
                 upper = self._observe(database)
@@ -128,11 +128,11 @@ class SqliteReader(EventReader):
                 self._closed.wait(self._config.poll_interval_seconds)
 
     def close(self) -> None:
-        """Let `run` end after the window it is in."""
+        """Make `run` return after its current window."""
         self._closed.set()
 
     def _observe(self, database: sqlite3.Connection) -> int:
-        """The last committed change, at a moment when all triggers fit their tables.
+        """The last committed change, at a moment when all triggers match their tables.
 
         Raises:
             HistoryLostError: When the database was restored while it was read.
@@ -171,12 +171,12 @@ class SqliteReader(EventReader):
             self._commit(upper)
 
     def _passed(self, heads: Sequence[Head]) -> int:
-        """Remember number and time of what was emitted; returns the last number."""
+        """Record number and time of what was emitted; returns the last number."""
         self._emitted.append(np.array([(head[0], head[3]) for head in heads], np.int64))
         return heads[-1][0]
 
     def _commit(self, last: int) -> None:
-        """End the window at `last`, which may lie behind the last change that is still there."""
+        """End the window at `last`, which may be after the last change that still exists."""
         if last <= self._position:
             return
         if not self._emitted or self._emitted[-1][-1, 0] < last:
@@ -189,8 +189,8 @@ class SqliteReader(EventReader):
         self._ordinal, self._late, self._emitted = 0, 0, []
 
     def _emit_late_alters(self) -> None:
-        """Tables that the runtime knows in an older shape than the log has here; ahead of the window's changes."""
-        for event in self._schema_log.late_alters(self._definition.tables, self._position):
+        """Emit schema changes of tables whose schema at the runtime is older than the log's; before the window's changes."""
+        for event in self._ddl_events.late_alters(self._definition.tables, self._position):
             self._emitter.emit(replace(event, offset=SqliteOffset(self._position), ordinal=self._ordinal))
             self._ordinal += 1
             self._late += 1
@@ -217,7 +217,7 @@ class SqliteReader(EventReader):
         between: tuple[int, int],
         ordinals: Int64s,
     ) -> ChangeBatch:
-        """The changes of one version numbered from the one to the other, of the selected columns."""
+        """The changes of one version with numbers in `between`, with the selected columns."""
         width = len(version.schema.columns)
         places = [i for i, column in enumerate(version.schema.columns) if column.name in schema]
         values = "".join(f", c{i}" for i in (*places, *(p + width for p in places)))
@@ -235,13 +235,13 @@ class SqliteReader(EventReader):
         return ChangeBatch(schema, codes, row, _needed(codes, row, before, schema), ordinals, before_is_full=True)
 
     def _emit_ddl(self, database: sqlite3.Connection, head: Head) -> None:
-        event = self._schema_log.event(database, head[0], SqliteOffset(self._position), self._ordinal)
+        event = self._ddl_events.event(database, head[0], SqliteOffset(self._position), self._ordinal)
         self._ordinal += 1
         if event is not None:
             self._emitter.emit(event)
 
     def _prune(self, database: sqlite3.Connection) -> None:
-        """Now and then, give back the room of changes that are durable at the target."""
+        """From time to time, remove changes that are durable at the target from the changelog."""
         committed = self._context.committed_offset()
         change, since = self._pruned
         if time.monotonic() - since < _PRUNE_SECONDS or not isinstance(committed, SqliteOffset):
@@ -254,7 +254,7 @@ class SqliteReader(EventReader):
 
 
 def _needed(op: pa.Array, row: pa.StructArray, before: pa.StructArray, schema: TableSchema) -> pa.StructArray | None:
-    """The rows before, where they say something: for deletes, and for updates that moved the key (or have none)."""
+    """The rows before, where they are needed: for deletes, and for updates that changed the key (or of tables without one)."""
     wanted = pc.equal(op, int(DMLOperation.DELETE))
     update = pc.equal(op, int(DMLOperation.UPDATE))
     if schema.primary_key:

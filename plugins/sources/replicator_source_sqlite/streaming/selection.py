@@ -1,4 +1,4 @@
-"""Which tables and columns a reader was asked for, followed through schema changes."""
+"""The selected tables and columns, which follow schema changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replicator_source_sqlite.capture.changelog import Version
 
 
 class Selection:
-    """Table → the names of its selected columns, None for all of them, new ones included."""
+    """The selected columns by table; None for all columns, new ones included."""
 
     def __init__(self, columns: Mapping[TableId, frozenset[str] | None]) -> None:
         self._columns = dict(columns)
@@ -26,7 +26,7 @@ class Selection:
         )
 
     def schema(self, version: Version) -> TableSchema | None:
-        """The selected part of a version; None when its table is not asked for."""
+        """The selected part of a version; None when its table is not selected."""
         table = version.schema.table
         if table not in self._columns:
             return None
@@ -34,7 +34,7 @@ class Selection:
         return version.schema if names is None else version.schema.select(names)
 
     def follow(self, before: Version, after: Version, origin: Mapping[str, str]) -> None:
-        """Keep to the same table and columns under their new names."""
+        """Follow a table and its columns to their new names."""
         names = self._columns[before.schema.table]
         if before.schema.table != after.schema.table:
             del self._columns[before.schema.table]

@@ -1,7 +1,7 @@
-"""SQLite values → Arrow, a column at a time.
+"""Converts SQLite values to Arrow, a column at a time.
 
-SQLite lets any value sit in any column. A column whose values all have the Python type one expects is converted in one
-go; only a column with a surprise in it is looked at value by value, and what does not fit follows the policy.
+SQLite allows any value in any column. A column whose values all have the expected Python type is converted at once; any
+other column is converted value by value, and values that do not fit follow the policy.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _TIME: Final = re.compile(r"\d\d:\d\d(?::\d\d(?:\.(\d+))?)?")
 _INT64: Final = (-(2**63), 2**63 - 1)
 
 
-class UnfitError(ValueError):
-    """A value is not of the column's type; `nearest` is the closest value that is, None where none is close."""
+class TypeMismatchError(ValueError):
+    """A value is not of the column's type; `nearest` is the nearest value that is, or None."""
 
     def __init__(self, nearest: Any = None) -> None:
         super().__init__("value does not fit")
@@ -39,8 +39,8 @@ class Decoder:
     """Converts the columns of one table under one policy; counts what it replaced.
 
     Attributes:
-        schema: Whose columns.
-        out_of_range: What becomes of values that do not fit. A key's value always fails: two rows must not become one.
+        schema: The table.
+        out_of_range: What happens to values that do not fit. A key's value always fails: two rows must not become one.
         replaced: How many values were replaced so far.
     """
 
@@ -55,12 +55,12 @@ class Decoder:
             DataError: RPL-3510 when a value does not fit and the policy is `fail`.
         """
         name = "decimal" if isinstance(column.type, Decimal) else column.type.name
-        kinds, convert = _WHOLE.get(name, (frozenset(), _plain))
+        kinds, convert = _COLUMN_CONVERTERS.get(name, (frozenset(), _plain))
         if set(map(type, values)) <= kinds | {type(None)}:
             try:
                 return convert(values, column.type.arrow)
             except (pa.ArrowInvalid, UnicodeEncodeError):
-                pass  # some value is not what it seems: judge one by one
+                pass  # some value does not fit: convert one by one
         return pa.array([self._value(column, value) for value in values], column.type.arrow)
 
     def struct(self, columns: Sequence[Sequence[Any]], length: int) -> pa.StructArray:
@@ -75,16 +75,16 @@ class Decoder:
             return None
         try:
             return _exact(column.type, value)
-        except UnfitError as unfit:
+        except TypeMismatchError as mismatch:
             if self.out_of_range is OutOfRange.FAIL or column.name in self.schema.primary_key:
                 raise DataError(
                     f"column {column.name!r} holds a value that is no {column.source_type or column.type}",
                     code="RPL-3510",
-                    hint="mend the value at the source, or set outOfRange to null or clamp",
+                    hint="fix the value at the source, or set outOfRange to null or clamp",
                     table=str(self.schema.table),
                 ) from None
             self.replaced += 1
-            return unfit.nearest if self.out_of_range is OutOfRange.CLAMP else None
+            return mismatch.nearest if self.out_of_range is OutOfRange.CLAMP else None
 
 
 def _plain(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
@@ -109,7 +109,7 @@ def _flags(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
     return pa.array(values, pa.int64()).cast(arrow)
 
 
-_WHOLE: Final[dict[str, tuple[frozenset[type], Callable[[Sequence[Any], pa.DataType], pa.Array]]]] = {
+_COLUMN_CONVERTERS: Final[dict[str, tuple[frozenset[type], Callable[[Sequence[Any], pa.DataType], pa.Array]]]] = {
     "bool": (frozenset({int}), _flags),
     "int64": (frozenset({int}), _plain),
     "float64": (frozenset({int, float}), _plain),
@@ -120,21 +120,21 @@ _WHOLE: Final[dict[str, tuple[frozenset[type], Callable[[Sequence[Any], pa.DataT
     "date": (frozenset({str}), _parsed),
     "timestamp": (frozenset({str}), _parsed),
 }
-"""Standard type → the Python types of a column without surprises, and how such a column is converted."""
+"""Standard type → the expected Python types, and the function that converts a column of these at once."""
 
 
 def _exact(kind: DataType, value: Any) -> Any:
     """`value` as a value of `kind`, exactly.
 
     Raises:
-        UnfitError: When it is none.
+        TypeMismatchError: When it is not one.
     """
-    return _decimal(kind, value) if isinstance(kind, Decimal) else _ONE[kind.name](value)
+    return _decimal(kind, value) if isinstance(kind, Decimal) else _VALUE_CONVERTERS[kind.name](value)
 
 
 def _bool(value: Any) -> bool:
     if value not in (0, 1):
-        raise UnfitError(value != 0 if isinstance(value, int | float) else None)
+        raise TypeMismatchError(value != 0 if isinstance(value, int | float) else None)
     return bool(value)
 
 
@@ -142,10 +142,12 @@ def _int64(value: Any) -> int:
     if isinstance(value, int):
         return value
     if not isinstance(value, float):
-        raise UnfitError
+        raise TypeMismatchError
     if value.is_integer() and _INT64[0] <= value < 2.0**63:
         return int(value)
-    raise UnfitError(int(max(_INT64[0], min(_INT64[1], round(value) if abs(value) < 2.0**63 else _bound(value)))))
+    raise TypeMismatchError(
+        int(max(_INT64[0], min(_INT64[1], round(value) if abs(value) < 2.0**63 else _bound(value))))
+    )
 
 
 def _bound(value: float) -> int:
@@ -154,26 +156,26 @@ def _bound(value: float) -> int:
 
 def _float64(value: Any) -> float:
     if not isinstance(value, int | float):
-        raise UnfitError
+        raise TypeMismatchError
     if float(value) != value:
-        raise UnfitError(float(value))
+        raise TypeMismatchError(float(value))
     return float(value)
 
 
 def _string(value: Any) -> str:
     if isinstance(value, bytes):
-        raise UnfitError
+        raise TypeMismatchError
     text = value if isinstance(value, str) else repr(value)
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UnfitError(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")) from None
+        raise TypeMismatchError(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")) from None
     return text
 
 
 def _binary(value: Any) -> bytes:
     if not isinstance(value, bytes):
-        raise UnfitError
+        raise TypeMismatchError
     return value
 
 
@@ -183,12 +185,12 @@ def _date(value: Any) -> date:
     except (TypeError, ValueError):
         moment = _timestamp(value)
         if moment.time() != time.min:
-            raise UnfitError(moment.date()) from None
+            raise TypeMismatchError(moment.date()) from None
         return moment.date()
 
 
 def _timestamp(value: Any) -> datetime:
-    """Wall-clock time; text with a zone is taken to UTC, as SQLite's own date functions do."""
+    """Wall-clock time; text with a zone is converted to UTC, as SQLite's own date functions do."""
     match = _TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
     try:
         moment = datetime.fromisoformat(value) if match else None
@@ -197,9 +199,9 @@ def _timestamp(value: Any) -> datetime:
     except (ValueError, OverflowError):
         moment = None
     if match is None or moment is None:
-        raise UnfitError
+        raise TypeMismatchError
     if (match[1] or "")[6:].strip("0"):
-        raise UnfitError(moment)
+        raise TypeMismatchError(moment)
     return moment
 
 
@@ -210,9 +212,9 @@ def _time(value: Any) -> time:
     except ValueError:
         moment = None
     if match is None or moment is None:
-        raise UnfitError
+        raise TypeMismatchError
     if (match[1] or "")[6:].strip("0"):
-        raise UnfitError(moment)
+        raise TypeMismatchError(moment)
     return moment
 
 
@@ -220,29 +222,29 @@ def _uuid(value: Any) -> str:
     try:
         return str(uuid.UUID(bytes=value) if isinstance(value, bytes) else uuid.UUID(value))
     except (ValueError, AttributeError, TypeError):
-        raise UnfitError from None
+        raise TypeMismatchError from None
 
 
 def _decimal(kind: Decimal, value: Any) -> decimal.Decimal:
-    """A REAL counts as the shortest decimal of 15 digits it stands for: SQLite has no other way to keep `12.34`."""
+    """A REAL counts as its decimal of 15 digits: SQLite has no other way to store `12.34`."""
     if isinstance(value, bytes):
-        raise UnfitError
+        raise TypeMismatchError
     try:
         number = decimal.Decimal(f"{value:.15g}" if isinstance(value, float) else value)
     except decimal.InvalidOperation:
-        raise UnfitError from None
+        raise TypeMismatchError from None
     if number.is_nan():
-        raise UnfitError
+        raise TypeMismatchError
     largest = decimal.Decimal(10**kind.precision - 1).scaleb(-kind.scale, _DIGITS)
     if abs(number) > largest:
-        raise UnfitError(largest.copy_sign(number))
+        raise TypeMismatchError(largest.copy_sign(number))
     fitted = number.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=_DIGITS)
     if fitted != number:
-        raise UnfitError(min(abs(fitted), largest).copy_sign(number))
+        raise TypeMismatchError(min(abs(fitted), largest).copy_sign(number))
     return fitted
 
 
-_ONE: Final[dict[str, Callable[[Any], Any]]] = {
+_VALUE_CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
     "bool": _bool,
     "int64": _int64,
     "float64": _float64,

@@ -1,4 +1,4 @@
-"""Declared column types → standard types. SQLite keeps any text as a type; its affinity rules decide what is left over."""
+"""Maps declared column types to standard types. SQLite allows any text as a type; its affinity rules decide the rest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def standard_type(declared: str) -> DataType:
     """The standard type of a column declared as `declared`.
 
     Names with a meaning of their own come first (`BOOLEAN`, `DATETIME`, `DECIMAL(p,s)` …), then SQLite's affinity rules
-    in SQLite's order; what is left over (no type, `ANY`, bare `NUMERIC`) travels as text.
+    in SQLite's order; everything else (no type, `ANY`, bare `NUMERIC`) is transferred as text.
     """
     name = " ".join(declared.upper().split())
     if match := _DECIMAL.fullmatch(name):

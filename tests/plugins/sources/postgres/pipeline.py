@@ -29,7 +29,7 @@ class Host:
         return InMemoryTarget
 
 
-class Copying:
+class Pipeline:
     """A database, its pipeline, and the target's tables.
 
     Args:

@@ -32,7 +32,7 @@ class PostgresDialect(SqlDialect):
         return super().literal(kind, value)
 
 
-class PostgresShop(SourceSystem):
+class PostgresSystem(SourceSystem):
     """One database with the source's slot and publication in it."""
 
     def __init__(self, database: PostgresDatabase, **settings: Any) -> None:

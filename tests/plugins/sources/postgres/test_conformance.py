@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
-from tests.plugins.sources.postgres.source_system import PostgresShop
+from tests.plugins.sources.postgres.source_system import PostgresSystem
 from tests.services.postgres.server import PostgresDatabase
 
 
@@ -18,7 +18,7 @@ class TestPostgres(SourceConformance):
     random_histories = 10
 
     @pytest.fixture
-    def system(self, postgres_database: PostgresDatabase) -> Iterator[PostgresShop]:
-        shop = PostgresShop(postgres_database)
-        yield shop
-        shop.close()
+    def system(self, postgres_database: PostgresDatabase) -> Iterator[PostgresSystem]:
+        system = PostgresSystem(postgres_database)
+        yield system
+        system.close()

@@ -166,7 +166,7 @@ def test_a_slot_whose_log_was_removed_is_lost_history(private_postgres: PrivateP
 
 def test_a_slot_in_use_is_waited_for_and_then_told(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never is the other session killed."""
-    monkeypatch.setattr("replicator_source_postgres.streaming.reader._SLOT_PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr("replicator_source_postgres.streaming.reader._SLOT_WAIT_SECONDS", 1.0)
     with pump.running() as run:
         run.wait_until(lambda: bool(pump.database.execute("SELECT 1 FROM pg_stat_replication")))
         run.wait_until(

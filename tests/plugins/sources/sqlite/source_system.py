@@ -61,7 +61,7 @@ _READ: Mapping[str, Any] = {
 }
 
 
-class SqliteShop(SourceSystem):
+class SqliteSystem(SourceSystem):
     """One database file, in WAL mode as an application would have it."""
 
     def __init__(self, path: Path, **settings: Any) -> None:

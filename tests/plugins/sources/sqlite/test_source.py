@@ -21,35 +21,35 @@ from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.offset import SqliteOffset
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_source_sqlite.streaming import reader
-from tests.plugins.sources.sqlite.source_system import SqliteShop
+from tests.plugins.sources.sqlite.source_system import SqliteSystem
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[SqliteShop]:
-    made = SqliteShop(tmp_path / "shop.db", batch_rows=50)
+def shop(tmp_path: Path) -> Iterator[SqliteSystem]:
+    made = SqliteSystem(tmp_path / "shop.db", batch_rows=50)
     made.database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)")
     yield made
     made.close()
 
 
 @pytest.fixture
-def schemas(shop: SqliteShop) -> dict[TableId, TableSchema]:
+def schemas(shop: SqliteSystem) -> dict[TableId, TableSchema]:
     with shop.source.create_table_registry() as registry:
         return {TableId("main", "t"): registry.describe_table(TableId("main", "t"))}
 
 
-def count(shop: SqliteShop, table: str) -> int:
+def count(shop: SqliteSystem, table: str) -> int:
     return int(shop.database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def fill(shop: SqliteShop, first: int, rows: int) -> None:
+def fill(shop: SqliteSystem, first: int, rows: int) -> None:
     shop.database.execute("BEGIN")
     shop.database.executemany("INSERT INTO t VALUES (?, ?)", [(i, f"v{i}") for i in range(first, first + rows)])
     shop.database.execute("COMMIT")
 
 
 def test_the_log_is_pruned_up_to_what_every_reader_has_done_with(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema], monkeypatch: pytest.MonkeyPatch
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "_PRUNE_SECONDS", 0.0)
     other = shop.source.create_reader(EventReaderDefinition(schemas), _named("other"), CollectingEmitter())
@@ -73,14 +73,14 @@ def test_the_log_is_pruned_up_to_what_every_reader_has_done_with(
         assert len(again.catch_up(20)) == 50
 
 
-def test_a_restored_copy_is_refused(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
+def test_a_restored_copy_is_refused(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
     with recording(shop.source, schemas, None):
         fill(shop, 0, 3)
     with pytest.raises(HistoryLostError, match="RPL-3507"), recording(shop.source, schemas, SqliteOffset(4)):
         pass
 
 
-def _copy(shop: SqliteShop, name: str) -> Path:
+def _copy(shop: SqliteSystem, name: str) -> Path:
     copy = shop.path.with_name(name)
     with sqlite3.connect(copy) as database:
         shop.database.backup(database)
@@ -88,14 +88,14 @@ def _copy(shop: SqliteShop, name: str) -> Path:
     return copy
 
 
-def _restore_in_place(shop: SqliteShop, copy: Path) -> None:
+def _restore_in_place(shop: SqliteSystem, copy: Path) -> None:
     with sqlite3.connect(copy) as database:
         database.backup(shop.database)
     database.close()
 
 
 def test_a_restored_copy_that_was_written_since_is_refused(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
     """The numbers of its changes reach further than the saved offset; they are other changes."""
     with recording(shop.source, schemas, None) as one:
@@ -116,7 +116,7 @@ def test_a_restored_copy_that_was_written_since_is_refused(
 
 @pytest.mark.parametrize("written", [0, 50])
 def test_a_copy_restored_in_place_is_noticed_while_it_is_read(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema], written: int
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema], written: int
 ) -> None:
     with recording(shop.source, schemas, None) as one:
         fill(shop, 0, 3)
@@ -133,7 +133,7 @@ def test_a_copy_restored_in_place_is_noticed_while_it_is_read(
 
 
 def test_a_file_that_takes_the_place_of_the_one_that_is_read_is_noticed(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
     """A connection would go on with the old file and see no change any more."""
     with recording(shop.source, schemas, None) as one:
@@ -147,7 +147,7 @@ def test_a_file_that_takes_the_place_of_the_one_that_is_read_is_noticed(
 
 
 def test_a_snapshot_comes_behind_every_change_of_structure_that_it_shows(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
     """An ALTER that no reader has noticed yet is in the log before the copy is made, not after it."""
     with recording(shop.source, schemas, None) as one:
@@ -163,7 +163,7 @@ def test_a_snapshot_comes_behind_every_change_of_structure_that_it_shows(
         assert not position < ddl.end
 
 
-def test_a_window_never_ends_inside_a_transaction(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
+def test_a_window_never_ends_inside_a_transaction(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
     """However small the batches, what is committed between two looks is one window."""
     with recording(shop.source, schemas, None) as one:
         fill(shop, 0, 173)
@@ -174,7 +174,7 @@ def test_a_window_never_ends_inside_a_transaction(shop: SqliteShop, schemas: dic
     assert len(window.ordinals) == 4, "batches of 50 rows"
 
 
-def test_values_beyond_the_type_are_counted(shop: SqliteShop) -> None:
+def test_values_beyond_the_type_are_counted(shop: SqliteSystem) -> None:
     shop.database.executescript("CREATE TABLE d (id INTEGER PRIMARY KEY, day DATE)")
     with shop.source.create_table_registry() as registry:
         schema = registry.describe_table(TableId("main", "d"))
@@ -187,7 +187,7 @@ def test_values_beyond_the_type_are_counted(shop: SqliteShop) -> None:
     assert [str(row["day"]) for row in rows] == ["None", "2024-01-01", "None"]
 
 
-def test_writers_are_not_held_up_by_reader_or_snapshot(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
+def test_writers_are_not_held_up_by_reader_or_snapshot(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
     """An application that waits for no lock at all goes on writing while table and log are read."""
     fill(shop, 0, 2000)
     shop.database.execute("PRAGMA busy_timeout = 0")
@@ -214,7 +214,7 @@ def test_writers_are_not_held_up_by_reader_or_snapshot(shop: SqliteShop, schemas
     assert written == len(logged) == 300
 
 
-def test_a_copy_leaves_nothing_behind(shop: SqliteShop, schemas: dict[TableId, TableSchema], tmp_path: Path) -> None:
+def test_a_copy_leaves_nothing_behind(shop: SqliteSystem, schemas: dict[TableId, TableSchema], tmp_path: Path) -> None:
     folder = tmp_path / "copies"
     folder.mkdir()
     source = SqliteSource(SqliteConfig(path=shop.path, snapshot_folder=folder))
@@ -236,7 +236,7 @@ def test_a_copy_leaves_nothing_behind(shop: SqliteShop, schemas: dict[TableId, T
 
 
 def test_chunks_of_an_interrupted_snapshot_still_divide_the_table(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
     """Bounds kept from an earlier plan cover rows that came since, below, between and above."""
     fill(shop, 0, 1000)
@@ -272,7 +272,7 @@ def test_a_file_that_is_no_database_is_the_users_to_mend(tmp_path: Path, content
     assert path.exists() == (content is not None), "nothing is created"
 
 
-def test_a_locked_database_is_tried_again_later(shop: SqliteShop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_database_is_tried_again_later(shop: SqliteSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.05)
     shop.database.execute("BEGIN IMMEDIATE")
     with pytest.raises(RetryableError, match="RPL-3504"):
@@ -289,14 +289,14 @@ def test_a_journal_that_makes_writers_wait_is_named(tmp_path: Path) -> None:
     assert (finding.name, finding.fix) == ("journal_mode", "PRAGMA journal_mode = WAL;")
 
 
-def test_a_foreign_offset_is_refused(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
+def test_a_foreign_offset_is_refused(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
     with pytest.raises(NeedsUserError, match="RPL-3501"):
         SqliteOffset.from_fields({"lsn": bytes(8)})
     with pytest.raises(BugError), recording(shop.source, schemas, NumberOffset(1)):
         pass
 
 
-def test_internal_and_virtual_tables_are_not_listed(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
+def test_internal_and_virtual_tables_are_not_listed(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
     shop.database.executescript("CREATE VIEW v AS SELECT 1; CREATE TABLE a (x INTEGER PRIMARY KEY AUTOINCREMENT)")
     with recording(shop.source, schemas, None), shop.source.create_table_registry() as registry:
         assert [summary.table.table for summary in registry.list_tables()] == ["a", "t"]
@@ -308,7 +308,7 @@ def _named(name: str) -> TestSourceContext:
     return TestSourceContext(name)
 
 
-def _position(shop: SqliteShop, name: str) -> int:
+def _position(shop: SqliteSystem, name: str) -> int:
     row = shop.database.execute("SELECT change FROM _replicator_readers WHERE name = ?", (name,)).fetchone()
     return int(row[0]) if row else -1
 

@@ -14,9 +14,9 @@ from replicator_sdk.errors import HistoryLostError
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
 from replicator_source_postgres.offset import CommitRecord
-from replicator_source_postgres.replication.log_continuity import HELD_BYTES, telling
+from replicator_source_postgres.replication.log_continuity import HELD_BYTES, confirmable_lsn
 from replicator_source_postgres.replication.timelines import Timelines
-from tests.plugins.sources.postgres.pipeline import Copying
+from tests.plugins.sources.postgres.pipeline import Pipeline
 from tests.plugins.sources.postgres.pump import Pump
 from tests.services.postgres.fixtures import PrivatePostgres
 from tests.services.postgres.server import PostgresDatabase, PostgresServer
@@ -62,29 +62,29 @@ def test_a_file_backup_put_back_and_written_past_the_saved_offset_is_lost_histor
     with server.database() as db:
         db.execute(TABLE)
         insert(db, 0, 5)
-        copying = Copying(db, tmp_path, "t")
-        copying.run()
+        pipeline = Pipeline(db, tmp_path, "t")
+        pipeline.run()
         insert(db, 10, 5)
-        copying.run()
+        pipeline.run()
         server.stop()
         copy_folder(server, tmp_path / "backup")
         server.start()
         for n in range(3):
             insert(db, 100 + 10 * n, 10)
-            copying.run()
-        copying.assert_equal()
+            pipeline.run()
+        pipeline.assert_equal()
         put_back(server, tmp_path / "backup")
         insert(db, 1000, 60)
         with pytest.raises(HistoryLostError, match="RPL-3212") as caught:
-            copying.run()
+            pipeline.run()
         assert "`name`" in caught.value.hint
-        copying.document["name"] = "again"  # what the hint advises
-        copying.forget_target()
-        copying.run()
-        copying.assert_equal()
+        pipeline.document["name"] = "again"  # what the hint advises
+        pipeline.forget_target()
+        pipeline.run()
+        pipeline.assert_equal()
         insert(db, 2000)
-        copying.run()
-        copying.assert_equal()
+        pipeline.run()
+        pipeline.assert_equal()
 
 
 @pytest.mark.parametrize("version", [13, 18])
@@ -332,19 +332,19 @@ def test_the_slot_moves_on_while_the_tables_rest(private_postgres: PrivatePostgr
 
 def test_what_the_server_may_forget_is_before_the_last_commit() -> None:
     commit = CommitRecord(1000, 5)
-    assert telling(PostgresOffset(1100, commit=commit)) == 1000
-    assert telling(PostgresOffset(1000 + HELD_BYTES + 1, commit=commit)) == 1000 + HELD_BYTES + 1
-    assert telling(PostgresOffset(1100)) == 1100
+    assert confirmable_lsn(PostgresOffset(1100, commit=commit)) == 1000
+    assert confirmable_lsn(PostgresOffset(1000 + HELD_BYTES + 1, commit=commit)) == 1000 + HELD_BYTES + 1
+    assert confirmable_lsn(PostgresOffset(1100)) == 1100
 
 
 def test_timelines_lead_through_an_offset_or_not() -> None:
     history = Timelines(4, ((1, 100), (3, 200)))
     assert [history.at(lsn) for lsn in (50, 100, 101, 200, 201)] == [1, 1, 3, 3, 4]
-    assert history.parting(PostgresOffset(90, timeline=1)) is None
-    assert history.parting(PostgresOffset(100, timeline=1)) is None
-    assert history.parting(PostgresOffset(500, timeline=4)) is None
-    assert history.parting(PostgresOffset(500)) is None
-    assert "0/64" in (history.parting(PostgresOffset(101, timeline=1)) or "")
-    assert "timeline 2" in (history.parting(PostgresOffset(90, timeline=2)) or "")
-    assert Timelines(1).parting(PostgresOffset(90, timeline=2)) is not None
-    assert Timelines(3, None).parting(PostgresOffset(90, timeline=2)) is None
+    assert history.divergence(PostgresOffset(90, timeline=1)) is None
+    assert history.divergence(PostgresOffset(100, timeline=1)) is None
+    assert history.divergence(PostgresOffset(500, timeline=4)) is None
+    assert history.divergence(PostgresOffset(500)) is None
+    assert "0/64" in (history.divergence(PostgresOffset(101, timeline=1)) or "")
+    assert "timeline 2" in (history.divergence(PostgresOffset(90, timeline=2)) or "")
+    assert Timelines(1).divergence(PostgresOffset(90, timeline=2)) is not None
+    assert Timelines(3, None).divergence(PostgresOffset(90, timeline=2)) is None

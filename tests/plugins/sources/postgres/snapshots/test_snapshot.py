@@ -146,7 +146,7 @@ def test_a_table_rewritten_meanwhile_is_noticed(as_text: bool, postgres_database
     pump = filled(db, *KINDS["ctid"])
     with open_table(pump) as snapshot:
         if as_text:
-            object.__setattr__(snapshot.read, "native", None)
+            object.__setattr__(snapshot.read, "adbc_columns", None)
         rows_of(snapshot, snapshot.chunks[0])
         db.execute("VACUUM FULL t")
         with pytest.raises(RetryableError, match="RPL-3603"):

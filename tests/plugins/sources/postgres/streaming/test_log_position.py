@@ -13,7 +13,7 @@ from replicator_sdk.event import DDLEvent
 from replicator_source_postgres import PostgresOffset
 from replicator_source_postgres.offset import BEGIN
 from replicator_source_postgres.snapshots.snapshot import ExportedSnapshot
-from tests.plugins.sources.postgres.pipeline import Copying
+from tests.plugins.sources.postgres.pipeline import Pipeline
 from tests.plugins.sources.postgres.pump import Pump, Run, source_of
 from tests.services.postgres.fixtures import PrivatePostgres
 from tests.services.postgres.server import PostgresDatabase
@@ -28,17 +28,17 @@ def test_a_change_of_structure_right_after_a_snapshot_is_applied(
     """It is the first logged transaction, and reading starts before the snapshot's position."""
     db = postgres_oldest_and_newest
     db.execute(f"{TABLE}; CREATE TABLE other (id int)")
-    copying = Copying(db, tmp_path, "t")
-    assert copying.run_that_dies_at("finished")
+    pipeline = Pipeline(db, tmp_path, "t")
+    assert pipeline.run_that_dies_at("finished")
     db.execute(change)
     for n in range(3):
-        copying.run()
-        copying.assert_equal()
+        pipeline.run()
+        pipeline.assert_equal()
         db.execute(
             f"INSERT INTO t (id) VALUES ({100 + n}); ALTER TABLE t ADD c{n} int; INSERT INTO t (id) VALUES ({200 + n})"
         )
-    copying.run()
-    copying.assert_equal()
+    pipeline.run()
+    pipeline.assert_equal()
 
 
 @pytest.mark.parametrize("step", ["before", "after"])
@@ -57,22 +57,22 @@ def test_a_change_of_structure_after_a_heartbeat_survives_a_death(
     """A heartbeat is applied with the rows, the run dies before it is saved, and the replay has no heartbeat."""
     db = postgres_database
     db.execute(f"{TABLE}; CREATE TABLE other (id int)")
-    copying = Copying(db, tmp_path, "t", heartbeatIntervalSeconds=0.05)
-    copying.document["batch"] = {"maxIntervalSeconds": 1}
-    copying.run()
-    with copying.running_until_it_dies_at(step):
+    pipeline = Pipeline(db, tmp_path, "t", heartbeatIntervalSeconds=0.05)
+    pipeline.document["batch"] = {"maxIntervalSeconds": 1}
+    pipeline.run()
+    with pipeline.running_until_it_dies_at(step):
         db.execute("INSERT INTO t VALUES (20, 1)")
         for _ in range(8):
             time.sleep(0.1)
             db.execute("INSERT INTO other VALUES (1)")
     db.execute(change)
     for n in range(3):
-        copying.run()
-        copying.assert_equal()
+        pipeline.run()
+        pipeline.assert_equal()
         db.execute(f"INSERT INTO t (id, v) VALUES ({200 + n}, 1)")
         db.execute(f"ALTER TABLE t ADD c{n} int; INSERT INTO t (id) VALUES ({300 + n})")
-    copying.run()
-    copying.assert_equal()
+    pipeline.run()
+    pipeline.assert_equal()
 
 
 class Workload:
@@ -131,19 +131,19 @@ def test_random_structure_arrives_whole_over_heartbeats_stops_and_deaths(
 ) -> None:
     chance, db = random.Random(seed), postgres_database
     db.execute(f"{TABLE}; CREATE TABLE other (id int)")
-    copying, workload = Copying(db, tmp_path, "t", heartbeatIntervalSeconds=0.05), Workload(chance)
-    copying.document["batch"] = {"maxIntervalSeconds": chance.choice([0.05, 0.5])}
+    pipeline, workload = Pipeline(db, tmp_path, "t", heartbeatIntervalSeconds=0.05), Workload(chance)
+    pipeline.document["batch"] = {"maxIntervalSeconds": chance.choice([0.05, 0.5])}
     if chance.random() < 0.5:
-        copying.run_that_dies_at("finished")
+        pipeline.run_that_dies_at("finished")
     for _ in range(8):
         kind = chance.choice(["stopped", "alive", "dies", "dies"])
         if kind == "alive":
-            with copying.running():
+            with pipeline.running():
                 for _ in range(chance.randint(1, 5)):
                     db.execute(workload.statement())
                     time.sleep(chance.choice([0, 0.05, 0.3]))
         elif kind == "dies":
-            with copying.running_until_it_dies_at(chance.choice(["before", "after", "ddl"]), 2):
+            with pipeline.running_until_it_dies_at(chance.choice(["before", "after", "ddl"]), 2):
                 for _ in range(chance.randint(1, 4)):
                     db.execute(chance.choice([workload.rows, workload.rows, workload.statement])())
                     db.execute("INSERT INTO other VALUES (1)")
@@ -152,8 +152,8 @@ def test_random_structure_arrives_whole_over_heartbeats_stops_and_deaths(
             db.execute(workload.statement())
         # A structure without a row after it is told at a heartbeat, which a bounded run need not wait for.
         db.execute("INSERT INTO t (id) SELECT coalesce(max(id), 0) + 1 FROM t")
-        copying.run()
-        copying.assert_equal()
+        pipeline.run()
+        pipeline.assert_equal()
 
 
 def marks(run: Run) -> list[PostgresOffset]:

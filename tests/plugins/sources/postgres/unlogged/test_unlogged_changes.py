@@ -153,7 +153,7 @@ def test_what_changed_while_a_replicator_runs_is_noticed_without_any_row(
 
 
 def test_what_was_noticed_is_noticed_again_until_the_table_is_copied(postgres_database: PostgresDatabase) -> None:
-    """A process may end between noticing and copying."""
+    """A process may end between noticing and pipeline."""
     db = postgres_database
     execute(db, PARTITIONED)
     replica = Replica(Pump(db, "t"), "t")

@@ -14,17 +14,17 @@ from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.recording import Logged, interpret, recording
-from tests.plugins.sources.sqlite.source_system import SqliteShop
+from tests.plugins.sources.sqlite.source_system import SqliteSystem
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[SqliteShop]:
-    made = SqliteShop(tmp_path / "shop.db")
+def shop(tmp_path: Path) -> Iterator[SqliteSystem]:
+    made = SqliteSystem(tmp_path / "shop.db")
     yield made
     made.close()
 
 
-def follow(shop: SqliteShop, tables: str, changes: str) -> list[Logged]:
+def follow(shop: SqliteSystem, tables: str, changes: str) -> list[Logged]:
     """Make tables, change them, and check that the log alone leads to what is there; returns the log."""
     shop.database.executescript(tables)
     with shop.source.create_table_registry() as registry:
@@ -67,7 +67,7 @@ UNIQUE = "CREATE TABLE t (id INTEGER PRIMARY KEY, u TEXT UNIQUE, v TEXT);"
         "BEGIN; INSERT INTO t VALUES (4, 'd', ''); ROLLBACK; INSERT INTO t VALUES (5, 'e', '')",
     ],
 )
-def test_rows_that_conflict_resolution_removes_are_logged(shop: SqliteShop, changes: str, recursive: int) -> None:
+def test_rows_that_conflict_resolution_removes_are_logged(shop: SqliteSystem, changes: str, recursive: int) -> None:
     shop.database.execute(f"PRAGMA recursive_triggers = {recursive}")
     rows = "INSERT INTO t VALUES (1, 'a', ''), (2, 'b', ''), (3, 'c', '');"
     follow(shop, UNIQUE, f"{rows} {changes};")
@@ -83,7 +83,7 @@ def test_rows_that_conflict_resolution_removes_are_logged(shop: SqliteShop, chan
         "CREATE TABLE t (id TEXT PRIMARY KEY, u TEXT UNIQUE, v TEXT, g TEXT AS (u || v) STORED UNIQUE);",
     ],
 )
-def test_every_kind_of_uniqueness_is_seen(shop: SqliteShop, table: str) -> None:
+def test_every_kind_of_uniqueness_is_seen(shop: SqliteSystem, table: str) -> None:
     columns = "(rowid, id, u, v)" if "(rowid" in table else "(id, u, v)"
     key = "'r1', " if "(rowid" in table else ""
     other = "'r2', " if "(rowid" in table else ""
@@ -97,7 +97,7 @@ def test_every_kind_of_uniqueness_is_seen(shop: SqliteShop, table: str) -> None:
     )
 
 
-def test_random_upserts_and_replacements_are_logged(shop: SqliteShop) -> None:
+def test_random_upserts_and_replacements_are_logged(shop: SqliteSystem) -> None:
     numbers = iter(range(10_000))
     values = st.integers(0, 3)
     statement = st.one_of(
@@ -127,7 +127,7 @@ def test_random_upserts_and_replacements_are_logged(shop: SqliteShop) -> None:
     check()
 
 
-def test_cascades_and_triggers_of_the_application_are_logged_in_order(shop: SqliteShop) -> None:
+def test_cascades_and_triggers_of_the_application_are_logged_in_order(shop: SqliteSystem) -> None:
     """A trigger that changes the row again fires after ours, so the log tells the first change first."""
     logged = follow(
         shop,
@@ -141,7 +141,7 @@ def test_cascades_and_triggers_of_the_application_are_logged_in_order(shop: Sqli
     assert len(logged) > 10
 
 
-def test_a_newer_trigger_of_the_application_is_noticed(shop: SqliteShop) -> None:
+def test_a_newer_trigger_of_the_application_is_noticed(shop: SqliteSystem) -> None:
     """SQLite fires the newest trigger first: after one is made, ours are made anew, or the table is read anew."""
     shop.database.executescript(
         "CREATE TABLE p (id INTEGER PRIMARY KEY, n TEXT, stamp INT); INSERT INTO p VALUES (1, 'a', 0)"
@@ -164,7 +164,7 @@ def test_a_newer_trigger_of_the_application_is_noticed(shop: SqliteShop) -> None
     assert [(row["n"], row["stamp"]) for row in rows] == [("in order", 1), ("in order", 2)]
 
 
-def test_a_unique_expression_is_refused(shop: SqliteShop) -> None:
+def test_a_unique_expression_is_refused(shop: SqliteSystem) -> None:
     shop.database.executescript(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, e TEXT); CREATE UNIQUE INDEX i ON t (lower(e))"
     )
@@ -186,13 +186,13 @@ def test_a_unique_expression_is_refused(shop: SqliteShop) -> None:
     ],
 )
 def test_schema_changes_that_triggers_survive_need_no_snapshot(
-    shop: SqliteShop, changes: str, kinds: list[str]
+    shop: SqliteSystem, changes: str, kinds: list[str]
 ) -> None:
     logged = follow(shop, UNIQUE, f"INSERT INTO t VALUES (1, 'a', ''), (2, 'b', ''); {changes};")
     assert [entry.change.operation.name for entry in logged if hasattr(entry.change, "alters")] == kinds
 
 
-def test_a_rebuilt_table_is_read_anew_and_a_dropped_one_is_dropped(shop: SqliteShop) -> None:
+def test_a_rebuilt_table_is_read_anew_and_a_dropped_one_is_dropped(shop: SqliteSystem) -> None:
     shop.database.executescript(
         UNIQUE + "CREATE TABLE gone (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1, 'a', 'b')"
     )
