@@ -149,7 +149,7 @@ class Running:
 
 
 def _envelope(messages: str) -> Mapping[str, Any]:
-    """The JSON document of standard output, which stands alone on its lines among the messages."""
+    """The JSON document of standard output, which has lines of its own among the messages."""
     start = messages.rfind("\n{\n") + 1 if not messages.startswith("{\n") else 0
     try:
         found, _ = json.JSONDecoder().raw_decode(messages, start)

@@ -34,7 +34,7 @@ class Pair:
     replicator: Replicator
 
     def assert_nothing_lost(self) -> None:
-        """Once mended, a run ends equal."""
+        """Once the cause is fixed, a run ends with equal copies."""
         self.replicator.until_current()
         assert cellar_rows(self.replicator.folder / "cellar", "item") == Counter(
             self.database.execute("SELECT * FROM item")
@@ -100,9 +100,9 @@ def test_a_missing_table_needs_the_user_and_is_named(pair: Pair) -> None:
 
 def test_an_unreachable_host_is_retried_for_the_given_time(pair: Pair) -> None:
     started = time.monotonic()
-    nobody = pair.with_source(port=free_port()).run("--until-current", seconds=60)
+    ended = pair.with_source(port=free_port()).run("--until-current", seconds=60)
     assert time.monotonic() - started > 3
-    assert_fails(nobody, errors.RetryableError, "127.0.0.1")
+    assert_fails(ended, errors.RetryableError, "127.0.0.1")
     pair.assert_nothing_lost()
 
 
@@ -112,7 +112,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(pair: Pair) -> None:
     assert "offsetBasePath" in unknown.error["message"] + unknown.error["hint"]
 
 
-def test_two_runs_at_once_are_one_too_many_and_the_first_goes_on(pair: Pair) -> None:
+def test_a_second_run_at_once_is_refused_and_the_first_continues(pair: Pair) -> None:
     first = pair.replicator.start()
     first.said("streaming", 60)
     second = pair.replicator.run("--until-current", seconds=90)
@@ -151,7 +151,7 @@ def test_a_damaged_newest_offset_falls_back_to_the_one_before(pair: Pair) -> Non
     pair.assert_nothing_lost()
 
 
-def test_nothing_but_damaged_offsets_never_means_to_start_anew(pair: Pair) -> None:
+def test_only_damaged_offsets_never_mean_a_start_from_scratch(pair: Pair) -> None:
     pair.replicator.until_current()
     for offset in pair.replicator.state.glob("default/shop/1/offset.*"):
         offset.write_bytes(b"\0" * 20)
@@ -180,7 +180,7 @@ def fill(file: Path) -> None:
             opened.write(b"\0" * 1024)
 
 
-def test_a_full_disk_below_the_state_needs_the_user(pair: Pair, tiny_disk: Path) -> None:
+def test_a_full_disk_for_the_state_needs_the_user(pair: Pair, tiny_disk: Path) -> None:
     small = pair.with_settings(offsetBasePath=str(tiny_disk / "state"))
     small.until_current()
     filler = tiny_disk / "filler"

@@ -24,7 +24,7 @@ def columns_of(table: Path) -> set[str]:
 
 
 @pytest.mark.timeout(900)
-def test_the_copy_follows_tables_and_columns_that_leave_and_come_back(
+def test_the_copy_follows_tables_and_columns_that_are_removed_and_added_again(
     postgres_database: PostgresDatabase, tmp_path: Path
 ) -> None:
     """A narrowed column is in no file of the current version; what happened while a table was out is not missed."""

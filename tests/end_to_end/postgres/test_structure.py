@@ -77,7 +77,7 @@ def test_what_changed_between_two_runs_is_in_the_copies_after_three_more(
 
 
 @pytest.mark.timeout(900)
-def test_a_table_taken_out_of_the_publication_stops_alone_and_is_copied_again_when_it_is_back(
+def test_a_table_removed_from_the_publication_stops_alone_and_is_copied_when_it_is_added_again(
     postgres_database: PostgresDatabase, tmp_path: Path
 ) -> None:
     db = postgres_database

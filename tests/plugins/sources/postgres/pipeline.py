@@ -70,7 +70,7 @@ class Pipeline:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """A run that goes on as long as the block."""
+        """A run that lasts as long as the block."""
         stop, failed = threading.Event(), []
 
         def body() -> None:
@@ -149,7 +149,7 @@ class Pipeline:
         assert self.differs() == []
 
     def wait_until_equal(self, seconds: float = 20) -> None:
-        """Wait for a run that goes on to bring the target up to date."""
+        """Wait until a running pipeline has brought the target up to date."""
         deadline = time.monotonic() + seconds
         while self.differs():
             assert time.monotonic() < deadline, f"still different: {self.differs()}"

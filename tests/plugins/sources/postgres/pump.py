@@ -1,4 +1,4 @@
-"""A Postgres source under test."""
+"""Reads a Postgres source under test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Pump", "Run", "schema_of", "source_of"]
 
 def source_of(database: PostgresDatabase, **settings: Any) -> PostgresSource:
     """The source on a test's database."""
-    place: dict[str, Any] = {
+    address: dict[str, Any] = {
         "host": database.host,
         "port": database.port,
         "database": database.name,
@@ -26,7 +26,7 @@ def source_of(database: PostgresDatabase, **settings: Any) -> PostgresSource:
         "ssl_mode": "disable",
         "heartbeat_interval_seconds": 0.2,
     }
-    return PostgresSource(PostgresConfig(**{**place, **settings}))
+    return PostgresSource(PostgresConfig(**{**address, **settings}))
 
 
 class Pump(SourcePump):
@@ -46,6 +46,6 @@ class Pump(SourcePump):
         reader = self.source.create_snapshot_reader(self.definition, self.context)
         assert reader is not None
         with reader.open(self.schemas[self.table(name)]) as snapshot:
-            snapshot.read = replace(snapshot.read, native=None)  # type: ignore[type-var]
+            snapshot.read = replace(snapshot.read, adbc_columns=None)  # type: ignore[type-var]
             batches = [batch for chunk in snapshot.chunks for batch in snapshot.read(chunk)]
         return snapshot, pa.Table.from_batches(batches, schema=snapshot.schema.arrow)

@@ -1,4 +1,4 @@
-"""A Postgres database that the kit does as it likes in, and an independent reader of it."""
+"""A Postgres database for the conformance kit, which changes it and reads it independently of the source."""
 
 from __future__ import annotations
 

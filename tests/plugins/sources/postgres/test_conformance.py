@@ -1,4 +1,4 @@
-"""The Postgres source passes the kit, through the same door a stranger uses."""
+"""The Postgres source passes the conformance kit, as a third-party source would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What breaks is told with its class and next step, and nothing is lost by it."""
+"""Every fault is reported with its class and next step, and loses nothing."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_unknown_database_needs_the_user(pump: Pump) -> None:
     assert (type(error), error.code) == (NeedsUserError, "RPL-3102")
 
 
-def test_an_unreachable_server_is_tried_again(pump: Pump) -> None:
+def test_an_unreachable_server_is_retried(pump: Pump) -> None:
     error = refusal(pump, port=1, connect_timeout_seconds=2)
     assert (type(error), error.code) == (RetryableError, "RPL-3107")
 
@@ -106,7 +106,7 @@ def test_the_password_is_in_no_repr(pump: Pump) -> None:
     assert "wrong-secret" not in repr(source.config) + repr(source.endpoint()) + str(source.endpoint())
 
 
-def test_tls_is_verified_unless_it_is_spelled_out_otherwise(tls_postgres: PostgresServer) -> None:
+def test_tls_is_verified_unless_another_mode_is_set(tls_postgres: PostgresServer) -> None:
     with tls_postgres.database() as db:
         assert tls_postgres.certificate is not None
         root = tls_postgres.certificate.authority
@@ -120,7 +120,7 @@ def test_tls_is_verified_unless_it_is_spelled_out_otherwise(tls_postgres: Postgr
 # ------------------------------------------------------------ slot and publication
 
 
-def test_a_dropped_slot_is_lost_history_and_is_not_made_again(pump: Pump) -> None:
+def test_a_dropped_slot_is_lost_history_and_is_not_created_again(pump: Pump) -> None:
     pump.database.execute(f"SELECT pg_drop_replication_slot('{slot_of(pump)}')")
     with pytest.raises(HistoryLostError, match="RPL-3203"):
         pump.read()
@@ -164,7 +164,7 @@ def test_a_slot_whose_log_was_removed_is_lost_history(private_postgres: PrivateP
             pump.read()
 
 
-def test_a_slot_in_use_is_waited_for_and_then_told(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_in_use_is_waited_for_and_then_reported(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never is the other session killed."""
     monkeypatch.setattr("replicator_source_postgres.streaming.reader._SLOT_WAIT_SECONDS", 1.0)
     with pump.running() as run:
@@ -183,7 +183,7 @@ def test_a_slot_in_use_is_waited_for_and_then_told(pump: Pump, monkeypatch: pyte
         assert [row["id"] for _, row, _, _ in run.changes("t")] == [1]
 
 
-def test_a_start_that_crashed_before_its_first_offset_starts_anew(pump: Pump) -> None:
+def test_a_start_that_crashed_before_its_first_offset_starts_from_scratch(pump: Pump) -> None:
     """The slot is there, no offset was saved: the slot is ours and is made again."""
     pump.database.execute("INSERT INTO t VALUES (1)")
     pump.offset = None
@@ -192,7 +192,7 @@ def test_a_start_that_crashed_before_its_first_offset_starts_anew(pump: Pump) ->
     assert ids(pump) == [2]
 
 
-def test_a_slot_given_by_the_user_is_taken_with_its_position(pump: Pump) -> None:
+def test_a_slot_given_by_the_user_is_used_from_its_position(pump: Pump) -> None:
     db = pump.database
     db.execute("SELECT pg_create_logical_replication_slot('given', 'pgoutput')")
     db.execute("INSERT INTO t VALUES (1)")
@@ -205,13 +205,13 @@ def _publication(pump: Pump) -> str:
     return str(pump.database.execute("SELECT pubname FROM pg_publication")[0][0])
 
 
-def test_a_publication_that_is_gone_is_lost_history(pump: Pump) -> None:
+def test_a_dropped_publication_is_lost_history(pump: Pump) -> None:
     pump.database.execute(f'DROP PUBLICATION "{_publication(pump)}"')
     with pytest.raises(HistoryLostError, match="RPL-3208"):
         pump.read()
 
 
-def test_a_table_taken_out_of_the_publication_is_told(pump: Pump) -> None:
+def test_a_table_removed_from_the_publication_is_reported(pump: Pump) -> None:
     """While running and at the next start; adding it again in silence would lose what changed in between."""
     statement = f'ALTER PUBLICATION "{_publication(pump)}" DROP TABLE t'
     error = error_of(pump, lambda run: pump.database.execute(statement))
@@ -221,7 +221,7 @@ def test_a_table_taken_out_of_the_publication_is_told(pump: Pump) -> None:
         pump.read()
 
 
-def test_a_dropped_table_is_told_after_its_last_change(pump: Pump) -> None:
+def test_a_dropped_table_is_emitted_after_its_last_change(pump: Pump) -> None:
     with pump.running() as run:
         pump.database.execute("INSERT INTO t VALUES (1); DROP TABLE t")
         run.wait_until(lambda: bool(run.ddl))
@@ -229,7 +229,7 @@ def test_a_dropped_table_is_told_after_its_last_change(pump: Pump) -> None:
         assert [row["id"] for _, row, _, _ in run.changes("t")] == [1]
 
 
-def test_a_publication_that_leaves_changes_out_is_refused(pump: Pump) -> None:
+def test_a_publication_without_some_kind_of_change_is_refused(pump: Pump) -> None:
     pump.database.execute("CREATE PUBLICATION poor FOR TABLE t WITH (publish = 'insert')")
     with pytest.raises(NeedsUserError, match="RPL-3304") as caught:
         Pump(pump.database, "t", publication="poor", slot="poor").prepare()
@@ -266,7 +266,7 @@ def test_a_publication_with_filters_is_refused(clause: str, pump: Pump) -> None:
 def test_a_table_whose_publication_would_break_the_application_is_refused(
     make: str, postgres_database: PostgresDatabase
 ) -> None:
-    """I7: the application's UPDATE goes on working, and a good table beside it is not added either."""
+    """The application's UPDATE still works, and no other table of the call is added either."""
     db = postgres_database
     db.execute(f"{PREPARED}; {make}; INSERT INTO bad VALUES (1)")
     with pytest.raises(NeedsUserError, match="RPL-3306") as caught:
@@ -279,7 +279,7 @@ def test_a_table_whose_publication_would_break_the_application_is_refused(
 # ------------------------------------------------------------ while running
 
 
-def test_a_terminated_session_is_tried_again_and_loses_nothing(pump: Pump) -> None:
+def test_a_terminated_session_is_retried_and_loses_nothing(pump: Pump) -> None:
     db = pump.database
     db.execute("INSERT INTO t VALUES (1)")
     terminate = f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot_of(pump)}'"
@@ -288,7 +288,7 @@ def test_a_terminated_session_is_tried_again_and_loses_nothing(pump: Pump) -> No
 
 
 @pytest.mark.parametrize("how", ["restart", "kill"])
-def test_a_server_that_goes_down_is_tried_again_and_loses_nothing(how: str, private_postgres: PrivatePostgres) -> None:
+def test_a_server_that_stops_is_retried_and_loses_nothing(how: str, private_postgres: PrivatePostgres) -> None:
     server = private_postgres()
     with server.database() as db:
         db.execute(PREPARED)
@@ -308,8 +308,8 @@ def test_a_server_that_goes_down_is_tried_again_and_loses_nothing(how: str, priv
         assert ids(pump) == [1, 2]
 
 
-def test_a_server_that_falls_silent_is_given_up(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C17: a session that hangs without closing its connection, here stopped by a signal."""
+def test_a_server_that_does_not_answer_is_a_lost_connection(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that hangs without closing its connection, here stopped by a signal."""
     monkeypatch.setattr("replicator_source_postgres.replication.replication_stream._SILENCE_SECONDS", 1.0)
     query = f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{slot_of(pump)}'"
     stopped: list[psutil.Process] = []
@@ -412,13 +412,13 @@ def test_only_a_failed_negotiation_of_tls_needs_the_user() -> None:
     assert [diagnose(OperationalError(words), "connecting").code for words in refused] == ["RPL-3106"] * len(refused)
 
 
-def test_a_table_called_certificate_is_not_taken_for_tls(pump: Pump) -> None:
+def test_a_table_called_certificate_is_not_a_tls_error(pump: Pump) -> None:
     with pytest.raises(NeedsUserError, match="RPL-3108"), source_of(pump.database).endpoint().session() as session:
         session.execute("SELECT * FROM certificate")
 
 
 class BlockedEmitter(CollectingEmitter):
-    """A full queue: holds the first batch until told."""
+    """A full queue: blocks at the first batch until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -431,8 +431,8 @@ class BlockedEmitter(CollectingEmitter):
         super().emit_batch(batch)
 
 
-def test_a_reader_held_back_by_the_target_is_not_taken_for_dead(private_postgres: PrivatePostgres) -> None:
-    """C18: status goes on while the emitter blocks for several times wal_sender_timeout."""
+def test_a_reader_that_waits_for_the_target_keeps_its_session(private_postgres: PrivatePostgres) -> None:
+    """Status is reported while the emitter blocks for several times wal_sender_timeout."""
     server = private_postgres(wal_sender_timeout="1s")
     with server.database() as db:
         db.execute(PREPARED)
@@ -449,8 +449,8 @@ def test_a_reader_held_back_by_the_target_is_not_taken_for_dead(private_postgres
             assert sum(len(batch) for batch in run.batches("t")) == 60000
 
 
-def test_the_server_is_told_only_what_is_durable(pump: Pump) -> None:
-    """I5: without a committed offset the slot stands still, however much was read."""
+def test_only_what_is_durable_is_confirmed_to_the_server(pump: Pump) -> None:
+    """Without a committed offset the slot does not advance, however much was read."""
     db = pump.database
     confirmed = f"SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = '{slot_of(pump)}'"
     start = pump.offset
@@ -468,8 +468,8 @@ def test_the_server_is_told_only_what_is_durable(pump: Pump) -> None:
         run.wait_until(lambda: int(db.execute(confirmed)[0][0]) == commit.lsn)
 
 
-def test_an_idle_table_on_a_busy_server_does_not_hold_the_log(pump: Pump) -> None:
-    """C5: the offset advances although nothing of ours changes."""
+def test_an_idle_table_on_a_busy_server_does_not_retain_the_log(pump: Pump) -> None:
+    """The offset advances although no captured table changes."""
     db = pump.database
     db.execute("CREATE TABLE busy (id int)")
     with pump.running() as run:
@@ -508,7 +508,7 @@ class MemoryWatch(CollectingEmitter):
 
 
 def test_a_huge_transaction_is_read_in_bounded_memory(pump: Pump) -> None:
-    """C16: it arrives in many batches with ordinals running on, and one commit."""
+    """It is emitted in many batches with consecutive ordinals, and one commit."""
     db = pump.database
     db.execute("INSERT INTO t SELECT i, md5(i::text) || repeat('y', 200) FROM generate_series(1, 600000) i")
     emitter = MemoryWatch()

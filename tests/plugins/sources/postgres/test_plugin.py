@@ -50,7 +50,7 @@ def test_no_other_option_reaches_the_driver(key: str) -> None:
         PostgresConfig.model_validate({**PLACE, key: "x"})
 
 
-def test_a_missing_certificate_file_is_told_before_anything_runs() -> None:
+def test_a_missing_certificate_file_is_reported_before_anything_runs() -> None:
     configurer = CollectingConfigurer()
     PostgresSource(PostgresConfig(**PLACE, ssl_root_cert=Path("/nowhere/ca.pem"))).configure(configurer)
     assert [path for _, path, _ in configurer.failures] == ["sslRootCert"]

@@ -1,4 +1,4 @@
-"""What the catalogue tells of a table's key."""
+"""The key of a table, as the catalogue has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SQLite database that tests do as they like in, and the source that reads it."""
+"""A SQLite database for the conformance kit, which changes it and reads it independently of the source."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class SqliteSystem(SourceSystem):
         return table
 
     def execute(self, steps: Sequence[tuple[Step, TableSchema]]) -> None:
-        """One transaction; before a column is dropped the triggers go, as the README tells."""
+        """One transaction; triggers are dropped before a column is, as the README says."""
         self.database.execute("BEGIN IMMEDIATE")
         for step, schema in steps:
             if step.kind == "drop_column":

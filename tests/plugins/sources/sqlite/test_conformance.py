@@ -1,4 +1,4 @@
-"""The SQLite source passes the kit, through the same door a stranger uses."""
+"""The SQLite source passes the conformance kit, as a third-party source would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source as a neighbour: what it leaves in the database, how it fails, how it shares."""
+"""The source: pruning, restored databases, snapshots, errors and concurrent writers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fill(shop: SqliteSystem, first: int, rows: int) -> None:
     shop.database.execute("COMMIT")
 
 
-def test_the_log_is_pruned_up_to_what_every_reader_has_done_with(
+def test_the_log_is_pruned_up_to_what_every_reader_has_read(
     shop: SqliteSystem, schemas: dict[TableId, TableSchema], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "_PRUNE_SECONDS", 0.0)
@@ -132,10 +132,10 @@ def test_a_copy_restored_in_place_is_noticed_while_it_is_read(
         assert one.error.code == "RPL-3507"
 
 
-def test_a_file_that_takes_the_place_of_the_one_that_is_read_is_noticed(
+def test_a_file_that_replaces_the_one_being_read_is_noticed(
     shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
-    """A connection would go on with the old file and see no change any more."""
+    """A connection would continue with the old file, which never changes again."""
     with recording(shop.source, schemas, None) as one:
         fill(shop, 0, 3)
         one.run()
@@ -146,7 +146,7 @@ def test_a_file_that_takes_the_place_of_the_one_that_is_read_is_noticed(
         assert one.error.code == "RPL-3513"
 
 
-def test_a_snapshot_comes_behind_every_change_of_structure_that_it_shows(
+def test_a_snapshot_is_after_every_schema_change_that_it_shows(
     shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
     """An ALTER that no reader has noticed yet is in the log before the copy is made, not after it."""
@@ -187,8 +187,8 @@ def test_values_beyond_the_type_are_counted(shop: SqliteSystem) -> None:
     assert [str(row["day"]) for row in rows] == ["None", "2024-01-01", "None"]
 
 
-def test_writers_are_not_held_up_by_reader_or_snapshot(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
-    """An application that waits for no lock at all goes on writing while table and log are read."""
+def test_writers_are_not_blocked_by_reader_or_snapshot(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
+    """An application without any lock timeout can write while table and log are read."""
     fill(shop, 0, 2000)
     shop.database.execute("PRAGMA busy_timeout = 0")
     stop, errors, written = threading.Event(), [], 0
@@ -214,7 +214,7 @@ def test_writers_are_not_held_up_by_reader_or_snapshot(shop: SqliteSystem, schem
     assert written == len(logged) == 300
 
 
-def test_a_copy_leaves_nothing_behind(shop: SqliteSystem, schemas: dict[TableId, TableSchema], tmp_path: Path) -> None:
+def test_a_copy_leaves_no_files(shop: SqliteSystem, schemas: dict[TableId, TableSchema], tmp_path: Path) -> None:
     folder = tmp_path / "copies"
     folder.mkdir()
     source = SqliteSource(SqliteConfig(path=shop.path, snapshot_folder=folder))
@@ -259,7 +259,7 @@ def test_chunks_of_an_interrupted_snapshot_still_divide_the_table(
 
 
 @pytest.mark.parametrize("content", [None, b"this is no database, but long enough to look at" * 50])
-def test_a_file_that_is_no_database_is_the_users_to_mend(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_not_a_database_needs_the_user(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "missing.db"
     if content is not None:
         path.write_bytes(content)
@@ -272,7 +272,7 @@ def test_a_file_that_is_no_database_is_the_users_to_mend(tmp_path: Path, content
     assert path.exists() == (content is not None), "nothing is created"
 
 
-def test_a_locked_database_is_tried_again_later(shop: SqliteSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_database_is_retried(shop: SqliteSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.05)
     shop.database.execute("BEGIN IMMEDIATE")
     with pytest.raises(RetryableError, match="RPL-3504"):
@@ -281,7 +281,7 @@ def test_a_locked_database_is_tried_again_later(shop: SqliteSystem, monkeypatch:
     assert shop.source.identity()
 
 
-def test_a_journal_that_makes_writers_wait_is_named(tmp_path: Path) -> None:
+def test_a_journal_mode_that_blocks_writers_is_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     sqlite3.connect(path).execute("CREATE TABLE t (a)").connection.close()
     with SqliteSource(SqliteConfig(path=path)).create_table_assessor() as assessor:

@@ -1,4 +1,4 @@
-"""The assessor finds what would go wrong, and its statements mend it."""
+"""The assessor finds what would fail, and its statements fix it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_least_privileged_role_of_the_guide_is_enough(role: tuple[PostgresDa
     assert errors == []
 
 
-def test_every_missing_right_is_found_and_its_statement_mends_it(role: tuple[PostgresDatabase, dict[str, str]]) -> None:
+def test_every_missing_right_is_found_and_its_statement_fixes_it(role: tuple[PostgresDatabase, dict[str, str]]) -> None:
     db, login = role
     db.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC; CREATE TABLE t (id int PRIMARY KEY)")
     found = system_findings(db, **login)
@@ -71,7 +71,7 @@ def test_every_missing_right_is_found_and_its_statement_mends_it(role: tuple[Pos
     assert not {"replication_right", "publication_right"} & set(system_findings(db, **login))
 
 
-def test_a_table_without_identity_is_an_error_whose_statement_mends_it(postgres_database: PostgresDatabase) -> None:
+def test_a_table_without_identity_is_an_error_whose_statement_fixes_it(postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     db.execute("CREATE TABLE t (a int)")
     pump = Pump(db, "t")
@@ -82,7 +82,7 @@ def test_a_table_without_identity_is_an_error_whose_statement_mends_it(postgres_
     pump.prepare()
 
 
-def test_settings_that_do_not_do_are_found(private_postgres: PrivatePostgres) -> None:
+def test_insufficient_settings_are_found(private_postgres: PrivatePostgres) -> None:
     server = private_postgres(wal_level="replica", max_replication_slots=1, max_wal_senders=1)
     with server.database() as db:
         found = system_findings(db)
@@ -93,12 +93,12 @@ def test_settings_that_do_not_do_are_found(private_postgres: PrivatePostgres) ->
             Pump(db, "t").prepare()
 
 
-def test_what_cannot_be_reached_is_a_finding(postgres_database: PostgresDatabase) -> None:
+def test_an_unreachable_server_is_a_finding(postgres_database: PostgresDatabase) -> None:
     found = system_findings(postgres_database, port=1)
     assert found["connection"].code == "RPL-3107"
 
 
-def test_how_each_column_arrives_is_told(postgres_database: PostgresDatabase) -> None:
+def test_the_transfer_of_each_column_is_reported(postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     db.execute(
         "CREATE TABLE t (id int PRIMARY KEY, n numeric, d date, i interval, a int[], s varchar(3),"
@@ -114,7 +114,7 @@ def test_how_each_column_arrives_is_told(postgres_database: PostgresDatabase) ->
     assert [f.name for f in assessment.findings] == ["generated_columns"]
 
 
-def test_a_table_that_is_gone_is_an_error(postgres_database: PostgresDatabase) -> None:
+def test_a_table_that_does_not_exist_is_an_error(postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     pump = Pump(db, "t")
@@ -137,7 +137,7 @@ def test_tables_are_listed_without_partitions_views_and_system_tables(postgres_d
     assert next(s.estimated_rows for s in listed if s.table.table == "p") == 100
 
 
-def test_a_missing_publication_and_a_table_it_lacks_are_found_and_the_statements_mend_it(
+def test_a_missing_publication_and_a_table_it_lacks_are_found_and_the_statements_fix_it(
     role: tuple[PostgresDatabase, dict[str, str]],
 ) -> None:
     db, login = role

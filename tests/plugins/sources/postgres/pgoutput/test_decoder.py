@@ -61,7 +61,7 @@ VALUES = st.lists(
 
 
 @given(values=VALUES, cut=st.integers(1, 31))
-def test_any_rows_come_out_whole_at_any_cut_of_the_stream(values: list[tuple[int, str | None]], cut: int) -> None:
+def test_any_rows_are_decoded_whole_at_any_cut_of_the_stream(values: list[tuple[int, str | None]], cut: int) -> None:
     messages = [relation(), *(insert(str(i), v) for i, v in values)]
     reading, found, ordinal = decoder(), [], 0
     for begin in range(0, len(messages), cut):
@@ -113,7 +113,7 @@ def test_a_change_of_an_unannounced_relation_stops() -> None:
         list(decoder().decode(Window([relation(1), insert("1", "a", oid=2)])))
 
 
-def test_bytes_that_are_no_utf8_stop_and_are_not_shown() -> None:
+def test_bytes_that_are_not_utf8_stop_and_are_not_shown() -> None:
     broken = framed(
         b"I" + struct.pack(">I", 1) + b"N" + struct.pack(">H", 2) + b"nt" + struct.pack(">I", 2) + b"\xff\xfe"
     )
@@ -122,7 +122,7 @@ def test_bytes_that_are_no_utf8_stop_and_are_not_shown() -> None:
     assert "xff" not in str(caught.value)
 
 
-def test_a_value_that_is_none_of_its_type_stops_and_is_not_shown() -> None:
+def test_a_value_that_is_not_of_its_type_stops_and_is_not_shown() -> None:
     with pytest.raises(DataError, match="RPL-3012") as caught:
         list(decoder().decode(Window([relation(), insert("secret", "a")])))
     assert "secret" not in str(caught.value)
@@ -140,7 +140,7 @@ def test_commits_carry_end_and_time() -> None:
         st.lists(st.one_of(st.none(), st.text('ab\\N\t\n\r\b\f\v"é', max_size=6)), min_size=3, max_size=3), max_size=8
     )
 )
-def test_copy_text_is_taken_apart_as_it_was_put_together(table: list[list[str | None]]) -> None:
+def test_copy_text_is_parsed_to_the_rows_it_was_written_from(table: list[list[str | None]]) -> None:
     escapes = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f", "\v": "\\v"}
 
     def cell(value: str | None) -> str:
@@ -166,7 +166,7 @@ def test_numeric_is_a_decimal_exactly_where_one_holds_it(precision: int, scale: 
     assert str(numeric_type(typmod)) == wanted
 
 
-def test_a_type_nobody_knows_is_text_and_a_domain_is_what_it_is_over() -> None:
+def test_an_unknown_type_is_text_and_a_domain_is_its_base_type() -> None:
     types = {90000: PgType(90000, base=90001), 90001: PgType(90001, base=1700, base_typmod=((6 << 16) | 2) + 4)}
 
     def lookup(oid: int) -> PgType:

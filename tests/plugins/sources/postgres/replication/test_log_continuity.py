@@ -25,7 +25,7 @@ TABLE = "CREATE TABLE t (id int PRIMARY KEY)"
 
 
 def ids(pump: Pump) -> list[int]:
-    """The ids of the rows a further read brings; what the runtime has saved is told to the server one save late."""
+    """The ids of the rows that another read returns; the saved offset is confirmed to the server one save late."""
     before = pump.offset
     found = [row["id"] for _, row, _, _ in pump.read().changes("t")]
     pump.context.committed = before
@@ -88,7 +88,7 @@ def test_a_file_backup_put_back_and_written_past_the_saved_offset_is_lost_histor
 
 
 @pytest.mark.parametrize("version", [13, 18])
-def test_a_backup_is_noticed_by_a_source_whose_tables_rest(
+def test_a_backup_is_noticed_while_the_tables_are_idle(
     version: int, private_postgres: PrivatePostgres, tmp_path: Path
 ) -> None:
     """Nothing of ours was committed since the first start: a message written then is what is looked for."""
@@ -116,7 +116,7 @@ def test_a_backup_is_noticed_by_a_source_whose_tables_rest(
 def test_a_backup_made_after_the_last_commit_is_noticed_once_another_was_written_in_its_place(
     version: int, private_postgres: PrivatePostgres, tmp_path: Path
 ) -> None:
-    """Heartbeats moved the saved offset on; a new commit before it would never be read."""
+    """Heartbeats advanced the saved offset; a new commit before it would never be read."""
     server = private_postgres(version)
     server.execute("CREATE TABLE other (id int)")  # in another database: nothing of it is sent
     with server.database() as db:
@@ -154,7 +154,7 @@ def at_once(server: PostgresServer) -> None:
 
 @pytest.mark.parametrize("version", [13, 18])
 @pytest.mark.parametrize("end", [PostgresServer.restart, crash, at_once], ids=["restart", "kill", "immediate"])
-def test_a_server_that_was_only_down_goes_on(
+def test_a_server_that_was_only_down_continues(
     end: Callable[[PostgresServer], None], version: int, private_postgres: PrivatePostgres
 ) -> None:
     """Right after commits, also unflushed ones, and on an idle server with heartbeats."""
@@ -202,7 +202,7 @@ def caught_up(primary: PostgresServer, standby: PostgresServer) -> None:
 
 @pytest.mark.parametrize("version", [13, 18])
 @pytest.mark.parametrize("lost", [False, True], ids=["whole", "lagging"])
-def test_a_promoted_standby_goes_on_unless_it_lacks_what_was_read(
+def test_a_promoted_standby_continues_unless_it_lacks_what_was_read(
     lost: bool, version: int, private_postgres: PrivatePostgres
 ) -> None:
     primary = private_postgres(version)
@@ -243,7 +243,7 @@ def test_a_promoted_standby_goes_on_unless_it_lacks_what_was_read(
                 assert ids(other) == [200 + n]
 
 
-def test_an_offset_of_an_older_version_is_read_and_goes_on(postgres_database: PostgresDatabase) -> None:
+def test_an_offset_of_an_older_version_is_read(postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     db.execute(TABLE)
     pump = Pump(db, "t")
@@ -259,8 +259,8 @@ def test_an_offset_of_an_older_version_is_read_and_goes_on(postgres_database: Po
     assert pump.offset.commit is not None
 
 
-def test_a_slot_confirmed_at_the_saved_offset_goes_on(postgres_database: PostgresDatabase) -> None:
-    """As older versions told it: the last commit is not sent again, and cannot be compared."""
+def test_a_slot_confirmed_at_the_saved_offset_continues(postgres_database: PostgresDatabase) -> None:
+    """As older versions confirmed it: the last commit is not sent again, and cannot be compared."""
     db = postgres_database
     db.execute(TABLE)
     pump = Pump(db, "t")
@@ -290,7 +290,7 @@ def test_another_publication_is_no_lost_history(postgres_oldest_and_newest: Post
         reader.close()
 
 
-def test_the_slot_moves_on_while_the_tables_rest(private_postgres: PrivatePostgres) -> None:
+def test_the_slot_advances_while_the_tables_are_idle(private_postgres: PrivatePostgres) -> None:
     """A busy server keeps little log for the last commit, and a large transaction's log not for long."""
     server = private_postgres(max_wal_size="128MB")
     with server.database() as db:
@@ -304,7 +304,7 @@ def test_the_slot_moves_on_while_the_tables_rest(private_postgres: PrivatePostgr
         stop = threading.Event()
 
         def save() -> None:
-            """The runtime tells what was saved before the last save."""
+            """The runtime confirms what was saved before the last save."""
             while not stop.wait(0.2):
                 pump.context.committed = run.emitter.last_offset
 
@@ -330,14 +330,14 @@ def test_the_slot_moves_on_while_the_tables_rest(private_postgres: PrivatePostgr
                 saving.join()
 
 
-def test_what_the_server_may_forget_is_before_the_last_commit() -> None:
+def test_the_confirmed_position_is_before_the_last_commit() -> None:
     commit = CommitRecord(1000, 5)
     assert confirmable_lsn(PostgresOffset(1100, commit=commit)) == 1000
     assert confirmable_lsn(PostgresOffset(1000 + HELD_BYTES + 1, commit=commit)) == 1000 + HELD_BYTES + 1
     assert confirmable_lsn(PostgresOffset(1100)) == 1100
 
 
-def test_timelines_lead_through_an_offset_or_not() -> None:
+def test_an_offset_is_in_the_history_of_the_timelines_or_not() -> None:
     history = Timelines(4, ((1, 100), (3, 200)))
     assert [history.at(lsn) for lsn in (50, 100, 101, 200, 201)] == [1, 1, 3, 3, 4]
     assert history.divergence(PostgresOffset(90, timeline=1)) is None

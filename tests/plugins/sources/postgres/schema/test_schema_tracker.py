@@ -1,4 +1,4 @@
-"""Changes of structure stand in the log where they were made, with the steps that lead from schema to schema."""
+"""Schema changes are emitted at their position in the log, as the steps from one schema to the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.datatype import INT32, INT64, STRING, Decimal
 from replicator_sdk.event import DDLOperation
 from replicator_source_postgres.schema.schema_diff import compare, identify, keeps_values
-from tests.plugins.sources.postgres.pipeline import Copying
+from tests.plugins.sources.postgres.pipeline import Pipeline
 from tests.plugins.sources.postgres.pump import Pump, Run, schema_of
 from tests.plugins.sources.postgres.replica import Replica
 from tests.services.postgres.server import PostgresDatabase
@@ -22,14 +22,14 @@ A = AlterKind
 
 def story(run: Run) -> list[Any]:
     """Rows and alter steps of the only table, in log order."""
-    told: list[Any] = []
+    emitted: list[Any] = []
     for event in run.events:
         if isinstance(event, DDLEvent):
-            told.append([alter.kind for alter in event.alters] or event.operation)
+            emitted.append([alter.kind for alter in event.alters] or event.operation)
         else:
             assert isinstance(event, ChangeBatch)
-            told += event.row.to_pylist()
-    return told
+            emitted += event.row.to_pylist()
+    return emitted
 
 
 def test_an_added_column_inside_a_transaction_splits_the_rows_before_and_after(
@@ -51,11 +51,11 @@ def test_an_added_column_inside_a_transaction_splits_the_rows_before_and_after(
     assert event.alters[0].column is not None
     assert event.alters[0].column.nullable is False
     assert not event.needs_snapshot
-    # The event stands in the first transaction of its window: one insert of it lies before.
+    # The event is in the first transaction of its window, after one insert.
     assert event.ordinal == 1
 
 
-def test_a_replay_emits_the_change_of_structure_at_the_same_place(postgres_database: PostgresDatabase) -> None:
+def test_a_replay_emits_the_schema_change_at_the_same_position(postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     pump = Pump(db, "t")
@@ -92,7 +92,7 @@ def test_a_replay_emits_the_change_of_structure_at_the_same_place(postgres_datab
         ("CREATE INDEX ON t (n)", [], False),
     ],
 )  # fmt: skip
-def test_each_change_is_told_by_its_steps(
+def test_each_change_is_emitted_as_its_steps(
     change: str, steps: list[AlterKind], needs_snapshot: bool, postgres_database: PostgresDatabase
 ) -> None:
     db = postgres_database
@@ -118,7 +118,7 @@ def test_each_change_is_told_by_its_steps(
     assert last.schema.primary_key == now.primary_key
 
 
-def test_a_change_that_no_row_announces_is_told_all_the_same(postgres_database: PostgresDatabase) -> None:
+def test_a_change_that_no_row_announces_is_emitted(postgres_database: PostgresDatabase) -> None:
     """Before the offset passes it; a row that follows brings no second event."""
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -135,30 +135,30 @@ def test_a_change_that_no_row_announces_is_told_all_the_same(postgres_database: 
         assert story(run) == [{"id": 1}, [A.ADD_COLUMN], {"id": 2, "a": 2}]
 
 
-def test_what_was_told_from_the_catalogue_is_told_again_where_it_was(postgres_database: PostgresDatabase) -> None:
-    """A replay must not fold two changes into one where the first was told: whoever has applied that takes it for known."""
+def test_a_change_from_the_catalogue_is_replayed_at_its_position(postgres_database: PostgresDatabase) -> None:
+    """A replay must not merge two changes when the first was emitted: a target that applied it expects only the second."""
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY, a int)")
     pump = Pump(db, "t")
     start = pump.prepare()
-    told = []
+    emitted = []
     schemas = dict(pump.schemas)
     for change in ("DROP COLUMN a", "ADD b int", "RENAME TO t2", "ADD c int"):
         db.execute(f"ALTER TABLE {'t2' if change == 'ADD c int' else 't'} {change}")
         run = pump.read()
         pump.context.committed = None
-        told += [(e.offset, e.ordinal, e.operation, [a.kind for a in e.alters]) for e in run.ddl]
+        emitted += [(e.offset, e.ordinal, e.operation, [a.kind for a in e.alters]) for e in run.ddl]
         pump.schemas = {e.table: e.schema for e in run.ddl if e.schema is not None}
-    assert [kinds for *_, kinds in told] == [[A.DROP_COLUMN], [A.ADD_COLUMN], [], [A.ADD_COLUMN]]
+    assert [kinds for *_, kinds in emitted] == [[A.DROP_COLUMN], [A.ADD_COLUMN], [], [A.ADD_COLUMN]]
     pump.offset, pump.context.committed, pump.schemas = start, None, schemas
     again = [(e.offset, e.ordinal, e.operation, [a.kind for a in e.alters]) for e in pump.read().ddl]
-    assert again == told
+    assert again == emitted
 
 
-def test_changes_made_while_nobody_read_are_told_one_by_one_or_ask_for_a_snapshot(
+def test_changes_made_while_no_reader_ran_are_emitted_one_by_one_or_need_a_snapshot(
     postgres_database: PostgresDatabase,
 ) -> None:
-    """The catalogue is ahead of the log; what cannot be told apart any more must not be guessed in silence."""
+    """The catalogue is ahead of the log; what can no longer be distinguished must not be guessed in silence."""
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY, a int)")
     pump = Pump(db, "t")
@@ -213,9 +213,9 @@ def test_a_column_that_takes_the_name_of_another_one_is_noticed_by_a_replay(
     """The table has what is read again; what the catalogue shows at the first row must not count as had, too."""
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1), (2, 2)")
-    copying = Copying(db, tmp_path, "t")
-    copying.run()
-    with copying.running_until_it_dies_at("after"):
+    pipeline = Pipeline(db, tmp_path, "t")
+    pipeline.run()
+    with pipeline.running_until_it_dies_at("after"):
         db.execute("INSERT INTO t VALUES (3, 30); UPDATE t SET v = 20 WHERE id = 2")
     db.execute(change)
     for statements in (
@@ -224,11 +224,11 @@ def test_a_column_that_takes_the_name_of_another_one_is_noticed_by_a_replay(
         "ALTER TABLE t ADD x int; DELETE FROM t WHERE id = 2",
     ):
         db.execute(statements)
-        copying.run()
-        copying.assert_equal()
+        pipeline.run()
+        pipeline.assert_equal()
 
 
-def test_a_renamed_table_is_told_by_its_identifier(postgres_database: PostgresDatabase) -> None:
+def test_a_renamed_table_is_recognised_by_its_identifier(postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     pump = Pump(db, "t")
@@ -264,8 +264,8 @@ def test_a_replay_from_before_a_rename_still_knows_the_table(postgres_database: 
     assert run.ddl == []
 
 
-def test_a_replaced_table_asks_for_a_snapshot(postgres_database: PostgresDatabase) -> None:
-    """Dropped and created anew under its name, or swapped in by a rename: other rows, which the log does not bring."""
+def test_a_replaced_table_needs_a_snapshot(postgres_database: PostgresDatabase) -> None:
+    """Dropped and created again under its name, or swapped in by a rename: other rows, which the log does not carry."""
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     db.execute("CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = true)")

@@ -1,4 +1,4 @@
-"""A snapshot is the table exactly at its position, however it is cut and whatever goes on meanwhile."""
+"""A snapshot is the table exactly at its position, for every kind of chunk and under concurrent writes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_chunks_are_the_table_and_do_not_overlap(kind: str, postgres_oldest_and_
 def test_the_rows_are_those_of_the_position_and_the_log_brings_the_rest(
     postgres_oldest_and_newest: PostgresDatabase,
 ) -> None:
-    """A11: concurrent writers, no gap and no doubled row at the hand-over."""
+    """Under concurrent writers, no row is lost or doubled between snapshot and log."""
     db = postgres_oldest_and_newest
     db.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     pump = Pump(db, "t", chunk_rows=1000)
@@ -114,7 +114,7 @@ def test_the_rows_are_those_of_the_position_and_the_log_brings_the_rest(
     assert rows == dict(db.execute("SELECT id, v FROM t"))
 
 
-def test_an_interrupted_snapshot_goes_on_with_the_chunks_it_began_with(postgres_database: PostgresDatabase) -> None:
+def test_an_interrupted_snapshot_continues_with_the_chunks_it_began_with(postgres_database: PostgresDatabase) -> None:
     """Chunks kept in state as JSON, read at two positions: every row is in exactly one chunk at both."""
     db = postgres_database
     pump = filled(db, *KINDS["key"])
@@ -131,7 +131,7 @@ def test_an_interrupted_snapshot_goes_on_with_the_chunks_it_began_with(postgres_
     assert {r["v"] for r in rest} == {"new"}
 
 
-def test_the_reader_of_chunks_travels_without_showing_the_password(postgres_database: PostgresDatabase) -> None:
+def test_the_pickled_chunk_reader_does_not_show_the_password(postgres_database: PostgresDatabase) -> None:
     pump = filled(postgres_database, *KINDS["key"])
     with open_table(pump) as snapshot:
         read = pickle.loads(pickle.dumps(snapshot.read))
@@ -162,7 +162,7 @@ def test_a_column_dropped_meanwhile_leads_to_a_new_snapshot(postgres_database: P
             rows_of(snapshot)
 
 
-def test_a_table_that_goes_before_it_is_copied_has_the_attempt_repeated(postgres_database: PostgresDatabase) -> None:
+def test_a_table_dropped_before_it_is_copied_has_the_attempt_repeated(postgres_database: PostgresDatabase) -> None:
     """It was described a moment ago: a migration may have put another in its place."""
     db = postgres_database
     pump = filled(db, *KINDS["key"])
@@ -211,8 +211,8 @@ def test_rows_of_inheriting_tables_are_not_the_table_s(postgres_database: Postgr
     assert Pump(db, "t").snapshot("t")[1]["id"].to_pylist() == [1]
 
 
-def test_row_security_stops_a_snapshot_instead_of_thinning_it(postgres_database: PostgresDatabase) -> None:
-    """D23: with `row_security = off` the server refuses where it would filter."""
+def test_row_security_fails_a_snapshot_instead_of_removing_rows(postgres_database: PostgresDatabase) -> None:
+    """With `row_security = off` the server refuses where it would filter."""
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 10)")
     db.execute("ALTER TABLE t ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON t USING (id < 6)")
@@ -236,7 +236,7 @@ def test_generated_columns_are_in_neither_snapshot_nor_log(postgres_oldest_and_n
     assert run.inserted("t").to_pylist() == pump.snapshot("t")[1].to_pylist() == [{"id": 1, "v": 2}]
 
 
-def test_no_free_slot_is_told_with_the_setting_to_raise(private_postgres: Any) -> None:
+def test_no_free_slot_is_reported_with_the_setting_to_raise(private_postgres: Any) -> None:
     server = private_postgres(max_replication_slots=1)
     with server.database() as db:
         db.execute("CREATE TABLE t (id int PRIMARY KEY)")

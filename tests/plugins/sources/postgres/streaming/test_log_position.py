@@ -22,7 +22,7 @@ TABLE = "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, i F
 
 
 @pytest.mark.parametrize("change", ["TRUNCATE t", "ALTER TABLE t ADD w int DEFAULT 7; INSERT INTO t VALUES (9, 9)"])
-def test_a_change_of_structure_right_after_a_snapshot_is_applied(
+def test_a_schema_change_right_after_a_snapshot_is_applied(
     change: str, postgres_oldest_and_newest: PostgresDatabase, tmp_path: Path
 ) -> None:
     """It is the first logged transaction, and reading starts before the snapshot's position."""
@@ -51,7 +51,7 @@ def test_a_change_of_structure_right_after_a_snapshot_is_applied(
         "BEGIN; INSERT INTO t VALUES (100, 1); ALTER TABLE t ADD w int; TRUNCATE t; INSERT INTO t VALUES (102, 1, 1); COMMIT",
     ],
 )
-def test_a_change_of_structure_after_a_heartbeat_survives_a_death(
+def test_a_schema_change_after_a_heartbeat_survives_a_crash(
     change: str, step: str, postgres_database: PostgresDatabase, tmp_path: Path
 ) -> None:
     """A heartbeat is applied with the rows, the run dies before it is saved, and the replay has no heartbeat."""
@@ -126,7 +126,7 @@ class Workload:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_structure_arrives_whole_over_heartbeats_stops_and_deaths(
+def test_random_schema_changes_are_applied_over_heartbeats_stops_and_crashes(
     seed: int, postgres_database: PostgresDatabase, tmp_path: Path
 ) -> None:
     chance, db = random.Random(seed), postgres_database
@@ -150,7 +150,7 @@ def test_random_structure_arrives_whole_over_heartbeats_stops_and_deaths(
                     time.sleep(chance.choice([0, 0.1]))
         for _ in range(chance.randint(0, 2)):
             db.execute(workload.statement())
-        # A structure without a row after it is told at a heartbeat, which a bounded run need not wait for.
+        # A schema change without a row after it is emitted at a heartbeat, for which a bounded run need not wait.
         db.execute("INSERT INTO t (id) SELECT coalesce(max(id), 0) + 1 FROM t")
         pipeline.run()
         pipeline.assert_equal()
@@ -264,10 +264,10 @@ def test_a_replay_without_the_heartbeats_gives_the_same_positions(postgres_oldes
         assert [(e.offset, e.ordinal, e.table.table) for e in again.ddl if not max(ends) < e.offset] == base, offset
 
 
-def test_an_open_transaction_is_not_passed_by_what_was_told_after_it(
+def test_an_open_transaction_is_not_passed_by_a_change_emitted_after_it(
     postgres_database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A replay meets a transaction larger than a window before a change that was told once it had ended."""
+    """A replay reads a transaction larger than a window before a change that was emitted after its end."""
     monkeypatch.setattr("replicator_source_postgres.streaming.reader._WINDOW_MESSAGES", 100)
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE quiet (id int PRIMARY KEY)")
@@ -286,7 +286,7 @@ def test_an_open_transaction_is_not_passed_by_what_was_told_after_it(
     assert len(again.changes("t")) == 1000
 
 
-def test_quiet_changes_are_kept_until_no_run_starts_before_them(postgres_database: PostgresDatabase) -> None:
+def test_emitted_changes_are_stored_until_no_run_starts_before_them(postgres_database: PostgresDatabase) -> None:
     """More of them than were kept once, while the saved offset does not move."""
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -311,7 +311,7 @@ def test_quiet_changes_are_kept_until_no_run_starts_before_them(postgres_databas
     assert len(pump.context.state["postgres-told"]) < stored / 50
 
 
-def test_logical_messages_of_applications_hold_nothing_up(postgres_oldest_and_newest: PostgresDatabase) -> None:
+def test_logical_messages_of_applications_delay_nothing(postgres_oldest_and_newest: PostgresDatabase) -> None:
     """Also outside transactions: they are no changes, and the offset passes them."""
     db = postgres_oldest_and_newest
     db.execute(TABLE)

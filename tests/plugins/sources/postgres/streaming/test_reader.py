@@ -44,7 +44,7 @@ def test_a_restart_from_any_commit_gives_the_same_suffix(postgres_database: Post
 
 
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL", "USING INDEX t_code"])
-def test_every_replica_identity_names_the_row_that_is_meant(identity: str, postgres_database: PostgresDatabase) -> None:
+def test_every_replica_identity_identifies_the_row(identity: str, postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY, code text NOT NULL, v int)")
     db.execute("CREATE UNIQUE INDEX t_code ON t (code)")
@@ -68,7 +68,7 @@ def test_every_replica_identity_names_the_row_that_is_meant(identity: str, postg
         assert changes[4][2] == {"id": 1, "code": "x", "v": 11}
 
 
-def test_a_table_without_key_brings_whole_rows_before(postgres_database: PostgresDatabase) -> None:
+def test_a_table_without_key_has_whole_rows_before(postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     db.execute("CREATE TABLE t (a int, b text); ALTER TABLE t REPLICA IDENTITY FULL")
     pump = Pump(db, "t")

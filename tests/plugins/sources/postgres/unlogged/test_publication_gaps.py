@@ -61,7 +61,7 @@ def check_gap(db: PostgresDatabase, leave: str, come_back: str) -> None:
 
 
 @pytest.mark.parametrize("gap", GAPS)
-def test_a_gap_in_what_is_published_while_no_replicator_ran_leads_to_one_copy(
+def test_a_gap_in_publishing_while_no_replicator_ran_leads_to_one_copy(
     gap: str, postgres_oldest_and_newest: PostgresDatabase
 ) -> None:
     check_gap(postgres_oldest_and_newest, *GAPS[gap])
@@ -82,7 +82,7 @@ def test_a_change_of_the_publication_that_hides_nothing_leads_to_no_copy(
     assert replica.copies == 0
 
 
-def test_a_table_taken_out_stops_at_every_start_until_it_is_back_and_is_copied_again_then(
+def test_a_table_removed_from_the_publication_stops_until_it_is_added_again_and_is_then_copied(
     postgres_oldest_and_newest: PostgresDatabase,
 ) -> None:
     """The error's own hint is what is run."""

@@ -152,7 +152,7 @@ def test_what_changed_while_a_replicator_runs_is_noticed_without_any_row(
     three_runs(replica, db)
 
 
-def test_what_was_noticed_is_noticed_again_until_the_table_is_copied(postgres_database: PostgresDatabase) -> None:
+def test_a_difference_is_reported_again_until_the_table_is_copied(postgres_database: PostgresDatabase) -> None:
     """A process may end between noticing and pipeline."""
     db = postgres_database
     execute(db, PARTITIONED)

@@ -1,4 +1,4 @@
-"""What SQLite does behind a trigger's back is in the log all the same."""
+"""Changes that fire no DELETE trigger are logged, too."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_rows_that_conflict_resolution_removes_are_logged(shop: SqliteSystem, ch
         "CREATE TABLE t (id TEXT PRIMARY KEY, u TEXT UNIQUE, v TEXT, g TEXT AS (u || v) STORED UNIQUE);",
     ],
 )
-def test_every_kind_of_uniqueness_is_seen(shop: SqliteSystem, table: str) -> None:
+def test_every_kind_of_uniqueness_is_handled(shop: SqliteSystem, table: str) -> None:
     columns = "(rowid, id, u, v)" if "(rowid" in table else "(id, u, v)"
     key = "'r1', " if "(rowid" in table else ""
     other = "'r2', " if "(rowid" in table else ""
@@ -128,7 +128,7 @@ def test_random_upserts_and_replacements_are_logged(shop: SqliteSystem) -> None:
 
 
 def test_cascades_and_triggers_of_the_application_are_logged_in_order(shop: SqliteSystem) -> None:
-    """A trigger that changes the row again fires after ours, so the log tells the first change first."""
+    """A trigger that changes the row again fires after ours, so the log has the first change first."""
     logged = follow(
         shop,
         """CREATE TABLE p (id INTEGER PRIMARY KEY, n TEXT, stamp INT);
@@ -142,7 +142,7 @@ def test_cascades_and_triggers_of_the_application_are_logged_in_order(shop: Sqli
 
 
 def test_a_newer_trigger_of_the_application_is_noticed(shop: SqliteSystem) -> None:
-    """SQLite fires the newest trigger first: after one is made, ours are made anew, or the table is read anew."""
+    """SQLite fires the newest trigger first: after one is created, ours are created again, or the table is copied again."""
     shop.database.executescript(
         "CREATE TABLE p (id INTEGER PRIMARY KEY, n TEXT, stamp INT); INSERT INTO p VALUES (1, 'a', 0)"
     )
@@ -192,7 +192,7 @@ def test_schema_changes_that_triggers_survive_need_no_snapshot(
     assert [entry.change.operation.name for entry in logged if hasattr(entry.change, "alters")] == kinds
 
 
-def test_a_rebuilt_table_is_read_anew_and_a_dropped_one_is_dropped(shop: SqliteSystem) -> None:
+def test_a_rebuilt_table_is_copied_again_and_a_dropped_one_is_dropped(shop: SqliteSystem) -> None:
     shop.database.executescript(
         UNIQUE + "CREATE TABLE gone (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1, 'a', 'b')"
     )
