@@ -76,6 +76,6 @@ class SqliteSource(DeltaSource):
         context: DeltaSourceContext,  # noqa: ARG002 - part of the contract
     ) -> SnapshotReader | None:
         """The reader of snapshots."""
-        from replicator_source_sqlite.snapshot import SqliteSnapshotReader
+        from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 
         return SqliteSnapshotReader(self._settings, definition.out_of_range)

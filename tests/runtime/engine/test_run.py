@@ -33,7 +33,7 @@ from replicator_source_sqlite.capture.ddl_detection import synchronise
 from replicator_source_sqlite.catalogue import SqliteRegistry
 from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource
-from replicator_source_sqlite.snapshot import SqliteSnapshotReader
+from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 from replicator_source_sqlite.streaming.reader import SqliteReader
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.in_memory_target import InMemoryTarget, TargetStorage

@@ -4,16 +4,12 @@ The copy is exact at its position while the application continues to write, and 
 local disk, so the executors must run on this machine.
 """
 
-# ruff: noqa: S608 - names pass through `quoted`
 from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-
-import pyarrow as pa
 
 from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableSchema, TableSnapshot
 from replicator_sdk.errors import NeedsUserError, RetryableError
@@ -21,11 +17,9 @@ from replicator_source_sqlite.capture.changelog import last_change, offset_of
 from replicator_source_sqlite.capture.ddl_detection import drifts, synchronise
 from replicator_source_sqlite.catalogue import TableShape, describe
 from replicator_source_sqlite.config import SqliteConfig
-from replicator_source_sqlite.connection import connect, quoted, transaction
+from replicator_source_sqlite.connection import connect, transaction
 from replicator_source_sqlite.offset import SqliteOffset
-from replicator_source_sqlite.types.decode import Decoder
-
-_BATCH_ROWS = 32_768
+from replicator_source_sqlite.snapshots.table_copy import CopyReader, copy_rows, plan_chunks
 
 
 class SqliteSnapshotReader(SnapshotReader):
@@ -59,7 +53,7 @@ class SqliteSnapshotReader(SnapshotReader):
                 position = offset_of(database, last_change(database))
                 selected = shape.schema.select(schema.names)
                 copy_rows(database, shape, selected)
-                plan = chunks if chunks and shape.rowid_alias else _plan(database, self._config.chunk_rows)
+                plan = chunks if chunks and shape.rowid_alias else plan_chunks(database, self._config.chunk_rows)
         read = CopyReader(str(path), selected, self._out_of_range)
         return SqliteSnapshot(selected, position, plan, read, bool(shape.rowid_alias), folder)
 
@@ -117,51 +111,3 @@ class SqliteSnapshot(TableSnapshot):
     def close(self) -> None:
         """Remove the copy."""
         self._folder.cleanup()
-
-
-@dataclass(frozen=True)
-class CopyReader:
-    """Reads chunks of a copy in any process on this machine."""
-
-    path: str
-    schema: TableSchema
-    out_of_range: OutOfRange
-
-    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
-        """The rows whose numbers are within the chunk's bounds."""
-        low, high = chunk.bounds["after"], chunk.bounds["up_to"]
-        columns = ", ".join(f"c{i}" for i in range(len(self.schema.columns)))
-        decoder = Decoder(self.schema, self.out_of_range)
-        with connect(Path(self.path), read_only=True) as database:
-            rows = database.execute(
-                f"SELECT {columns} FROM rows WHERE (?1 IS NULL OR number > ?1) AND (?2 IS NULL OR number <= ?2)",
-                (low, high),
-            )
-            while batch := rows.fetchmany(_BATCH_ROWS):
-                struct = decoder.struct(list(zip(*batch, strict=True)), len(batch))
-                yield pa.RecordBatch.from_struct_array(struct).cast(self.schema.arrow)
-
-
-def copy_rows(database: sqlite3.Connection, shape: TableShape, schema: TableSchema) -> None:
-    """Fill `copy.rows`; a row's number is its INTEGER PRIMARY KEY, which a later copy has, too, else its rank."""
-    places = ", ".join(f"c{i}" for i in range(len(schema.columns)))
-    columns = ", ".join(f"t.{quoted(name)}" for name in schema.names)
-    number = f"t.{quoted(shape.rowid_alias)}" if shape.rowid_alias else "NULL"
-    database.execute(f"CREATE TABLE copy.rows (number INTEGER PRIMARY KEY, {places})")
-    database.execute(
-        f"INSERT INTO copy.rows (number, {places}) SELECT {number}, {columns} FROM main.{quoted(schema.table.table)} AS t"
-    )
-
-
-def _plan(database: sqlite3.Connection, chunk_rows: int) -> tuple[SnapshotChunk, ...]:
-    """Ranges of row numbers with `chunk_rows` rows each; the first and the last are open, for later copies."""
-    borders = [
-        number
-        for (number,) in database.execute(
-            "SELECT number FROM (SELECT number, row_number() OVER (ORDER BY number) AS rank FROM copy.rows) "
-            "WHERE rank % ? = 0 ORDER BY number",
-            (chunk_rows,),
-        )
-    ]
-    ranges = zip([None, *borders], [*borders, None], strict=True)
-    return tuple(SnapshotChunk(i, {"after": a, "up_to": b}, chunk_rows) for i, (a, b) in enumerate(ranges))
