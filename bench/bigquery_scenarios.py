@@ -28,11 +28,11 @@ from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.testing.contexts import CountingMetrics, TestTargetContext
 from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.api.jobs import Jobs
+from replicator_target_bigquery.batch.consumer import BatchMergeConsumer
+from replicator_target_bigquery.batch.staging_rows import BatchStamp, staged_batches, staging_fields
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.load.uploads import Upload
-from replicator_target_bigquery.schema.encoding import BatchStamp, in_order, staged_batches
-from replicator_target_bigquery.tables.catalogue import staging_fields
+from replicator_target_bigquery.schema.encoding import in_order
 from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, rows, start
 
 STAGING, FLUSH, PRUNING = "bigquery-staging", "bigquery-flush", "bigquery-pruning"
@@ -190,5 +190,5 @@ def _as_one(schema: TableSchema, batches: list[ChangeBatch], position: int) -> T
     return TableChanges(schema, identity, batches, rows=sum(map(len, batches)), nbytes=sum(b.nbytes for b in batches))
 
 
-def _consumer(config: BigQueryConfig) -> BigQueryConsumer:
-    return BigQueryConsumer(config, TestTargetContext(NumberOffset.from_fields))
+def _consumer(config: BigQueryConfig) -> BatchMergeConsumer:
+    return BatchMergeConsumer(config, TestTargetContext(NumberOffset.from_fields))

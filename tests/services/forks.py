@@ -40,7 +40,7 @@ _IMPORTED = (
     "replicator_source_mysql.streaming.reader",
     "replicator_source_kafka.reader",
     "replicator_target_delta.consumer",
-    "replicator_target_bigquery.consumer",
+    "replicator_target_bigquery.batch.consumer",
     "psycopg",
     "pymysql",
     "pyspark.sql",

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
@@ -15,18 +14,15 @@ from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
 from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.api.jobs import Jobs
-from replicator_target_bigquery.batch.table_merge import TableApply
-from replicator_target_bigquery.cdc.ddl import CdcDDL, CdcSnapshotLoad, refuse_rename
-from replicator_target_bigquery.cdc.default_stream import DefaultStreams
-from replicator_target_bigquery.cdc.table_stream import ChangeStreaming
-from replicator_target_bigquery.commit_log.commit import prune
-from replicator_target_bigquery.config import BigQueryConfig, Mode
+from replicator_target_bigquery.commit_log.statements import prune
+from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.ddl.alteration import Alteration
 from replicator_target_bigquery.ddl.table_ddl import TableDDL, rename
-from replicator_target_bigquery.load.load_rate_limit import Pace
+from replicator_target_bigquery.load.load_rate_limit import LoadRateLimit
 from replicator_target_bigquery.load.snapshot_load import TableSnapshotLoad
-from replicator_target_bigquery.schema.table_ref import Place
-from replicator_target_bigquery.tables.catalogue import Warehouse
+from replicator_target_bigquery.schema.layout import TableLayout
+from replicator_target_bigquery.sql.table_ref import TableRef
+from replicator_target_bigquery.tables.catalogue import Catalogue
 from replicator_target_bigquery.tables.target_table import Session, TargetTable
 
 
@@ -35,32 +31,36 @@ def prune_commits(config: BigQueryConfig, context: DeltaTargetContext, tables: S
     clients = Clients(config)
     jobs = Jobs(clients.bigquery, config, context.metrics, lambda: context.is_stopping)
     try:
-        for place in {p.commits_id: p for p in (Place.of(table, config) for table in tables)}.values():
-            if Warehouse(clients.bigquery, jobs, config).find(place.commits_id, tables[0]) is not None:
+        for place in {p.commits_id: p for p in (TableRef.of(table, config) for table in tables)}.values():
+            if Catalogue(clients.bigquery, jobs, config).find(place.commits_id, tables[0]) is not None:
                 jobs.read(prune(place), f"pruning {place.commits_id}", None)
     finally:
         clients.close()
 
 
 class BigQueryConsumer(BatchConsumer, SnapshotLoader):
-    """Applies events at BigQuery tables. Safe from several threads; calls for one table take turns.
+    """Applies structure changes and snapshots; a mode adds how it applies changes.
+
+    Safe from several threads; calls for one table take turns.
 
     Class attributes:
-        alteration: What makes the steps of an ALTER_TABLE.
+        layout: What target tables look like.
+        alteration: Creates the steps of an ALTER_TABLE.
+        ddl: Applies changes of structure.
+        snapshot_load: Loads snapshots.
     """
 
+    layout: ClassVar[type[TableLayout]] = TableLayout
     alteration: ClassVar[type[Alteration]] = Alteration
+    ddl: ClassVar[type[TableDDL]] = TableDDL
+    snapshot_load: ClassVar[type[TableSnapshotLoad]] = TableSnapshotLoad
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         self._clients = Clients(config)
         self._jobs = Jobs(self._clients.bigquery, config, context.metrics, lambda: context.is_stopping)
-        warehouse = Warehouse(self._clients.bigquery, self._jobs, config)
-        self._session = Session(config, context, self._jobs, warehouse, self._clients.storage)
-        streaming = config.mode is Mode.CDC
-        self._ingestion = DefaultStreams(config, self._jobs) if streaming else None
-        self._snapshot = CdcSnapshotLoad if streaming else TableSnapshotLoad
-        self._ddl = CdcDDL if streaming else TableDDL
-        self._pace = Pace(config.load_interval, self._jobs.rest)
+        catalogue = Catalogue(self._clients.bigquery, self._jobs, config)
+        self._session = Session(self.layout(config), context, self._jobs, catalogue, self._clients.storage)
+        self._rate_limit = LoadRateLimit(config.load_interval, self._jobs.rest)
         self._tables: dict[TableId, TargetTable] = {}
         self._lock = threading.Lock()
 
@@ -69,17 +69,8 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         target = self._table(table)
         with target.lock:
             target.forget()
-            standing = target.standing()
-            return None if standing.dropped else standing.progress
-
-    def apply_batch(self, changes: TableChanges) -> None:
-        """Apply a table's changes and its progress in one commit."""
-        table = self._table(changes.table)
-        with table.lock:
-            if self._ingestion is not None:
-                ChangeStreaming(table, self._ingestion).apply(changes)
-            else:
-                TableApply(table, self._turn(changes.table)).apply(changes)
+            state = target.state()
+            return None if state.dropped else state.progress
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure; its position is committed once all of it is there."""
@@ -88,19 +79,15 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         table = self._table(event.table)
         with table.lock:
             if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
-                if self._ingestion is not None:
-                    refuse_rename(event)
-                former = self._table(event.prev_table)
-                with former.lock:
-                    rename(former, table, event)
+                self._rename(event)
             else:
-                self._ddl(table, self.alteration).apply(event)
+                self.ddl(table, self.alteration).apply(event)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready to take the chunks of a plan."""
         table = self._table(schema.table)
         with table.lock:
-            return self._snapshot(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
+            return self.snapshot_load(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
 
     def load_chunks(
         self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
@@ -108,25 +95,29 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         """Load chunks straight into the table by one job."""
         table = self._table(schema.table)
         with table.lock:
-            return self._snapshot(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
+            return self.snapshot_load(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         """The table is whole and takes changes from now on."""
         table = self._table(schema.table)
         with table.lock:
-            self._snapshot(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
+            self.snapshot_load(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
 
     def stop(self) -> None:
         """Nothing is held back between calls, so there is nothing to drop."""
         self._jobs.stop()
-        if self._ingestion is not None:
-            self._ingestion.close()
         with self._lock:
             self._tables.clear()
         self._clients.close()
 
+    def _rename(self, event: DDLEvent) -> None:
+        assert event.prev_table is not None
+        former = self._table(event.prev_table)
+        with former.lock:
+            rename(former, self._table(event.table), event)
+
     def _turn(self, table: TableId) -> Callable[[], None]:
-        return lambda: self._pace.wait(table)
+        return lambda: self._rate_limit.wait(table)
 
     def _table(self, table: TableId) -> TargetTable:
         with self._lock:

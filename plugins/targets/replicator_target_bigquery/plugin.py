@@ -33,9 +33,13 @@ class BigQueryTarget(DeltaTarget):
             from replicator_target_bigquery.merge_flush.consumer import create
 
             return create(self.config, context)
-        from replicator_target_bigquery.consumer import BigQueryConsumer
+        if self.config.mode is Mode.CDC:
+            from replicator_target_bigquery.cdc.consumer import CdcConsumer
 
-        return BigQueryConsumer(self.config, context)
+            return CdcConsumer(self.config, context)
+        from replicator_target_bigquery.batch.consumer import BatchMergeConsumer
+
+        return BatchMergeConsumer(self.config, context)
 
     def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
         """Remove old rows of the commit logs; staged changes expire by themselves."""

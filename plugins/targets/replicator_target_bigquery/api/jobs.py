@@ -22,7 +22,7 @@ from replicator_sdk.context import Metrics
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.api.diagnosis import failed_job, is_passing
-from replicator_target_bigquery.api.retry import Patience
+from replicator_target_bigquery.api.retry import RetryPolicy
 from replicator_target_bigquery.config import BigQueryConfig
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Jobs:
         self._client = client
         self._config = config
         self._metrics = metrics
-        self._patience = Patience(config.retry_seconds)
+        self._retries = RetryPolicy(config.retry_seconds)
         self._stopping = stopping
         self._stopped = threading.Event()
         self._asked_to_stop = math.inf
@@ -110,7 +110,7 @@ class Jobs:
         while (left := until - time.monotonic()) > 0 and not ended():
             self._stopped.wait(min(left, _LOOK_SECONDS))
 
-    def ask(self, what: str, table: TableId | None, request: Callable[[], Any], *, place: str = "") -> Any:
+    def request(self, what: str, table: TableId | None, request: Callable[[], Any], *, place: str = "") -> Any:
         """The answer to a request that may be repeated, repeated while BigQuery is busy or away.
 
         Raises:
@@ -127,7 +127,7 @@ class Jobs:
                     hint="nothing to do: the next run does it again",
                 )
 
-        return self._patience.ask(what, table, request, place=place, pause=pause)
+        return self._retries.request(what, table, request, place=place, pause=pause)
 
     def query(self, name: str, sql: str, what: str, table: TableId) -> list[Any]:
         """The rows of a statement that must not run twice; run to its end."""
@@ -143,7 +143,7 @@ class Jobs:
 
         job = self._settle(base, begin, what, table)
         # The rows come by requests of their own.
-        found: list[Any] = self.ask(what, table, lambda: list(job.result(retry=None, timeout=_REQUEST_SECONDS)))
+        found: list[Any] = self.request(what, table, lambda: list(job.result(retry=None, timeout=_REQUEST_SECONDS)))
         return found
 
     def read(self, sql: str, what: str, table: TableId | None) -> list[Any]:
@@ -159,7 +159,7 @@ class Jobs:
             self._count(job, table)
             return rows
 
-        return list(self.ask(what, table, once))
+        return list(self.request(what, table, once))
 
     def load(
         self, name: str, uris: list[str], into: str, config: bigquery.LoadJobConfig, what: str, table: TableId
@@ -182,7 +182,7 @@ class Jobs:
         """
         for attempt in itertools.count():
             job_id = f"{name}_{attempt}"
-            job, _ = self.ask(what, table, partial(self._submit, job_id, self._nothing))
+            job, _ = self.request(what, table, partial(self._submit, job_id, self._nothing))
             self._wait(job, what, table)
             if job.job_type == "query":
                 return None
@@ -197,7 +197,7 @@ class Jobs:
     def _settle(self, base: str, begin: Callable[[str], Job], what: str, table: TableId) -> Any:
         tries = 0
         for attempt in itertools.count():
-            job, ours = self.ask(what, table, partial(self._submit, f"{base}_{attempt}", begin))
+            job, ours = self.request(what, table, partial(self._submit, f"{base}_{attempt}", begin))
             self._wait(job, what, table)
             error = job.error_result
             if error is None:
@@ -251,7 +251,7 @@ class Jobs:
                     hint="nothing to do: the next run finds the job",
                 )
             wait = min(wait * 1.5, 3.0)
-            self.ask(what, table, lambda: job.reload(retry=None, timeout=_REQUEST_SECONDS))
+            self.request(what, table, lambda: job.reload(retry=None, timeout=_REQUEST_SECONDS))
 
     def _labels(self) -> Mapping[str, str]:
         return self._config.labels

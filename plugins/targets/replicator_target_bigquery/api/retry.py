@@ -15,15 +15,15 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 
 
-class Asking(Protocol):
-    """Whoever repeats requests: `Patience`, or the driver's `Jobs`."""
+class Requester(Protocol):
+    """Whoever repeats requests: `RetryPolicy`, or the driver's `Jobs`."""
 
-    def ask(self, what: str, table: TableId | None, request: Callable[[], Any], *, place: str = "") -> Any:
+    def request(self, what: str, table: TableId | None, request: Callable[[], Any], *, place: str = "") -> Any:
         """The answer to a request that may be repeated, repeated while Google is busy or away."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """Repeats requests, with pauses that grow and differ. Picklable; safe from any thread.
 
     Attributes:
@@ -32,7 +32,7 @@ class Patience:
 
     seconds: float
 
-    def ask(
+    def request(
         self,
         what: str,
         table: TableId | None,

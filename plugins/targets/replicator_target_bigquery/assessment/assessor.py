@@ -21,15 +21,17 @@ from replicator_sdk.schema import Column, TableSchema
 from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.api.diagnosis import failed_request, is_transient
 from replicator_target_bigquery.assessment.streaming_probe import StreamingProbe
-from replicator_target_bigquery.cdc.primary_key import primary_key
+from replicator_target_bigquery.cdc.layout import CdcLayout, primary_key
 from replicator_target_bigquery.config import BigQueryConfig, Mode
-from replicator_target_bigquery.merge_flush.requirements import must_have_key
+from replicator_target_bigquery.merge_flush.layout import MergeFlushLayout
+from replicator_target_bigquery.merge_flush.requirements import require_key
 from replicator_target_bigquery.schema.fields import field_of
+from replicator_target_bigquery.schema.layout import TableLayout, clustering
 from replicator_target_bigquery.schema.names import column_name, table_name
-from replicator_target_bigquery.schema.table_ref import Place
-from replicator_target_bigquery.tables.catalogue import clustering, target_fields
+from replicator_target_bigquery.sql.table_ref import TableRef
 
 _SECONDS: Final = 30.0
+_LAYOUTS: Final[dict[Mode, type[TableLayout]]] = {Mode.CDC: CdcLayout, Mode.MERGE_FLUSH: MergeFlushLayout}
 _NOTES: Final[dict[DataType, str]] = {
     JSON: "text as the source writes it: BigQuery's JSON would change numbers and order",
     UUID: "text in its 36-character form",
@@ -41,6 +43,7 @@ class BigQueryAssessor(TableAssessor):
 
     def __init__(self, config: BigQueryConfig) -> None:
         self._config = config
+        self._layout = _LAYOUTS.get(config.mode, TableLayout)(config)
         self._clients: Clients | None = None
         self._streaming = StreamingProbe(config) if config.streams else None
 
@@ -157,15 +160,15 @@ class BigQueryAssessor(TableAssessor):
 
     def _may_stream(self, schema: TableSchema) -> list[Finding]:
         assert self._streaming is not None
-        place = Place.of(schema.table, self._config)
+        place = TableRef.of(schema.table, self._config)
         return self._streaming.writes(place, schema.table, self._connected().bigquery)
 
     def _estimate(self, schema: TableSchema) -> list[Finding]:
         """What a MERGE reads when every block is touched, by a dry run; nothing for a table that is not there yet."""
         from google.api_core.exceptions import GoogleAPICallError
 
-        place = Place.of(schema.table, self._config)
-        columns = ", ".join(f"`{f.name}`" for f in target_fields(schema, self._config))
+        place = TableRef.of(schema.table, self._config)
+        columns = ", ".join(f"`{f.name}`" for f in self._layout.target_fields(schema))
         try:
             job = self._dry_run(f"SELECT {columns} FROM {place.sql}")
         except GoogleAPICallError:
@@ -192,15 +195,15 @@ class BigQueryAssessor(TableAssessor):
         if not self._config.merges:
             return _keyless(schema)
         try:
-            must_have_key(schema)
+            require_key(schema)
         except ReplicatorError as err:
             return [_failed(err)]
         return []
 
     def _names(self, schema: TableSchema) -> list[Finding]:
         try:
-            target_fields(schema, self._config)
-            place = Place.of(schema.table, self._config)
+            self._layout.target_fields(schema)
+            place = TableRef.of(schema.table, self._config)
         except ReplicatorError as err:
             return [_failed(err)]
         changed = [c.name for c in schema.columns if column_name(c.name) != c.name]

@@ -13,7 +13,7 @@ from replicator_target_bigquery.api.clients import write_client
 from replicator_target_bigquery.api.diagnosis import is_transient
 from replicator_target_bigquery.config import COMMITS, BigQueryConfig
 from replicator_target_bigquery.schema.names import table_name
-from replicator_target_bigquery.schema.table_ref import Place, default_stream
+from replicator_target_bigquery.sql.table_ref import TableRef, default_stream
 
 _SECONDS: Final = 30.0
 _WRITES: Final = "bigquery.tables.updateData"
@@ -59,7 +59,7 @@ class StreamingProbe:
                 return [self._unreachable()]
         return []
 
-    def writes(self, place: Place, table: TableId, bigquery: Any) -> list[Finding]:
+    def writes(self, place: TableRef, table: TableId, bigquery: Any) -> list[Finding]:
         """Whether a table may be streamed to; nothing of one that is not there yet, or after `reach` found no answer.
 
         Raises:
@@ -118,7 +118,7 @@ def _is_away(err: Exception) -> bool:
     return is_transient(err) and not isinstance(err, MethodNotImplemented)
 
 
-def _denied(place: Place, table: TableId) -> Finding:
+def _denied(place: TableRef, table: TableId) -> Finding:
     return Finding(
         "streaming_denied",
         Severity.ERROR,

@@ -18,7 +18,7 @@ from replicator_target_bigquery.sql.text import name
 
 
 @dataclass(frozen=True, slots=True)
-class BagMerge:
+class KeylessMerge:
     """What a batch's MERGE is made of.
 
     Attributes:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from replicator_sdk.distributed.executors import is_local, run_on_executors, run_on_threads
 from replicator_target_bigquery.api.clients import storage_client
-from replicator_target_bigquery.api.retry import Patience
+from replicator_target_bigquery.api.retry import RetryPolicy
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.load.uploads import FILE_BYTES, Files, Folder, Upload
 from replicator_target_bigquery.tables.target_table import Session
@@ -79,7 +79,7 @@ class PartUpload:
     def __call__(self, part: bytes) -> Files:
         """The part's files; those of an attempt that did not return count for nothing."""
         with closing(storage_client(self.config)) as client:
-            return self.folder.write(client, Patience(self.config.retry_seconds), _unpacked(part))
+            return self.folder.write(client, RetryPolicy(self.config.retry_seconds), _unpacked(part))
 
 
 def _by_executors(spark: SparkSession, work: PartUpload, upload: Upload, parts: Iterator[Part]) -> None:

@@ -6,23 +6,29 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.api.jobs import job_name, now_microseconds
 from replicator_target_bigquery.batch.parallel_upload import upload_rows
+from replicator_target_bigquery.batch.staging_rows import (
+    BATCH_ID,
+    BATCH_TIME,
+    STAGED_SEQUENCE,
+    BatchStamp,
+    staged_batches,
+    staging_fields,
+)
+from replicator_target_bigquery.load.parquet import load_config
 from replicator_target_bigquery.load.uploads import Upload
-from replicator_target_bigquery.schema.encoding import BATCH_ID, BATCH_TIME, BatchStamp, in_order, staged_batches
+from replicator_target_bigquery.schema.encoding import in_order
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.sql.pruning import utc_literal
 from replicator_target_bigquery.sql.text import text
 from replicator_target_bigquery.tables.target_table import TargetTable
-
-if TYPE_CHECKING:
-    from google.cloud import bigquery
 
 register("bigquery.staging.uploaded", "bigquery.staging.loaded")
 _MOMENT = "batch_time"
@@ -53,7 +59,7 @@ def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], roun
         round_: Which time the batch is staged; raised only when rows of an earlier time are gone again.
     """
     session, place = table.session, table.place
-    fields = session.warehouse.make_staging(place, changes.schema)
+    fields = ensure_staging_table(table, changes.schema)
     batch = _batch_id(table, changes, round_)
     stamp = BatchStamp(batch, now_microseconds())
     upload = Upload(
@@ -82,32 +88,35 @@ def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], roun
     return Staged(stamp, upload.rows, query)
 
 
-def load_config(
-    fields: Sequence[Field], *, labels: dict[str, str] | None = None, encryption: str = ""
-) -> bigquery.LoadJobConfig:
-    """How Parquet files are added to a table that is there with these columns."""
+def ensure_staging_table(table: TargetTable, schema: TableSchema) -> tuple[Field, ...]:
+    """The staging table's columns in order; it is created, or replaced where it has other columns than the schema."""
     from google.cloud import bigquery
-    from google.cloud.bigquery.format_options import ParquetOptions
 
-    parquet = ParquetOptions()  # type: ignore[no-untyped-call]
-    parquet.enable_list_inference = True
-    config: Any = bigquery.LoadJobConfig(
-        source_format="PARQUET",
-        write_disposition="WRITE_APPEND",
-        create_disposition="CREATE_NEVER",
-        schema=[bigquery.SchemaField.from_api_repr(f.to_api()) for f in fields],
-        parquet_options=parquet,
-        labels=dict(labels or {}),
+    catalogue, place, config = table.session.catalogue, table.place, table.session.config
+    wanted = staging_fields(schema, config)
+    found = catalogue.find(place.staging_id, schema.table)
+    if found is not None and _same(found.fields, wanted):
+        return found.fields
+    if found is not None:
+        catalogue.drop(place.staging_id, schema.table)
+    staging = catalogue.definition(place.staging_id, wanted)
+    staging.time_partitioning = bigquery.TimePartitioning(
+        type_="DAY", field=BATCH_TIME, expiration_ms=config.staging_expiration_hours * 3_600_000
     )
-    if encryption:
-        config.destination_encryption_configuration = bigquery.EncryptionConfiguration(kms_key_name=encryption)
-    made: bigquery.LoadJobConfig = config
-    return made
+    staging.clustering_fields = [BATCH_ID, STAGED_SEQUENCE]
+    catalogue.create(staging, schema.table)
+    return wanted
+
+
+def _same(found: Sequence[Field], wanted: Sequence[Field]) -> bool:
+    return len(found) == len(wanted) and all(
+        a.name == b.name and a.holds(b) for a, b in zip(found, wanted, strict=True)
+    )
 
 
 def _batch_id(table: TargetTable, changes: TableChanges, round_: int) -> str:
     """The batch's identity, and from where it goes on: a table copied anew sees the same changes once more."""
-    facts = f"{changes.identity.position} {changes.schema.fingerprint} {table.standing().revision}"
+    facts = f"{changes.identity.position} {changes.schema.fingerprint} {table.state().revision}"
     digest = hashlib.sha256(facts.encode()).hexdigest()[:8]
     return f"{changes.identity}-{digest}" + (f"-{round_}" if round_ else "")
 

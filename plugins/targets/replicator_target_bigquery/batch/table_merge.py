@@ -6,27 +6,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replicator_sdk.batch import TableChanges
-from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError, SnapshotNeededError
+from replicator_sdk.errors import DataError, RetryableError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.batch.keyed_merge import KeyedMerge
-from replicator_target_bigquery.batch.keyless_merge import BagMerge
+from replicator_target_bigquery.batch.keyless_merge import KeylessMerge
 from replicator_target_bigquery.batch.staging import Staged, stage
 from replicator_target_bigquery.commit_log.commit import Commit
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.names import column_names
-from replicator_target_bigquery.schema.schema_check import misfit
+from replicator_target_bigquery.schema.schema_check import require_match
+from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.comparison import KeyColumn
-from replicator_target_bigquery.sql.pruning import Pruning, hold_keys, key_ranges
+from replicator_target_bigquery.sql.pruning import Pruning, add_keys, key_ranges
 from replicator_target_bigquery.sql.script import LOST, UNSTAGED
-from replicator_target_bigquery.tables.catalogue import Found, target_fields
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 register("bigquery.apply.begun")
 _ROUNDS = 3
 
 
-class TableApply:
+class TableMerge:
     """Applies batches to one table. Called under the table's lock.
 
     Args:
@@ -46,7 +46,7 @@ class TableApply:
         self._begin()
         failpoint("bigquery.apply.begun")
         found = self._table.make(changes.schema)
-        must_fit(changes, target_fields(changes.schema, self._config), found)
+        require_match(changes, self._table.session.layout.target_fields(changes.schema), found)
         row = self._table.row(TableProgress.of(changes.identity), f"batch-{changes.identity}")
         if changes.rows == 0:
             self._table.commit(row)
@@ -65,18 +65,18 @@ class TableApply:
             hint="raise `stagingExpirationHours`; does somebody clean staging tables?",
         )
 
-    def _run(self, changes: TableChanges, found: Found, row: Commit, round_: int) -> None:
+    def _run(self, changes: TableChanges, found: TableInfo, row: Commit, round_: int) -> None:
         names = column_names(changes.schema, self._config.metadata_columns)
         staged = stage(self._table, changes, names, round_)
         pruning = self._pruning(changes, found, names)
-        columns = tuple(f for f in target_fields(changes.schema, self._config) if f.name in names.values())
+        columns = tuple(f for f in self._table.session.layout.target_fields(changes.schema) if f.name in names.values())
         checks = [(f"(SELECT COUNT(*) FROM {staged.query} AS S) != {staged.rows}", UNSTAGED)]
         if changes.schema.primary_key:
             merge = self._keyed(changes, staged, columns, names, pruning)
             statement = merge.statement()
             checks += [(f"{merge.lost()} > 0", LOST)] if merge.unresolved else []
         else:
-            statement = BagMerge(
+            statement = KeylessMerge(
                 self._table.place.sql,
                 staged.query,
                 columns,
@@ -111,12 +111,11 @@ class TableApply:
             config.kafka_key_field_name,
         )
 
-    def _pruning(self, changes: TableChanges, found: Found, names: dict[str, str]) -> Pruning:
+    def _pruning(self, changes: TableChanges, found: TableInfo, names: dict[str, str]) -> Pruning:
         """Ranges of the keys a batch touches, of the first key column and of the partitioning one."""
-        insists = found.column(found.partition) if found.insists else None
         ranges = key_ranges(changes.schema, found, names)
-        hold_keys(ranges, changes)
-        return Pruning(tuple(ranges.values()), insists)
+        add_keys(ranges, changes)
+        return Pruning(tuple(ranges.values()), found.required_filter)
 
     def _count(self, changes: TableChanges) -> None:
         metrics = self._table.session.context.metrics
@@ -126,22 +125,6 @@ class TableApply:
 
 class _UnstagedError(Exception):
     """Staged rows are not there any more."""
-
-
-def must_fit(changes: TableChanges, wanted: tuple[Field, ...], found: Found) -> None:
-    """Refuse a table whose columns somebody else has changed.
-
-    Raises:
-        SchemaDriftError: When a column is missing, of another type, or too strict.
-    """
-    if problem := misfit(wanted, found):
-        raise SchemaDriftError(
-            f"the target's table {problem}",
-            code="RPL-6531",
-            table=str(changes.table),
-            position=str(changes.identity.position),
-            hint="undo what was altered there by hand, or take the table out of `tables`, run once and put it in again: it is copied again",
-        )
 
 
 def _refused(outcome: str, changes: TableChanges) -> Exception:

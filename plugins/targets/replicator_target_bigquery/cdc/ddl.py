@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from replicator_sdk.errors import BugError, SchemaDriftError
 from replicator_sdk.event import AlterKind, DDLEvent
-from replicator_sdk.offset import Position
-from replicator_sdk.schema import TableSchema
-from replicator_target_bigquery.cdc.primary_key import primary_key
 from replicator_target_bigquery.ddl.alteration import Step
 from replicator_target_bigquery.ddl.table_ddl import TableDDL
-from replicator_target_bigquery.load.snapshot_load import TableSnapshotLoad
 
 _ON_COLUMNS: Final = frozenset({AlterKind.ADD_COLUMN, AlterKind.RENAME_COLUMN, AlterKind.RETYPE_COLUMN})
 
@@ -25,7 +21,7 @@ class CdcDDL(TableDDL):
         if event.schema is None:
             raise BugError("a TRUNCATE_TABLE without a schema", code="RPL-6552", table=str(event.table))
         table = self._table
-        table.session.warehouse.drop(table.place.id, event.table)
+        table.session.catalogue.drop(table.place.id, event.table)
         table.changed()
         table.make(event.schema, replacing=True)
         self._commit(event)
@@ -49,17 +45,6 @@ def refuse_rename(event: DDLEvent) -> None:
         SchemaDriftError: Always.
     """
     raise _forbidden(event, "the source renames the table, which BigQuery does not do while changes are streamed")
-
-
-class CdcSnapshotLoad(TableSnapshotLoad):
-    """The snapshot of one table, loaded by load jobs before the first change is streamed."""
-
-    replaces: ClassVar[bool] = True
-
-    def begin(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
-        """Make the table ready for the plan's chunks; returns the indexes of those it has."""
-        primary_key(schema)
-        return super().begin(schema, snapshot_id, position)
 
 
 def _forbidden(event: DDLEvent, what: str) -> SchemaDriftError:

@@ -11,7 +11,7 @@ from replicator_sdk.schema import TableId
 from replicator_target_bigquery.api.clients import write_client
 from replicator_target_bigquery.api.jobs import Jobs
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.schema.table_ref import Place, default_stream
+from replicator_target_bigquery.sql.table_ref import TableRef, default_stream
 
 _METHOD: Final = "/google.cloud.bigquery.storage.v1.BigQueryWrite/AppendRows"
 _SECONDS: Final = 600.0
@@ -27,7 +27,7 @@ class DefaultStreams:
         self._channel: Any = None
         self._lock = threading.Lock()
 
-    def append(self, place: Place, table: TableId, make: Callable[[str], Iterator[bytes]]) -> int:
+    def append(self, place: TableRef, table: TableId, make: Callable[[str], Iterator[bytes]]) -> int:
         """Send requests and wait until BigQuery has all of their rows; returns how many requests that were.
 
         Args:
@@ -40,7 +40,7 @@ class DefaultStreams:
         """
         stream = default_stream(place.path)
         what = f"streaming changes to {place.id}"
-        sent: int = self._jobs.ask(what, table, lambda: self._send(stream, table, make), place=place.id)
+        sent: int = self._jobs.request(what, table, lambda: self._send(stream, table, make), place=place.id)
         return sent
 
     def close(self) -> None:

@@ -9,20 +9,20 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.api.diagnosis import too_large
-from replicator_target_bigquery.batch.table_merge import must_fit
 from replicator_target_bigquery.cdc.append_requests import pieces, requests
 from replicator_target_bigquery.cdc.default_stream import DefaultStreams
+from replicator_target_bigquery.cdc.layout import primary_key
 from replicator_target_bigquery.cdc.net_rows import PSEUDO_COLUMNS, NetRows
-from replicator_target_bigquery.cdc.primary_key import primary_key
 from replicator_target_bigquery.cdc.protobuf_rows import MessageSchema
 from replicator_target_bigquery.schema.names import column_names
-from replicator_target_bigquery.tables.catalogue import Found, target_fields
+from replicator_target_bigquery.schema.schema_check import require_match
+from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 register("bigquery.cdc.begun", "bigquery.cdc.appended")
 
 
-class ChangeStreaming:
+class TableStream:
     """Applies batches to one table. Called under the table's lock.
 
     Args:
@@ -59,7 +59,7 @@ class ChangeStreaming:
     def _stream(self, changes: TableChanges) -> None:
         session, place = self._table.session, self._table.place
         names = column_names(changes.schema, self._config.metadata_columns)
-        schema = MessageSchema((*PSEUDO_COLUMNS, *target_fields(changes.schema, self._config)))
+        schema = MessageSchema((*PSEUDO_COLUMNS, *self._table.session.layout.target_fields(changes.schema)))
         net = NetRows(changes, names, session.context.epoch)
 
         def make(stream: str) -> Iterator[bytes]:
@@ -74,15 +74,15 @@ class ChangeStreaming:
 
     def _must_be_there(self, changes: TableChanges, key: tuple[str, ...]) -> None:
         """Make the table for its very first changes; later it must be as it was left."""
-        table, standing = self._table, self._table.standing()
+        table, state = self._table, self._table.state()
         found = table.make(changes.schema)
-        if standing.last is None:  # from the first row on nobody may take the table for a stranger's
+        if state.last is None:  # from the first row on nobody may take the table for a stranger's
             table.commit(table.row(None, "begin"))
-        must_fit(changes, target_fields(changes.schema, self._config), found)
+        require_match(changes, self._table.session.layout.target_fields(changes.schema), found)
         _must_declare(changes, key, found)
 
 
-def _must_declare(changes: TableChanges, key: tuple[str, ...], found: Found) -> None:
+def _must_declare(changes: TableChanges, key: tuple[str, ...], found: TableInfo) -> None:
     if tuple(c.lower() for c in found.key) != tuple(c.lower() for c in key):
         raise NeedsUserError(
             f"the target's table declares {', '.join(found.key) or 'no columns'} as its primary key, "

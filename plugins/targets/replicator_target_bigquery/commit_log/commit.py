@@ -8,20 +8,17 @@ not let two transactions do.
 Snapshot chunks are loaded by jobs, which no transaction holds. Their intent is a row of its own (`LOADING`), written before
 the job is asked for: whoever takes the table over finds it and makes sure that the job has run or never will.
 """
-# ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from replicator_sdk.offset import Offset, Position
+from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.schema.fields import Field
-from replicator_target_bigquery.schema.table_ref import Place
 from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED
 from replicator_target_bigquery.sql.text import text
 
@@ -31,8 +28,7 @@ COMMITTED: Final = "committed"
 DROPPED: Final = "dropped"
 DDL_BEGUN: Final = "ddlBegun"
 APPENDING: Final = "appending"
-_WITHOUT_DATA: Final = frozenset({CLAIMED, LOADING, DDL_BEGUN, APPENDING})
-_KEPT_DAYS: Final = 7
+WITHOUT_DATA: Final = frozenset({CLAIMED, LOADING, DDL_BEGUN, APPENDING})
 
 COLUMNS: Final = (
     Field("table_name", "STRING", "REQUIRED"),
@@ -78,7 +74,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TableState:
     """What a writer knows of a table: the rows it goes on from.
 
     Attributes:
@@ -100,7 +96,7 @@ class Standing:
     @property
     def last(self) -> Commit | None:
         """The last row that came with data or structure."""
-        return next((row for row in self.rows if row.kind not in _WITHOUT_DATA), None)
+        return next((row for row in self.rows if row.kind not in WITHOUT_DATA), None)
 
     @property
     def progress(self) -> TableProgress | None:
@@ -122,7 +118,7 @@ class Standing:
         """Streams that were to be committed, of which nobody has said that they were."""
         return self._since(APPENDING)
 
-    def stands_at(self, position: Position) -> bool:
+    def has_reached(self, position: Position) -> bool:
         """Whether `position` is applied already."""
         progress = self.progress
         return progress is not None and position <= progress.position
@@ -144,9 +140,9 @@ class Standing:
         after = self.last.revision if self.last else 0
         return tuple(row for row in reversed(self.rows) if row.kind == kind and row.revision > after)
 
-    def followed_by(self, row: Commit) -> Standing:
+    def followed_by(self, row: Commit) -> TableState:
         """After one more row of ours."""
-        return Standing((row, *(self.rows if row.kind in _WITHOUT_DATA else ())))
+        return TableState((row, *(self.rows if row.kind in WITHOUT_DATA else ())))
 
     def checks(self, epoch: int, batch: str) -> list[tuple[str, str]]:
         """What must not hold of the table's rows when one is added: conditions and the outcomes they stand for."""
@@ -156,89 +152,3 @@ class Standing:
             (f"COUNTIF(epoch = {epoch} AND batch = {text(batch)}) > 0", DONE),
             (f"COUNTIF(revision >= {self.revision}) != {newest}", MOVED),
         ]
-
-
-def rows_of(place: Place) -> str:
-    """A table's rows, as `FROM …`."""
-    return f"FROM {place.commits_sql} WHERE table_name = {text(place.table)}"
-
-
-def insert(place: Place, row: Commit) -> str:
-    """The statement that adds a row."""
-    names = ", ".join(column.name for column in COLUMNS)
-    return f"INSERT INTO {place.commits_sql} ({names})\nVALUES ({', '.join(_values(place, row))})"
-
-
-def insert_if_newer(place: Place, row: Commit) -> str:
-    """The statement that adds a row numbered after the newest, if the table has rows and all are of older epochs."""
-    names = ", ".join(column.name for column in COLUMNS)
-    values = _values(place, row)
-    values[1] = "newest + 1"
-    rows = f"SELECT MAX(revision) AS newest, MAX(epoch) AS latest FROM {place.commits_sql}"
-    return (
-        f"INSERT INTO {place.commits_sql} ({names})\n"
-        f"SELECT {', '.join(values)} FROM ({rows} WHERE table_name = {text(place.table)}) WHERE latest < {row.epoch}"
-    )
-
-
-def select(place: Place) -> str:
-    """The statement that reads the rows of a `Standing`."""
-    names = ", ".join(column.name for column in COLUMNS[:-1])
-    return (
-        f"SELECT {names} FROM {place.commits_sql} WHERE table_name = {text(place.table)} AND revision >= (\n"
-        f"  SELECT IFNULL(MAX(revision), 0) FROM {place.commits_sql}\n"
-        f"  WHERE table_name = {text(place.table)} AND kind NOT IN ({_kinds_without_data()}))\n"
-        f"ORDER BY revision DESC, epoch DESC"
-    )
-
-
-def prune(place: Place) -> str:
-    """The statement that removes rows of all tables of a dataset that nobody will ask for again."""
-    return (
-        f"DELETE FROM {place.commits_sql} AS C\n"
-        f"WHERE C.committed_at < TIMESTAMP_SUB(CURRENT_TIMESTAMP(), INTERVAL {_KEPT_DAYS} DAY) AND EXISTS (\n"
-        f"  SELECT 1 FROM (SELECT table_name, MAX(revision) AS newest FROM {place.commits_sql}\n"
-        f"    WHERE kind NOT IN ({_kinds_without_data()}) GROUP BY table_name) AS N\n"
-        f"  WHERE N.table_name = C.table_name AND C.revision < N.newest)"
-    )
-
-
-def _kinds_without_data() -> str:
-    return ", ".join(text(kind) for kind in sorted(_WITHOUT_DATA))
-
-
-def read_rows(rows: Sequence[Mapping[str, Any]], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Standing:
-    """What the rows of `select` say."""
-    return Standing(tuple(_read(row, read_offset) for row in rows))
-
-
-def _values(place: Place, row: Commit) -> list[str]:
-    progress = "NULL" if row.progress is None else text(json.dumps(row.progress.to_json()))
-    return [
-        text(place.table),
-        str(row.revision),
-        text(row.kind),
-        text(row.owner),
-        str(row.epoch),
-        text(row.batch),
-        text(json.dumps(row.source.to_json())),
-        progress,
-        text(json.dumps(sorted(row.chunks))),
-        text(row.note),
-        "CURRENT_TIMESTAMP()",
-    ]
-
-
-def _read(row: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Commit:
-    progress = row["progress"]
-    return Commit(
-        row["revision"],
-        row["kind"],
-        row["owner"],
-        row["epoch"],
-        row["batch"],
-        TableId.from_json(json.loads(row["source"])),
-        None if progress is None else TableProgress.from_json(json.loads(progress), read_offset),
-        frozenset(json.loads(row["chunks"])),
-        row["note"],
-    )

@@ -66,9 +66,9 @@ class Alteration:
         self._policy = self._config.schema_changes
         self._columns = before
         found = table.found()
-        self._insists = found.column(found.partition) if found is not None and found.insists else None
+        self._required_filter = found.required_filter if found is not None else None
         self._begun = begun
-        self.kept = set(table.standing().kept)
+        self.kept = set(table.state().kept)
         self._steps: list[Step] = []
         if event.schema is not None:
             column_names(event.schema, self._config.metadata_columns)  # refuses twins
@@ -116,7 +116,8 @@ class Alteration:
         keys = tuple(KeyColumn(column, nullable=True) for column in found if column is not None)
         later = f"O.{name(IS_DELETED)} IS NOT TRUE OR O.{name(SEQUENCE)} > T.{name(SEQUENCE)}"
         ours, theirs = (
-            "".join(f" AND {condition}" for condition in Pruning((), self._insists).conditions(alias)) for alias in "TO"
+            "".join(f" AND {condition}" for condition in Pruning((), self._required_filter).conditions(alias))
+            for alias in "TO"
         )
         twin = f"SELECT 1 FROM {self._sql} AS O WHERE {same_key(keys, 'O', 'T')} AND ({later}){theirs}"
         sql = f"DELETE FROM {self._sql} AS T WHERE T.{name(IS_DELETED)} IS TRUE AND EXISTS ({twin}){ours}"
@@ -217,7 +218,7 @@ class Alteration:
 
     def _fill(self, column: Field, value: str) -> None:
         """Give existing rows a value; the columns stay, so a replay may do it again."""
-        conditions = Pruning((), self._insists).conditions("T") or ["TRUE"]
+        conditions = Pruning((), self._required_filter).conditions("T") or ["TRUE"]
         sql = f"UPDATE {self._sql} AS T SET {name(column.name)} = {value} WHERE {' AND '.join(conditions)}"
         self._steps.append(Step(sql, self._columns))
 
@@ -244,7 +245,7 @@ class Alteration:
         return found
 
     def _refuse_partition(self, column: Field) -> None:
-        if self._insists is not None and column.name == self._insists.name:
+        if self._required_filter is not None and column.name == self._required_filter.name:
             raise self._forbidden(
                 f"the table is partitioned by column {column.name}, which BigQuery cannot drop or rename"
             )

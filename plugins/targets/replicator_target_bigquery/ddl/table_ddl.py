@@ -11,9 +11,9 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_target_bigquery.commit_log.commit import DDL_BEGUN, DROPPED
 from replicator_target_bigquery.ddl.alteration import Alteration, Step
 from replicator_target_bigquery.schema.fields import Field
-from replicator_target_bigquery.schema.schema_check import misfit
+from replicator_target_bigquery.schema.layout import clustering
+from replicator_target_bigquery.schema.schema_check import schema_mismatch
 from replicator_target_bigquery.sql.text import name
-from replicator_target_bigquery.tables.catalogue import clustering, target_fields
 from replicator_target_bigquery.tables.target_table import TargetTable, former_columns
 
 register("bigquery.ddl.begun", "bigquery.ddl.step", "bigquery.ddl.done")
@@ -36,11 +36,11 @@ class TableDDL:
         """Apply the event, unless its position is applied already."""
         if event.position is None:
             raise BugError("a DDL event without a position", code="RPL-6550", table=str(event.table))
-        standing = self._table.standing()
-        if standing.stands_at(event.position):
+        state = self._table.state()
+        if state.has_reached(event.position):
             return
         failpoint("bigquery.ddl.begun")
-        never = standing.progress is None or standing.dropped
+        never = state.progress is None or state.dropped
         if event.operation is DDLOperation.DROP_TABLE:
             self._drop(event, never=never)
         elif event.operation is DDLOperation.CREATE_TABLE or never:
@@ -60,7 +60,7 @@ class TableDDL:
         if event.schema is None:
             raise BugError(f"a {event.operation} without a schema", code="RPL-6552", table=str(event.table))
         found = self._table.make(event.schema, replacing=True)
-        if problem := misfit(target_fields(event.schema, self._config), found):
+        if problem := schema_mismatch(self._table.session.layout.target_fields(event.schema), found):
             raise SchemaDriftError(
                 f"the source creates a table that the target holds already, and which {problem}",
                 code="RPL-6553",
@@ -74,7 +74,7 @@ class TableDDL:
         if never:
             return
         table = self._table
-        if self._config.require_manual_drops and table.session.warehouse.find(table.place.id, event.table) is not None:
+        if self._config.require_manual_drops and table.session.catalogue.find(table.place.id, event.table) is not None:
             raise NeedsUserError(
                 f"the source dropped the table; `requireManualDrops` leaves it to you to drop {table.place.id}",
                 code="RPL-6554",
@@ -82,8 +82,8 @@ class TableDDL:
                 position=str(event.position),
                 hint="drop it there, then start again",
             )
-        table.session.warehouse.drop(table.place.id, event.table)
-        table.session.warehouse.drop(table.place.staging_id, event.table)
+        table.session.catalogue.drop(table.place.id, event.table)
+        table.session.catalogue.drop(table.place.staging_id, event.table)
         table.changed()
         assert event.position is not None
         table.commit(table.row(table.at(event.position, event.sequence_number), "ddl", kind=DROPPED))
@@ -112,7 +112,7 @@ class TableDDL:
             wanted = clustering(event.schema)
             found = table.found()
             if found is not None and list(found.clustered) != wanted:
-                table.session.warehouse.cluster(table.place, wanted, event.table)
+                table.session.catalogue.cluster(table.place, wanted, event.table)
                 table.changed()
         self._commit(event, kept=alteration.kept)
 
@@ -124,7 +124,7 @@ class TableDDL:
         found = self._table.found()
         clustered = {c.lower() for c in found.clustered} if found else set()
         if any(touched.lower() in clustered for step in steps for touched in step.touches):
-            self._table.session.warehouse.cluster(self._table.place, (), event.table)
+            self._table.session.catalogue.cluster(self._table.place, (), event.table)
             self._table.changed()
 
     def _columns_before(self, event: DDLEvent) -> tuple[tuple[Field, ...], int]:
@@ -134,14 +134,14 @@ class TableDDL:
         jobs and of columns that are kept, so that a replay finds both.
         """
         table = self._table
-        what, noted, present = f"alter-{event.position}", table.standing().altering, self._present()
+        what, noted, present = f"alter-{event.position}", table.state().altering, self._present()
         if noted is not None:
             before = tuple(Field.from_api(f) for f in json.loads(noted.note))
             if noted.batch.startswith(f"{what}@"):
                 return before, noted.revision
             if _shape(before) != _shape(present):  # another change is half done, and does not come again
                 raise _other_columns(event)
-        row = table.row(table.standing().progress, what, kind=DDL_BEGUN, note=json.dumps([f.to_api() for f in present]))
+        row = table.row(table.state().progress, what, kind=DDL_BEGUN, note=json.dumps([f.to_api() for f in present]))
         table.commit(row)
         return present, row.revision
 
@@ -183,9 +183,9 @@ def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
     """Rename a table; a replay finds it done. Called under both tables' locks."""
     if event.position is None:
         raise BugError("a RENAME_TABLE without a position", code="RPL-6550", table=str(event.table))
-    standing = table.standing()
-    old = former.standing()
-    arrived = standing.stands_at(event.position) and not standing.dropped
+    state = table.state()
+    old = former.state()
+    arrived = state.has_reached(event.position) and not state.dropped
     if not arrived and table.found() is None:
         if old.progress is None or old.dropped or former.found() is None:
             raise NeedsUserError(
@@ -205,7 +205,7 @@ def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
         table.commit(table.row(old.progress, "rename-begun", note=former_columns(old.kept)))
         failpoint("bigquery.ddl.begun")
         sql = f"ALTER TABLE {former.place.sql} RENAME TO {name(table.place.table)}"
-        revision = table.standing().revision
+        revision = table.state().revision
         table.session.jobs.query(
             f"{table.place.dataset}_{table.place.table}_rename_{revision}",
             sql,
@@ -219,6 +219,6 @@ def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
         table.commit(table.row(table.at(event.position, event.sequence_number), "ddl"))
     left = old.progress
     if left is not None and not old.dropped and not event.position <= left.position:  # else a later table of that name
-        table.session.warehouse.drop(former.place.staging_id, event.table)
+        table.session.catalogue.drop(former.place.staging_id, event.table)
         former.commit(former.row(former.at(event.position, event.sequence_number), "ddl", kind=DROPPED))
     failpoint("bigquery.ddl.done")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from replicator_sdk.schema import TableId
 
 
-class Pace:
+class LoadRateLimit:
     """Lets a table's next load begin `interval` seconds after its last one; the first at once. Safe from any thread."""
 
     def __init__(

@@ -12,12 +12,11 @@ import pyarrow as pa
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_target_bigquery.api.clients import storage_client
-from replicator_target_bigquery.api.retry import Patience
-from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, BigQueryConfig
+from replicator_target_bigquery.api.retry import RetryPolicy
 from replicator_target_bigquery.load.uploads import FILE_BYTES, Files, Folder
-from replicator_target_bigquery.merge_flush.intermediate.key_column import key_array
 from replicator_target_bigquery.schema.encoding import in_order, loadable
 from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.schema.names import column_names
 
 _TASKS_AT_MOST: Final = 1000  # of one load, each with a file or more: a load job takes 10,000
@@ -29,33 +28,28 @@ class ChunkRows:
     """Reads chunks as the columns of their table at BigQuery. Picklable.
 
     Attributes:
-        config: The settings.
+        layout: What target tables look like.
         schema: The table.
         fields: Its columns at BigQuery.
         read: Reads a chunk.
     """
 
-    config: BigQueryConfig
+    layout: TableLayout
     schema: TableSchema
     fields: Sequence[Field]
     read: ChunkReader
 
     def __call__(self, chunks: Chunks) -> Iterator[pa.Table]:
         """The rows of the chunks, batch by batch."""
-        names = column_names(self.schema, self.config.metadata_columns)
+        names = column_names(self.schema, self.layout.config.metadata_columns)
         for chunk in chunks:
             for batch in self.read(chunk):
                 yield in_order(pa.table(self._columns(batch, names)), self.fields)
 
     def _columns(self, batch: pa.RecordBatch, names: dict[str, str]) -> dict[str, pa.Array]:
         columns = {names[name]: loadable(batch.column(name)) for name in batch.schema.names}
-        if self.config.kafka_key_field_name and self.schema.primary_key:
-            whole = dict(zip(batch.schema.names, batch.columns, strict=True))
-            columns[self.config.kafka_key_field_name] = key_array(self.schema, whole)
-        columns[SEQUENCE] = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
-        if self.config.soft_deletes:
-            columns[IS_DELETED] = pa.repeat(pa.scalar(value=False), batch.num_rows)
-        return columns
+        whole = dict(zip(batch.schema.names, batch.columns, strict=True))
+        return columns | self.layout.snapshot_values(self.schema, whole, batch.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +68,9 @@ class ChunkUpload:
 
     def __call__(self, chunks: Chunks) -> Files:
         """The chunks' files; those of an attempt that did not return count for nothing."""
-        config = self.rows.config
+        config = self.rows.layout.config
         with closing(storage_client(config)) as client:
-            return self.folder.write(client, Patience(config.retry_seconds), self.rows(chunks), self.file_bytes)
+            return self.folder.write(client, RetryPolicy(config.retry_seconds), self.rows(chunks), self.file_bytes)
 
 
 def tasks_of(chunks: Chunks) -> list[Chunks]:

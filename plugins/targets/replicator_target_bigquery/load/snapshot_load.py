@@ -18,13 +18,12 @@ from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.api.jobs import job_name
-from replicator_target_bigquery.batch.staging import load_config
 from replicator_target_bigquery.commit_log.commit import LOADING
+from replicator_target_bigquery.load.parquet import load_config
 from replicator_target_bigquery.load.snapshot_chunks import ChunkRows, ChunkUpload, tasks_of
 from replicator_target_bigquery.load.uploads import FILE_BYTES, Upload
 from replicator_target_bigquery.schema.fields import Field
-from replicator_target_bigquery.schema.schema_check import misfit
-from replicator_target_bigquery.tables.catalogue import target_fields
+from replicator_target_bigquery.schema.schema_check import schema_mismatch
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 register(
@@ -57,14 +56,14 @@ class TableSnapshotLoad:
         self._settle()
         fits = self._fits(schema)
         if self._is_of(snapshot_id) and fits:
-            last = self._table.standing().last
+            last = self._table.state().last
             return last.chunks if last else frozenset()
         context, table = self._table.session.context, self._table
-        replaced = not fits or self._has_more(schema) or (self.replaces and table.standing().last is not None)
-        empty = table.standing().last is None or replaced
+        replaced = not fits or self._has_more(schema) or (self.replaces and table.state().last is not None)
+        empty = table.state().last is None or replaced
         if replaced and table.found() is not None:
-            table.session.warehouse.drop(table.place.id, schema.table)
-            table.session.warehouse.drop(table.place.staging_id, schema.table)
+            table.session.catalogue.drop(table.place.id, schema.table)
+            table.session.catalogue.drop(table.place.staging_id, schema.table)
             table.changed()
         table.make(schema, replacing=True)
         begun = TableProgress(context.generation, context.epoch, position, 0, "", frozenset(), snapshot_id)
@@ -87,7 +86,7 @@ class TableSnapshotLoad:
         folder = f"{session.owner}/{place.dataset}/{place.table}"
         upload = Upload(session.storage, session.jobs, self._config.staging_bucket, folder, schema.table)
         try:
-            self._upload(wanted, ChunkRows(self._config, schema, fields, read), upload)
+            self._upload(wanted, ChunkRows(session.layout, schema, fields, read), upload)
             if upload.rows:
                 self._load(schema, loaded, upload, fields)
         finally:
@@ -119,7 +118,7 @@ class TableSnapshotLoad:
         """Announce the load, then run it."""
         table, session, place = self._table, self._table.session, self._table.place
         self._begin()
-        revision = table.standing().revision
+        revision = table.state().revision
         facts = f"{session.owner} {session.context.epoch} {place.id} {loaded.snapshot_id} {revision}"
         name = job_name(place.dataset, place.table, "snapshot", loaded.snapshot_id, str(revision), of=facts)
         table.commit(table.row(loaded, f"load-{loaded.snapshot_id}", kind=LOADING, note=name))
@@ -131,27 +130,27 @@ class TableSnapshotLoad:
     def _settle(self) -> None:
         """Learn how announced loads ended; those that never began cannot begin any more."""
         table = self._table
-        for announced in table.standing().pending:
+        for announced in table.state().pending:
             job = table.session.jobs.burn(announced.note, f"settling a load of {table.place.id}", table.table)
             if job is not None and announced.progress is not None:
                 loaded = replace(announced.progress, epoch=table.session.context.epoch)
                 table.commit(table.row(loaded, f"chunks-{loaded.snapshot_id}"))
 
     def _is_of(self, snapshot_id: str) -> bool:
-        progress = self._table.standing().progress
-        return progress is not None and progress.snapshot_id == snapshot_id and not self._table.standing().dropped
+        progress = self._table.state().progress
+        return progress is not None and progress.snapshot_id == snapshot_id and not self._table.state().dropped
 
     def _fits(self, schema: TableSchema) -> bool:
         found = self._table.found()
-        return found is not None and not misfit(target_fields(schema, self._config), found)
+        return found is not None and not schema_mismatch(self._table.session.layout.target_fields(schema), found)
 
     def _has_more(self, schema: TableSchema) -> bool:
         """Whether the table has columns beyond those of a new copy: perhaps one that may not be here any more."""
-        found, wanted = self._table.found(), {f.name.lower() for f in target_fields(schema, self._config)}
+        found, wanted = self._table.found(), {f.name.lower() for f in self._table.session.layout.target_fields(schema)}
         return found is not None and any(f.name.lower() not in wanted for f in found.fields)
 
     def _running(self, schema: TableSchema, snapshot_id: str) -> TableProgress:
-        progress = self._table.standing().progress
+        progress = self._table.state().progress
         if progress is None or not self._is_of(snapshot_id):
             raise BugError(
                 "chunks of a snapshot that was not begun",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from replicator_sdk.schema import TableId
-from replicator_target_bigquery.api.retry import Asking
+from replicator_target_bigquery.api.retry import Requester
+from replicator_target_bigquery.load.parquet import ParquetFile
 
 FILE_BYTES: Final = 128 << 20
 """How many bytes of Arrow, before compression, end a file."""
@@ -45,7 +45,7 @@ class Folder:
     path: str
     table: TableId
 
-    def write(self, client: Any, asking: Asking, rows: Iterable[pa.Table], file_bytes: int = FILE_BYTES) -> Files:
+    def write(self, client: Any, requester: Requester, rows: Iterable[pa.Table], file_bytes: int = FILE_BYTES) -> Files:
         """Write rows, a file for each `file_bytes` of them; no file when there are none.
 
         Holds the rows of one file. Names begin with an identifier of this very attempt: whoever repeats the work, even at
@@ -60,19 +60,19 @@ class Folder:
                 file.add(part)
                 written += part.num_rows
             if file and file.nbytes >= file_bytes:
-                paths.append(self._put(bucket, asking, f"{attempt}-{len(paths):05d}", file))
+                paths.append(self._put(bucket, requester, f"{attempt}-{len(paths):05d}", file))
                 file = None
         if file:
-            paths.append(self._put(bucket, asking, f"{attempt}-{len(paths):05d}", file))
+            paths.append(self._put(bucket, requester, f"{attempt}-{len(paths):05d}", file))
         return Files(tuple(paths), written)
 
-    def _put(self, bucket: Any, asking: Asking, name: str, file: ParquetFile) -> str:
+    def _put(self, bucket: Any, requester: Requester, name: str, file: ParquetFile) -> str:
         content, path = file.finish(), f"{self.path}/{name}.parquet"
 
         def put() -> None:
             bucket.blob(path).upload_from_string(content, content_type="application/octet-stream", retry=None)
 
-        asking.ask("writing to the staging bucket", self.table, put, place=f"gs://{self.bucket}")
+        requester.request("writing to the staging bucket", self.table, put, place=f"gs://{self.bucket}")
         return path
 
 
@@ -84,9 +84,9 @@ class Upload:
         rows: How many rows are in them.
     """
 
-    def __init__(self, client: Any, asking: Asking, bucket: str, folder: str, table: TableId) -> None:
+    def __init__(self, client: Any, requester: Requester, bucket: str, folder: str, table: TableId) -> None:
         self._client = client
-        self._asking = asking
+        self._requester = requester
         self._files: list[str] = []
         self.folder = Folder(bucket, f"{_ROOT}/{folder}/{uuid.uuid4().hex}", table)
         self.rows = 0
@@ -98,7 +98,7 @@ class Upload:
 
     def write(self, batches: Iterable[pa.Table]) -> None:
         """Write rows from here, a file for each 128 MB of them; none when there are none."""
-        self.add(self.folder.write(self._client, self._asking, batches))
+        self.add(self.folder.write(self._client, self._requester, batches))
 
     def add(self, files: Files) -> None:
         """Take in what others have written into `folder`; nothing else of theirs is loaded."""
@@ -122,34 +122,3 @@ class Upload:
                     continue
         except (GoogleAPICallError, GoogleAuthError, OSError):
             return
-
-
-class ParquetFile:
-    """Rows as one Parquet file in memory, in one row group: each costs as much as some thousand rows.
-
-    Attributes:
-        nbytes: How many bytes of Arrow went in.
-    """
-
-    def __init__(self) -> None:
-        self.nbytes = 0
-        self._parts: list[pa.Table] = []
-
-    def add(self, rows: pa.Table) -> None:
-        """Append rows; all have the same columns."""
-        self._parts.append(rows)
-        self.nbytes += rows.nbytes
-
-    def finish(self) -> bytes:
-        """The whole file; the rows are let go.
-
-        Dictionaries are made of text only: looking for repeated numbers and times costs more than it saves.
-        """
-        import pyarrow.parquet as pq
-
-        rows = pa.concat_tables(self._parts)
-        self._parts.clear()
-        repeated = [f.name for f in rows.schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
-        sink = io.BytesIO()
-        pq.write_table(rows, sink, compression="snappy", write_statistics=False, use_dictionary=repeated)
-        return sink.getvalue()

@@ -15,15 +15,17 @@ from replicator_sdk.target import DeferredConsumer, TableProgress
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.ddl.alteration import Alteration
-from replicator_target_bigquery.merge_flush.intermediate.tables import Intermediates
+from replicator_target_bigquery.merge_flush.intermediate.tables import IntermediateTables
 from replicator_target_bigquery.merge_flush.key_alteration import KeyAlteration
-from replicator_target_bigquery.merge_flush.requirements import must_have_key
+from replicator_target_bigquery.merge_flush.layout import MergeFlushLayout
+from replicator_target_bigquery.merge_flush.requirements import require_key
 from replicator_target_bigquery.merge_flush.streaming.default_stream import DefaultStream
 from replicator_target_bigquery.merge_flush.streaming.insert_all import InsertAll
 from replicator_target_bigquery.merge_flush.streaming.streams import Streams
 from replicator_target_bigquery.merge_flush.streaming.write_api import WriteApi
 from replicator_target_bigquery.merge_flush.table_append import TableAppend
-from replicator_target_bigquery.merge_flush.table_flush import TableFlow
+from replicator_target_bigquery.merge_flush.table_flush import TableFlush
+from replicator_target_bigquery.schema.layout import TableLayout
 
 _MERGES_AT_ONCE: Final = 8
 
@@ -36,14 +38,15 @@ def create(config: BigQueryConfig, context: DeltaTargetContext) -> BigQueryConsu
 class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
     """Streams changes into intermediate tables and merges them by interval or number. Safe from several threads."""
 
+    layout: ClassVar[type[TableLayout]] = MergeFlushLayout
     alteration: ClassVar[type[Alteration]] = KeyAlteration
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         super().__init__(config, context)
         self._streams = self._choose_streams(config)
-        self._intermediates = Intermediates(self._clients.bigquery, context.metrics)
+        self._intermediates = IntermediateTables(self._clients.bigquery, context.metrics)
         self._pool = ThreadPoolExecutor(_MERGES_AT_ONCE, thread_name_prefix="merge")
-        self._flows: dict[TableId, TableFlow] = {}
+        self._flows: dict[TableId, TableFlush] = {}
 
     def apply_batch(self, changes: TableChanges) -> None:
         """Stream a table's changes; a merge commits them with their progress."""
@@ -64,7 +67,7 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure behind everything streamed; later rows go into another intermediate table."""
         if event.schema is not None:
-            must_have_key(event.schema)
+            require_key(event.schema)
         for table in (event.table, event.prev_table):
             if table is not None and table in self._flows:
                 flow = self._flow(table)
@@ -75,7 +78,7 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready for a plan's chunks; what was streamed before is of no use any more."""
-        must_have_key(schema)
+        require_key(schema)
         self._flow(schema.table).leave()
         return super().begin_snapshot(schema, snapshot_id, position)
 
@@ -99,11 +102,11 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
             return InsertAll(self._clients.bigquery, self._jobs)
         return DefaultStream(config, self._jobs) if config.use_default_stream else WriteApi(config, self._jobs)
 
-    def _flow(self, table: TableId) -> TableFlow:
+    def _flow(self, table: TableId) -> TableFlush:
         target = self._table(table)
         with self._lock:
             if table not in self._flows:
-                self._flows[table] = TableFlow(
+                self._flows[table] = TableFlush(
                     target, self._streams, self._intermediates, self._pool, self._turn(table)
                 )
             return self._flows[table]
@@ -112,6 +115,7 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
 class AppendConsumer(BigQueryConsumer):
     """Appends every row that is written at the source. Safe from several threads; calls for one table take turns."""
 
+    layout: ClassVar[type[TableLayout]] = MergeFlushLayout
     alteration: ClassVar[type[Alteration]] = KeyAlteration
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:

@@ -11,7 +11,7 @@ from replicator_target_bigquery.sql.text import name
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class KeyField:
     """What is compared of a key: a field that is no STRUCT, or whether a STRUCT in it is there at all.
 
     Attributes:
@@ -39,17 +39,17 @@ class Leaf:
         return ".".join([key, *map(name, self.path)])
 
 
-def leaves(key: Field) -> list[Leaf]:
+def leaves(key: Field) -> list[KeyField]:
     """A key column's leaves, STRUCTs in it flattened however deep."""
     return [leaf for inner in key.fields for leaf in _leaves(inner, (), nullable=False)]
 
 
-def _leaves(inner: Field, path: tuple[str, ...], *, nullable: bool) -> Iterator[Leaf]:
+def _leaves(inner: Field, path: tuple[str, ...], *, nullable: bool) -> Iterator[KeyField]:
     here, nullable = (*path, inner.name), nullable or inner.mode != "REQUIRED"
     if inner.type != "STRUCT" or inner.mode == "REPEATED":
-        yield Leaf(here, inner, nullable)
+        yield KeyField(here, inner, nullable)
         return
     if inner.mode != "REQUIRED":
-        yield Leaf(here, None, nullable)
+        yield KeyField(here, None, nullable)
     for deeper in inner.fields:
         yield from _leaves(deeper, here, nullable=nullable)

@@ -11,11 +11,10 @@ from replicator_sdk.errors import ReplicatorError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.merge_flush.intermediate.key_column import key_field
-from replicator_target_bigquery.merge_flush.intermediate.tables import Intermediate
+from replicator_target_bigquery.merge_flush.intermediate.tables import IntermediateTable
 from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
 from replicator_target_bigquery.sql.pruning import KeyRanges, Pruning
 from replicator_target_bigquery.sql.script import UNSTAGED
-from replicator_target_bigquery.tables.catalogue import source_fields
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 register("merge_flush.merge.before", "merge_flush.merge.after", "merge_flush.cleaned")
@@ -52,14 +51,14 @@ class Batch:
         self.rows += rows
 
 
-class TableMerge:
+class MergeSteps:
     """Merges the batches of one table, one at a time."""
 
     def __init__(self, table: TargetTable) -> None:
         self._table = table
         self._config = table.session.config
 
-    def run(self, intermediate: Intermediate, batch: Batch) -> None:
+    def run(self, intermediate: IntermediateTable, batch: Batch) -> None:
         """Steps 4 and 5: once all that was streamed can be read, it is merged."""
         assert batch.identity is not None
         merge = self._statement(intermediate, batch)
@@ -87,7 +86,7 @@ class TableMerge:
             hint="nothing to do: they are streamed again; does somebody change intermediate tables?",
         )
 
-    def clean(self, intermediate: Intermediate, number: int) -> None:
+    def clean(self, intermediate: IntermediateTable, number: int) -> None:
         """Step 8. A failure is none: the next clean-up, or the end of the table, takes the rows along."""
         session = self._table.session
         try:
@@ -96,21 +95,21 @@ class TableMerge:
             session.context.metrics.count("bigquery.cleanups_failed", table=self._table.table)
         failpoint("merge_flush.cleaned")
 
-    def _statement(self, intermediate: Intermediate, batch: Batch) -> FlushMerge:
+    def _statement(self, intermediate: IntermediateTable, batch: Batch) -> FlushMerge:
         config, schema = self._config, intermediate.schema
         with self._table.lock:
             found = self._table.found()
-        insists = found.column(found.partition) if found is not None and found.insists else None
+        required_filter = found.required_filter if found is not None else None
         return FlushMerge(
             self._table.place.sql,
             intermediate.sql,
             batch.number,
             key_field(schema, config.kafka_key_field_name),
-            source_fields(schema, config),
+            self._table.session.layout.source_fields(schema),
             config.upsert_enabled,
             config.delete_enabled,
             config.partition_type if config.big_query_partition_decorator else None,
-            pruning=Pruning(tuple(batch.ranges.values()), insists),
+            pruning=Pruning(tuple(batch.ranges.values()), required_filter),
             soft_deletes=config.soft_deletes,
         )
 

@@ -7,7 +7,7 @@ from replicator_sdk.errors import DataError, NeedsUserError
 from replicator_sdk.schema import TableSchema
 
 
-def must_have_key(schema: TableSchema) -> None:
+def require_key(schema: TableSchema) -> None:
     """Refuse a table whose rows cannot be told apart.
 
     Raises:
@@ -22,7 +22,7 @@ def must_have_key(schema: TableSchema) -> None:
         )
 
 
-def lacks_columns(changes: TableChanges) -> DataError:
+def missing_columns(changes: TableChanges) -> DataError:
     """Updates lack values that cannot be found."""
     return DataError(
         "updates do not carry all columns, and only upsert and delete together can find the values they lack",

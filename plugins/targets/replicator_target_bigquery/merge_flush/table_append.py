@@ -16,15 +16,14 @@ from replicator_sdk.batch import TableChanges
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
-from replicator_target_bigquery.batch.table_merge import must_fit
 from replicator_target_bigquery.commit_log.commit import APPENDING, Commit
 from replicator_target_bigquery.config import SEQUENCE
 from replicator_target_bigquery.merge_flush.intermediate.key_column import key_array
-from replicator_target_bigquery.merge_flush.requirements import lacks_columns
+from replicator_target_bigquery.merge_flush.requirements import missing_columns
 from replicator_target_bigquery.merge_flush.streaming.write_api import WriteApi
 from replicator_target_bigquery.schema.encoding import columns_of, loadable
 from replicator_target_bigquery.schema.names import column_names
-from replicator_target_bigquery.tables.catalogue import target_fields
+from replicator_target_bigquery.schema.schema_check import require_match
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 register("merge_flush.append.streamed", "merge_flush.append.announced", "merge_flush.append.committed")
@@ -40,7 +39,7 @@ class TableAppend:
 
     def settle(self) -> None:
         """Commit what was announced and perhaps not committed."""
-        for announced in self._table.standing().appending:
+        for announced in self._table.state().appending:
             self._commit(announced)
 
     def apply(self, changes: TableChanges) -> None:
@@ -50,9 +49,9 @@ class TableAppend:
         if table.has(changes):
             return
         if any(batch.unchanged for batch in changes.batches()):
-            raise lacks_columns(changes)
+            raise missing_columns(changes)
         found = table.make(changes.schema)
-        must_fit(changes, target_fields(changes.schema, self._config), found)
+        require_match(changes, self._table.session.layout.target_fields(changes.schema), found)
         progress = TableProgress.of(changes.identity)
         stream = self._api.create(self._table.place.path, changes.table, pending=True)
         rows = self._api.append(stream, self._rows(changes), changes.table)
@@ -79,7 +78,7 @@ class TableAppend:
     def _rows(self, changes: TableChanges) -> Iterator[pa.RecordBatch]:
         """The rows that inserts and updates wrote, with the destination's columns."""
         names = column_names(changes.schema, self._config.metadata_columns)
-        fields = {f.name: f for f in target_fields(changes.schema, self._config)}
+        fields = {f.name: f for f in self._table.session.layout.target_fields(changes.schema)}
         for batch in changes.batches():
             codes = batch.op.to_numpy(zero_copy_only=False)
             kept = pa.array(np.flatnonzero(codes != DMLOperation.DELETE))

@@ -15,22 +15,23 @@ from replicator_sdk.batch import TableChanges
 from replicator_sdk.errors import FencedError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
-from replicator_target_bigquery.batch.table_merge import TableApply, must_fit
-from replicator_target_bigquery.merge_flush.intermediate.rows import Shape, streamed
-from replicator_target_bigquery.merge_flush.intermediate.tables import Intermediate, Intermediates
-from replicator_target_bigquery.merge_flush.merge_steps import Batch, TableMerge
-from replicator_target_bigquery.merge_flush.requirements import lacks_columns, must_have_key
+from replicator_target_bigquery.batch.table_merge import TableMerge
+from replicator_target_bigquery.merge_flush.intermediate.rows import RowFormat, streamed
+from replicator_target_bigquery.merge_flush.intermediate.tables import IntermediateTable, IntermediateTables
+from replicator_target_bigquery.merge_flush.merge_steps import Batch, MergeSteps
+from replicator_target_bigquery.merge_flush.requirements import missing_columns, require_key
 from replicator_target_bigquery.merge_flush.streaming.streams import Streams, WriteStream
 from replicator_target_bigquery.schema.names import column_names
-from replicator_target_bigquery.sql.pruning import hold_keys, key_ranges
-from replicator_target_bigquery.tables.catalogue import Found, target_fields
+from replicator_target_bigquery.schema.schema_check import require_match
+from replicator_target_bigquery.schema.table_info import TableInfo
+from replicator_target_bigquery.sql.pruning import add_keys, key_ranges
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 register("merge_flush.made", "merge_flush.streamed")
 _NOT_THERE: Final = "RPL-6514"
 
 
-class TableFlow:
+class TableFlush:
     """The flow of one table. `take` is called by one thread at a time, everything else by any.
 
     Args:
@@ -45,7 +46,7 @@ class TableFlow:
         self,
         table: TargetTable,
         streams: Streams,
-        intermediates: Intermediates,
+        intermediates: IntermediateTables,
         pool: Executor,
         begin_load: Callable[[], None],
     ) -> None:
@@ -54,7 +55,7 @@ class TableFlow:
         self._intermediates = intermediates
         self._pool = pool
         self._begin_load = begin_load
-        self._merges = TableMerge(table)
+        self._merges = MergeSteps(table)
         self._config = table.session.config
         self._state = threading.Condition()
         self._open = Batch(1)
@@ -62,8 +63,8 @@ class TableFlow:
         self._failure: Exception | None = None
         self._settled: Position | None = None
         self._taken: Position | None = None
-        self._made: tuple[Intermediate, WriteStream] | None = None
-        self._found: Found | None = None  # kept here: during a merge the table is locked, and streaming goes on
+        self._made: tuple[IntermediateTable, WriteStream] | None = None
+        self._found: TableInfo | None = None  # kept here: during a merge the table is locked, and streaming goes on
 
     # --- taking
 
@@ -72,7 +73,7 @@ class TableFlow:
         self._raise_failure()
         if self._has(changes):
             return
-        must_have_key(changes.schema)
+        require_key(changes.schema)
         try:
             if any(batch.unchanged for batch in changes.batches()):
                 self._load(changes)
@@ -93,14 +94,14 @@ class TableFlow:
         with self._table.lock:
             if self._table.has(changes):
                 return True
-            progress = self._table.standing().progress
+            progress = self._table.state().progress
             self._taken = progress.position if progress is not None else None
             return False
 
     def _stream(self, changes: TableChanges) -> None:
         _, stream = self._intermediate(changes)
         config = self._config
-        shape = Shape(
+        shape = RowFormat(
             column_names(changes.schema, config.metadata_columns),
             config.delete_enabled,
             config.big_query_partition_decorator,
@@ -110,7 +111,7 @@ class TableFlow:
             batch = self._open
             batch.streaming = True
         try:
-            self._hold_keys(batch, changes, shape.names)
+            self._add_keys(batch, changes, shape.names)
             rows = self._streams.append(stream, streamed(changes, shape, batch.number), changes.table)
             failpoint("merge_flush.streamed")
             with self._state:
@@ -126,13 +127,13 @@ class TableFlow:
         metrics = self._table.session.context.metrics
         metrics.count("bigquery.rows_streamed", rows, table=changes.table)
 
-    def _hold_keys(self, batch: Batch, changes: TableChanges, names: Mapping[str, str]) -> None:
+    def _add_keys(self, batch: Batch, changes: TableChanges, names: Mapping[str, str]) -> None:
         """Have the batch know which keys it touches, so that its MERGE reads no more of the destination than it must."""
         if batch.identity is None and self._found is not None:
             batch.ranges = key_ranges(changes.schema, self._found, names)
-        hold_keys(batch.ranges, changes)
+        add_keys(batch.ranges, changes)
 
-    def _intermediate(self, changes: TableChanges) -> tuple[Intermediate, WriteStream]:
+    def _intermediate(self, changes: TableChanges) -> tuple[IntermediateTable, WriteStream]:
         """The intermediate table and its stream, made when there is none for this schema."""
         if self._made is not None and self._made[0].schema != changes.schema:
             self.settle()
@@ -141,7 +142,7 @@ class TableFlow:
         if self._made is None:
             with self._table.lock:
                 self._found = self._table.make(changes.schema)
-                must_fit(changes, target_fields(changes.schema, self._config), self._found)
+                require_match(changes, self._table.session.layout.target_fields(changes.schema), self._found)
                 intermediate = self._intermediates.make(self._table, changes.schema)
             failpoint("merge_flush.made")
             self._made = (intermediate, self._streams.create(intermediate.path, changes.table))
@@ -150,11 +151,11 @@ class TableFlow:
     def _load(self, changes: TableChanges) -> None:
         """Updates that lack columns: only mode batch's MERGE follows a missing value to the row that has it."""
         if not (self._config.upsert_enabled and self._config.delete_enabled):
-            raise lacks_columns(changes)
+            raise missing_columns(changes)
         self.settle()
         self._raise_failure()
         with self._table.lock:
-            TableApply(self._table, self._begin_load).apply(changes)
+            TableMerge(self._table, self._begin_load).apply(changes)
         with self._state:
             self._settled = changes.identity.position
 
@@ -243,7 +244,7 @@ class TableFlow:
         try:
             with self._table.lock:
                 self._table.forget()
-                self._table.standing()
+                self._table.state()
         except FencedError as fenced:
             return fenced
         except Exception:  # noqa: BLE001 - the first error tells more

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.errors import SchemaDriftError
 from replicator_target_bigquery.schema.fields import Field
-from replicator_target_bigquery.tables.catalogue import Found
+from replicator_target_bigquery.schema.table_info import TableInfo
 
 
-def misfit(wanted: Sequence[Field], found: Found) -> str:
+def schema_mismatch(wanted: Sequence[Field], found: TableInfo) -> str:
     """What stands in the way, to follow "the target's table"; empty when nothing does.
 
-    Columns beyond those of the schema are no misfit unless they insist on values.
+    Columns beyond those of the schema are no schema_mismatch unless they insist on values.
     """
     for column in wanted:
         there = found.column(column.name)
@@ -24,3 +26,19 @@ def misfit(wanted: Sequence[Field], found: Found) -> str:
     names = {column.name.lower() for column in wanted}
     extra = [f.name for f in found.fields if f.mode == "REQUIRED" and f.name.lower() not in names]
     return f"insists on values for {', '.join(extra)}, which the source does not have" if extra else ""
+
+
+def require_match(changes: TableChanges, wanted: tuple[Field, ...], found: TableInfo) -> None:
+    """Refuse a table whose columns somebody else has changed.
+
+    Raises:
+        SchemaDriftError: When a column is missing, of another type, or too strict.
+    """
+    if problem := schema_mismatch(wanted, found):
+        raise SchemaDriftError(
+            f"the target's table {problem}",
+            code="RPL-6531",
+            table=str(changes.table),
+            position=str(changes.identity.position),
+            hint="undo what was altered there by hand, or take the table out of `tables`, run once and put it in again: it is copied again",
+        )

@@ -19,8 +19,8 @@ from replicator_sdk.batch import TableChanges
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.text import name
-from replicator_target_bigquery.tables.catalogue import Found
 
 _RANGES: Final = 16
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - wall clock and UTC alike
@@ -96,7 +96,7 @@ def _cut(lows: Int64s, highs: Int64s) -> tuple[Int64s, Int64s]:
     return lows[np.concatenate([[0], wide + 1])], highs[np.concatenate([wide, [len(highs) - 1]])]
 
 
-def key_ranges(schema: TableSchema, found: Found, names: Mapping[str, str]) -> dict[str, KeyRanges]:
+def key_ranges(schema: TableSchema, found: TableInfo, names: Mapping[str, str]) -> dict[str, KeyRanges]:
     """Empty ranges, by the source's names, for the columns of the key that say which blocks of a table a batch touches."""
     key = schema.primary_key
     wanted = {n for n in key if n == key[0] or names[n].lower() == found.partition.lower()}
@@ -104,7 +104,7 @@ def key_ranges(schema: TableSchema, found: Found, names: Mapping[str, str]) -> d
     return {n: KeyRanges(c) for n, c in columns.items() if c is not None and prunes(c)}
 
 
-def hold_keys(ranges: Mapping[str, KeyRanges], changes: TableChanges) -> None:
+def add_keys(ranges: Mapping[str, KeyRanges], changes: TableChanges) -> None:
     """Have the ranges hold every key that the changes touch, before and after them."""
     for batch in changes.batches() if ranges else ():
         deletes = batch.op.to_numpy(zero_copy_only=False) == DMLOperation.DELETE
@@ -122,17 +122,19 @@ class Pruning:
 
     Attributes:
         ranges: Of the columns that prune.
-        insists: The partitioning column of a table that refuses queries without a filter on it.
+        required_filter: The partitioning column of a table that refuses queries without a filter on it.
     """
 
     ranges: tuple[KeyRanges, ...] = ()
-    insists: Field | None = None
+    required_filter: Field | None = None
 
     def conditions(self, alias: str) -> list[str]:
         """The conditions on the rows of `alias`."""
         found = [text for text in (r.condition(alias) for r in self.ranges) if text]
-        if self.insists is not None and not any(r.column.name == self.insists.name for r in self.ranges):
-            found.append(self._everything(self.insists, alias))
+        if self.required_filter is not None and not any(
+            r.column.name == self.required_filter.name for r in self.ranges
+        ):
+            found.append(self._everything(self.required_filter, alias))
         return found
 
     def _everything(self, column: Field, alias: str) -> str:

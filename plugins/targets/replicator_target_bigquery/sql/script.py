@@ -26,10 +26,10 @@ def guarded(checks: Sequence[tuple[str, str]], rows: str, statements: Sequence[s
     cases = "\n".join(f"  WHEN {condition} THEN '{outcome}'" for condition, outcome in checks)
     body = ";\n".join(statements)
     return (
-        f"DECLARE standing STRING;\n"
+        f"DECLARE outcome STRING;\n"
         f"BEGIN TRANSACTION;\n"
-        f"SET standing = (SELECT CASE\n{cases}\n  ELSE '{READY}' END {rows});\n"
-        f"IF standing = '{READY}' THEN\n{body};\nEND IF;\n"
+        f"SET outcome = (SELECT CASE\n{cases}\n  ELSE '{READY}' END {rows});\n"
+        f"IF outcome = '{READY}' THEN\n{body};\nEND IF;\n"
         f"COMMIT TRANSACTION;\n"
-        f"SELECT standing"
+        f"SELECT outcome"
     )

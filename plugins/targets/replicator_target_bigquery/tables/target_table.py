@@ -16,21 +16,13 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.api.jobs import Jobs
-from replicator_target_bigquery.commit_log.commit import (
-    CLAIMED,
-    COMMITTED,
-    Commit,
-    Standing,
-    insert,
-    insert_if_newer,
-    read_rows,
-    rows_of,
-    select,
-)
-from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.schema.table_ref import Place
+from replicator_target_bigquery.commit_log.commit import CLAIMED, COMMITTED, Commit, TableState
+from replicator_target_bigquery.commit_log.statements import insert, insert_if_newer, read_rows, rows_of, select
+from replicator_target_bigquery.schema.layout import TableLayout
+from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED, READY, guarded
-from replicator_target_bigquery.tables.catalogue import Found, Warehouse
+from replicator_target_bigquery.sql.table_ref import TableRef
+from replicator_target_bigquery.tables.catalogue import Catalogue
 
 register("bigquery.commit.before", "bigquery.commit.after", "bigquery.claimed")
 
@@ -39,27 +31,29 @@ class Session:
     """What all tables of a run share.
 
     Attributes:
+        layout: What target tables look like.
         config: The settings.
         context: The run.
         jobs: Runs jobs.
-        warehouse: Makes tables.
+        catalogue: Makes tables.
         storage: Cloud Storage.
         owner: The replicator, as `namespace/name`.
     """
 
     def __init__(
         self,
-        config: BigQueryConfig,
+        layout: TableLayout,
         context: DeltaTargetContext,
         jobs: Jobs,
-        warehouse: Warehouse,
-        bucket: Any,
+        catalogue: Catalogue,
+        storage: Any,
     ) -> None:
-        self.config = config
+        self.layout = layout
+        self.config = layout.config
         self.context = context
         self.jobs = jobs
-        self.warehouse = warehouse
-        self.storage = bucket
+        self.catalogue = catalogue
+        self.storage = storage
         self.owner = f"{context.namespace}/{context.replicator_name}"
 
 
@@ -70,54 +64,54 @@ class TargetTable:
         self.table = table
         self.lock = threading.RLock()
         self.session = session
-        self.place = Place.of(table, session.config)
-        self._standing: Standing | None = None
-        self._found: Found | None = None
+        self.place = TableRef.of(table, session.config)
+        self._state: TableState | None = None
+        self._found: TableInfo | None = None
 
     def forget(self) -> None:
         """Read everything anew the next time."""
-        self._standing, self._found = None, None
+        self._state, self._found = None, None
 
-    def standing(self) -> Standing:
+    def state(self) -> TableState:
         """What the commit log says, read once and then followed; from then on no older run can write the table.
 
         Raises:
             FencedError: When a newer run has touched it.
             NeedsUserError: When a table is there that is not this replicator's, or another table's.
         """
-        if self._standing is None:
-            self._standing = self._read()
-        return self._standing
+        if self._state is None:
+            self._state = self._read()
+        return self._state
 
-    def _read(self) -> Standing:
+    def _read(self) -> TableState:
         place, session = self.place, self.session
-        if not session.warehouse.has_dataset(place, self.table):
-            self._refuse_stranger()
-            return Standing()
-        standing = self._select(select(place))
-        self._check(standing)
-        if standing.rows and standing.epoch < session.context.epoch:
+        if not session.catalogue.has_dataset(place, self.table):
+            self._refuse_foreign_table()
+            return TableState()
+        state = self._select(select(place))
+        self._check(state)
+        if state.rows and state.epoch < session.context.epoch:
             claim = Commit(
                 0, CLAIMED, session.owner, session.context.epoch, f"claim-{session.context.run_id}", self.table
             )
-            standing = self._select(f"{insert_if_newer(place, claim)};\n{select(place)}")
-            self._check(standing)
+            state = self._select(f"{insert_if_newer(place, claim)};\n{select(place)}")
+            self._check(state)
             failpoint("bigquery.claimed")
-        if standing.last is None:
-            self._refuse_stranger()
-        return standing
+        if state.last is None:
+            self._refuse_foreign_table()
+        return state
 
-    def _select(self, sql: str) -> Standing:
+    def _select(self, sql: str) -> TableState:
         rows = self.session.jobs.read(sql, f"reading the commits of {self.place.id}", self.table)
         return read_rows(rows, self.session.context.read_offset)
 
-    def _check(self, standing: Standing) -> None:
-        if standing.epoch > self.session.context.epoch:
+    def _check(self, state: TableState) -> None:
+        if state.epoch > self.session.context.epoch:
             raise self.fenced()
-        for row in standing.rows[:1]:
+        for row in state.rows[:1]:
             if row.owner != self.session.owner:
-                raise self._not_ours(f"of replicator {row.owner}")
-            if row.source != self.table and not standing.dropped:
+                raise self._foreign(f"of replicator {row.owner}")
+            if row.source != self.table and not state.dropped:
                 raise NeedsUserError(
                     f"{self.place.id} holds another table of this replicator already: {row.source}",
                     code="RPL-6523",
@@ -125,13 +119,13 @@ class TargetTable:
                     hint="BigQuery takes the two names for one: leave one out, or replicate it to another `datasetName`",
                 )
 
-    def _refuse_stranger(self) -> None:
+    def _refuse_foreign_table(self) -> None:
         """A table that no commit speaks of may only be an empty one, made by us just before, or for us by somebody."""
         found = self.found()
         if found is not None and found.rows:
-            raise self._not_ours("not written by a replicator")
+            raise self._foreign("not written by a replicator")
 
-    def _not_ours(self, whose: str) -> NeedsUserError:
+    def _foreign(self, whose: str) -> NeedsUserError:
         return NeedsUserError(
             f"the table {self.place.id} is {whose}",
             code="RPL-6524",
@@ -158,13 +152,13 @@ class TargetTable:
             hint="nothing to do: the table is copied again",
         )
 
-    def found(self) -> Found | None:
+    def found(self) -> TableInfo | None:
         """The table as it stands, looked at once and after each change of ours; None when it is not there."""
         if self._found is None:
-            self._found = self.session.warehouse.find(self.place.id, self.table)
+            self._found = self.session.catalogue.find(self.place.id, self.table)
         return self._found
 
-    def make(self, schema: TableSchema, *, replacing: bool = False) -> Found:
+    def make(self, schema: TableSchema, *, replacing: bool = False) -> TableInfo:
         """The target table, made when it is not there.
 
         Args:
@@ -174,12 +168,12 @@ class TargetTable:
         Raises:
             SnapshotNeededError: When somebody removed the table: an empty one in its place would miss all its rows.
         """
-        self.session.warehouse.make_dataset(self.place, self.table)
+        self.session.catalogue.ensure_dataset(self.place, self.table)
         if self.found() is None:
-            standing = self.standing()
-            if not replacing and standing.progress is not None and not standing.dropped:
+            state = self.state()
+            if not replacing and state.progress is not None and not state.dropped:
                 raise self.gone()
-            self.session.warehouse.make_target(self.place, schema)
+            self.session.catalogue.create_target(self.place, schema, self.session.layout)
         found = self.found()
         if found is None:
             raise RetryableError(
@@ -202,10 +196,10 @@ class TargetTable:
         Raises:
             SnapshotNeededError: When rows come before the rest of that change.
         """
-        standing = self.standing()
-        if standing.stands_at(changes.identity.position):
+        state = self.state()
+        if state.has_reached(changes.identity.position):
             return True
-        if standing.altering is None:
+        if state.altering is None:
             return False
         if changes.rows == 0:
             return True
@@ -221,11 +215,11 @@ class TargetTable:
         self, progress: TableProgress | None, what: str, *, kind: str = COMMITTED, note: str | None = None
     ) -> Commit:
         """The row to commit with: it follows the newest one and keeps the chunks and former columns it knows of."""
-        standing, context = self.standing(), self.session.context
+        state, context = self.state(), self.session.context
         if note is None:
-            note = former_columns(standing.kept) if kind == COMMITTED else ""
-        revision = standing.revision + 1
-        last = standing.last
+            note = former_columns(state.kept) if kind == COMMITTED else ""
+        revision = state.revision + 1
+        last = state.last
         known = last.chunks if last is not None and progress is not None and _same_plan(last, progress) else frozenset()
         chunks = known if progress is None or progress.snapshot_chunks is None else progress.snapshot_chunks
         return Commit(
@@ -253,7 +247,7 @@ class TargetTable:
             RetryableError: When it was written since this run looked.
         """
         place = self.place
-        guards = [*self.standing().checks(row.epoch, row.batch), *checks]
+        guards = [*self.state().checks(row.epoch, row.batch), *checks]
         sql = guarded(guards, rows_of(place), [*statements, insert(place, row)])
         failpoint("bigquery.commit.before")
         (answer,) = self.session.jobs.query(
@@ -272,12 +266,12 @@ class TargetTable:
                 table=str(self.table),
                 hint="stop one of the two runs",
             )
-        self._standing = self.standing().followed_by(row)
+        self._state = self.state().followed_by(row)
         failpoint("bigquery.commit.after")
 
     def at(self, position: Position, sequence: int = 0) -> TableProgress:
         """Progress of this run at `position`, snapshot state as it was."""
-        context, progress = self.session.context, self.standing().progress
+        context, progress = self.session.context, self.state().progress
         if progress is None:
             return TableProgress(context.generation, context.epoch, position, sequence)
         return replace(

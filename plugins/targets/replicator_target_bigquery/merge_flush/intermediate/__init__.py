@@ -1,1 +1,1 @@
-"""Intermediate tables: their names, columns and rows."""
+"""IntermediateTable tables: their names, columns and rows."""

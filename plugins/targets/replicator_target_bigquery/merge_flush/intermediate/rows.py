@@ -34,7 +34,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RowFormat:
     """How changes become rows.
 
     Attributes:
@@ -50,7 +50,7 @@ class Shape:
     message_time: bool = False
 
 
-def streamed(changes: TableChanges, shape: Shape, batch_number: int) -> Iterator[pa.RecordBatch]:
+def streamed(changes: TableChanges, shape: RowFormat, batch_number: int) -> Iterator[pa.RecordBatch]:
     """The rows of all changes; their order does not matter, `i` tells it."""
     for batch in changes.batches():
         codes: npt.NDArray[np.int8] = batch.op.to_numpy(zero_copy_only=False)
@@ -64,7 +64,7 @@ def streamed(changes: TableChanges, shape: Shape, batch_number: int) -> Iterator
             yield _written(batch, deletes, shape, batch_number)
 
 
-def _written(batch: ChangeBatch, deletes: Bools, shape: Shape, batch_number: int) -> pa.RecordBatch:
+def _written(batch: ChangeBatch, deletes: Bools, shape: RowFormat, batch_number: int) -> pa.RecordBatch:
     """A row a change: with a NULL value for a delete."""
     after = columns_of(batch.row)
     keys = key_array(batch.schema, _keys(batch, after, deletes))
@@ -73,7 +73,7 @@ def _written(batch: ChangeBatch, deletes: Bools, shape: Shape, batch_number: int
     return _rows(keys, values, times, 2 * _sequence(batch) + 1, batch_number)
 
 
-def _moved(batch: ChangeBatch, updates: Bools, shape: Shape, batch_number: int) -> Iterator[pa.RecordBatch]:
+def _moved(batch: ChangeBatch, updates: Bools, shape: RowFormat, batch_number: int) -> Iterator[pa.RecordBatch]:
     """A delete for each key that an update leaves."""
     if batch.before is None or not updates.any():
         return
@@ -135,7 +135,7 @@ def _differ(left: pa.Array, right: pa.Array) -> Bools:
     return found
 
 
-def _times(batch: ChangeBatch, shape: Shape, places: pa.Array | None) -> pa.Array:
+def _times(batch: ChangeBatch, shape: RowFormat, places: pa.Array | None) -> pa.Array:
     size = len(batch) if places is None else len(places)
     if not shape.partition_time:
         return pa.nulls(size, _MICROSECONDS)

@@ -1,4 +1,4 @@
-"""Intermediate tables: named as seed 000 says, so that no two were ever the same, and labelled, so that nobody else's is taken.
+"""IntermediateTable tables: named as seed 000 says, so that no two were ever the same, and labelled, so that nobody else's is taken.
 
 A table of that name that was there before could lose rows: BigQuery drops some that are streamed into a table deleted and made
 again. So each has a UUID, and is made anew rather than altered.
@@ -20,9 +20,8 @@ from replicator_target_bigquery.merge_flush.intermediate.key_column import key_f
 from replicator_target_bigquery.merge_flush.intermediate.rows import BATCH_NUMBER, KEY, PARTITION_TIME, VALUE, I
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.names import table_name
-from replicator_target_bigquery.schema.table_ref import Place
+from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.sql.text import name
-from replicator_target_bigquery.tables.catalogue import source_fields
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 OWNER: Final = "replicator-owner"
@@ -33,7 +32,7 @@ _DROP_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Intermediate:
+class IntermediateTable:
     """One intermediate table.
 
     Attributes:
@@ -42,7 +41,7 @@ class Intermediate:
         schema: What its values are.
     """
 
-    place: Place
+    place: TableRef
     table: str
     schema: TableSchema
 
@@ -73,7 +72,7 @@ def intermediate_fields(key: Field, value: tuple[Field, ...]) -> tuple[Field, ..
     )
 
 
-class Intermediates:
+class IntermediateTables:
     """Makes and removes the intermediate tables of a run. Safe from several threads."""
 
     def __init__(self, client: Any, metrics: Metrics) -> None:
@@ -83,22 +82,24 @@ class Intermediates:
         self._lock = threading.Lock()
         self._began = time.time_ns() // 1_000_000  # part of names, so that people see how old a table is
 
-    def make(self, table: TargetTable, schema: TableSchema) -> Intermediate:
+    def make(self, table: TargetTable, schema: TableSchema) -> IntermediateTable:
         """A new one for `table`; those that dead runs left for it are removed first."""
         from google.cloud import bigquery
 
         session = table.session
         config = session.config
         self._remove_orphans(table)
-        made = Intermediate(table.place, self._name(table), schema)
+        made = IntermediateTable(table.place, self._name(table), schema)
         key = key_field(schema, config.kafka_key_field_name)
-        definition = session.warehouse.definition(made.id, intermediate_fields(key, source_fields(schema, config)))
+        definition = session.catalogue.definition(
+            made.id, intermediate_fields(key, session.layout.source_fields(schema))
+        )
         definition.time_partitioning = bigquery.TimePartitioning(type_="DAY")
         definition.labels = {**config.labels, **_labels(table), EPOCH: str(session.context.epoch)}
-        session.warehouse.create(definition, table.table)
+        session.catalogue.create(definition, table.table)
         return made
 
-    def drop(self, made: Intermediate, of: TableId) -> None:
+    def drop(self, made: IntermediateTable, of: TableId) -> None:
         """Remove one; what cannot be removed now is an orphan for the next run."""
         from google.api_core.exceptions import GoogleAPICallError
 
@@ -127,7 +128,7 @@ class Intermediates:
         """
         session, place = table.session, table.place
         epoch = session.context.epoch
-        if table.standing().epoch != epoch:
+        if table.state().epoch != epoch:
             return  # not claimed yet: nobody has written it
         named = re.compile(re.escape(f"_{place.table[: _LONGEST[0]]}_") + r"[A-Za-z0-9_]+_[0-9a-f]{32}_[0-9]+")
         dataset = f"{place.project}.{place.dataset}"
@@ -135,14 +136,14 @@ class Intermediates:
             labels = self._labels_of(f"{dataset}.{left}", table)
             ours = all(labels.get(k) == v for k, v in _labels(table).items())
             if ours and labels.get(EPOCH, "").isdigit() and int(labels[EPOCH]) < epoch:
-                self.drop(Intermediate(place, left, _NOTHING), table.table)
+                self.drop(IntermediateTable(place, left, _NOTHING), table.table)
                 self._metrics.count("bigquery.orphans_removed", table=table.table)
 
     def _tables_in(self, dataset: str, table: TargetTable) -> list[str]:
         """The tables that were in the dataset when this run first asked: what dead runs left was there by then."""
         with self._lock:
             if dataset not in self._there:
-                self._there[dataset] = table.session.jobs.ask(
+                self._there[dataset] = table.session.jobs.request(
                     f"looking for tables that dead runs left in {dataset}",
                     table.table,
                     lambda: [t.table_id for t in self._client.list_tables(dataset, retry=None)],
@@ -159,7 +160,7 @@ class Intermediates:
             except NotFound:
                 return {}
 
-        found: dict[str, str] = table.session.jobs.ask(f"looking at {table_id}", table.table, ask, place=table_id)
+        found: dict[str, str] = table.session.jobs.request(f"looking at {table_id}", table.table, ask, place=table_id)
         return found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.merge_flush.streaming.stream_writer import StreamWriter
 from replicator_target_bigquery.merge_flush.streaming.streams import WriteStream
-from replicator_target_bigquery.schema.table_ref import default_stream
+from replicator_target_bigquery.sql.table_ref import default_stream
 
 
 class DefaultStream(StreamWriter):

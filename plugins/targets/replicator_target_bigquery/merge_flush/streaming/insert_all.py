@@ -69,7 +69,7 @@ class InsertAll(Streams):
                         raise
                     self._jobs.pause(1.0)
 
-        if self._jobs.ask("inserting rows", of, ask, place=table):
+        if self._jobs.request("inserting rows", of, ask, place=table):
             raise wrong_rows(of)
 
 

@@ -90,7 +90,7 @@ class StreamWriter(Streams):
                         raise
                     self._pause(1.0, of)
 
-        return self._jobs.ask("opening a stream", of, patiently, place=table)
+        return self._jobs.request("opening a stream", of, patiently, place=table)
 
     def _send(self, stream: WriteStream, schema: bytes, waiting: deque[Piece], of: TableId) -> None:
         """Send until nothing waits, again from the first piece without an answer."""

@@ -43,7 +43,7 @@ class WriteApi(StreamWriter):
             with contextlib.suppress(FailedPrecondition):
                 self._client.finalize_write_stream(name=stream.name, retry=None, timeout=60.0)
 
-        self._jobs.ask("closing a stream", of, ask, place=stream.name)
+        self._jobs.request("closing a stream", of, ask, place=stream.name)
 
     def commit(self, table: str, stream: str, of: TableId) -> None:
         """Make the rows of a closed pending stream part of its table, all at once; it may have happened already.
@@ -56,7 +56,7 @@ class WriteApi(StreamWriter):
         def ask() -> Any:
             return self._client.batch_commit_write_streams(request=request, retry=None, timeout=60.0)
 
-        answer = self._jobs.ask("committing appended rows", of, ask, place=table)
+        answer = self._jobs.request("committing appended rows", of, ask, place=table)
         done = self._types.StorageError.StorageErrorCode.STREAM_ALREADY_COMMITTED
         errors = [error for error in answer.stream_errors if error.code != done]
         if errors:

@@ -17,7 +17,7 @@ from google.auth.exceptions import DefaultCredentialsError, RefreshError, Transp
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_target_bigquery.api.diagnosis import is_transient
-from replicator_target_bigquery.api.retry import Patience
+from replicator_target_bigquery.api.retry import RetryPolicy
 from tests.services.certificates import issue
 from tests.services.processes import LOOPBACK
 
@@ -60,16 +60,16 @@ def test_a_fault_that_passes_is_waited_for(error: Exception) -> None:
             raise error
         return "answer"
 
-    assert Patience(60).ask("asking", None, ask, pause=lambda _: None) == "answer"
+    assert RetryPolicy(60).request("asking", None, ask, pause=lambda _: None) == "answer"
     with pytest.raises(RetryableError) as err:
-        Patience(0).ask("asking", None, lambda: (_ for _ in ()).throw(error))
+        RetryPolicy(0).request("asking", None, lambda: (_ for _ in ()).throw(error))
     assert err.value.code == "RPL-6511"
 
 
 @pytest.mark.parametrize("error", LASTING, ids=lambda e: type(e).__name__)
 def test_a_missing_right_needs_somebody_at_once(error: Exception) -> None:
     with pytest.raises(NeedsUserError) as err:
-        Patience(60).ask("asking", None, lambda: (_ for _ in ()).throw(error))
+        RetryPolicy(60).request("asking", None, lambda: (_ for _ in ()).throw(error))
     assert err.value.code in {"RPL-6512", "RPL-6513"}
 
 
@@ -109,7 +109,7 @@ def tls_port(tmp_path: Path) -> Iterator[Callable[..., int]]:
 def test_a_certificate_that_is_not_trusted_needs_somebody(tls_port: Callable[..., int]) -> None:
     port = tls_port()
     with pytest.raises(NeedsUserError) as err:
-        Patience(60).ask("asking", None, lambda: requests.get(f"https://{LOOPBACK}:{port}", timeout=10))
+        RetryPolicy(60).request("asking", None, lambda: requests.get(f"https://{LOOPBACK}:{port}", timeout=10))
     assert err.value.code == "RPL-6536"
     assert "REQUESTS_CA_BUNDLE" in err.value.hint
 

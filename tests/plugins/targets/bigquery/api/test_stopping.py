@@ -114,9 +114,9 @@ def test_sigterm_ends_a_run_whose_requests_are_refused(
         "name": "shop",
         "stages": [
             {"name": "shop", "plugin": source},
-            {"name": "warehouse", "plugin": {"name": "bigquery", "type": "cdcTarget", "properties": settings}},
+            {"name": "catalogue", "plugin": {"name": "bigquery", "type": "cdcTarget", "properties": settings}},
         ],
-        "connections": [{"from": "shop", "to": "warehouse"}],
+        "connections": [{"from": "shop", "to": "catalogue"}],
         "tables": [{"database": "main", "table": "customers"}],
         "offsetBasePath": str(tmp_path / "state"),
     }

@@ -12,23 +12,15 @@ from replicator_sdk.datatype import BINARY, DATE, FLOAT64, INT64, STRING, Array,
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.batch.keyed_merge import KeyedMerge
-from replicator_target_bigquery.batch.keyless_merge import BagMerge
-from replicator_target_bigquery.commit_log.commit import (
-    COMMITTED,
-    Commit,
-    Standing,
-    insert,
-    insert_if_newer,
-    prune,
-    rows_of,
-    select,
-)
+from replicator_target_bigquery.batch.keyless_merge import KeylessMerge
+from replicator_target_bigquery.commit_log.commit import COMMITTED, Commit, TableState
+from replicator_target_bigquery.commit_log.statements import insert, insert_if_newer, prune, rows_of, select
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.schema.fields import Field, field_of
-from replicator_target_bigquery.schema.table_ref import Place
 from replicator_target_bigquery.sql.comparison import KeyColumn
 from replicator_target_bigquery.sql.pruning import KeyRanges, Pruning
 from replicator_target_bigquery.sql.script import guarded
+from replicator_target_bigquery.sql.table_ref import TableRef
 from tests.plugins.targets.bigquery.support.changes import at
 from tests.plugins.targets.bigquery.support.sql_parser import judge
 
@@ -68,7 +60,7 @@ def test_the_merge_of_a_table_with_a_key(keys: tuple[str, ...], nullable: bool, 
 
 @pytest.mark.parametrize(("inserts_only", "soft"), list(itertools.product((False, True), (False, True))))
 def test_the_merge_of_a_table_without_a_key(inserts_only: bool, soft: bool) -> None:
-    merge = BagMerge("`p.d.t`", STAGED, COLUMNS, inserts_only, Pruning((), DAY), soft)
+    merge = KeylessMerge("`p.d.t`", STAGED, COLUMNS, inserts_only, Pruning((), DAY), soft)
     (parsed,) = judge(merge.statement())
     assert isinstance(parsed, exp.Merge)
     judge(f"SELECT * FROM ({merge.net_counts()})")
@@ -89,9 +81,9 @@ def test_nothing_is_grouped_by_what_bigquery_cannot_group(kind: str) -> None:
 
 def test_the_commit_log() -> None:
     table = TableId("shop", "o'brien")
-    place = Place.of(table, BigQueryConfig(project="p", staging_bucket="b"))
+    place = TableRef.of(table, BigQueryConfig(project="p", staging_bucket="b"))
     row = Commit(3, COMMITTED, "ns/it's", 2, "batch@3", table, TableProgress(1, 2, at(5)))
-    script = guarded(Standing((row,)).checks(2, row.batch), rows_of(place), [insert(place, row)])
+    script = guarded(TableState((row,)).checks(2, row.batch), rows_of(place), [insert(place, row)])
     judge(script)
     judge(insert_if_newer(place, row))
     judge(select(place))

@@ -12,8 +12,8 @@ from replicator_sdk.errors import DataError, NeedsUserError, SnapshotNeededError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.testing.contexts import CountingMetrics
-from replicator_target_bigquery.load.load_rate_limit import Pace
-from replicator_target_bigquery.schema.encoding import BatchStamp, staged_batches
+from replicator_target_bigquery.batch.staging_rows import BatchStamp, staged_batches
+from replicator_target_bigquery.load.load_rate_limit import LoadRateLimit
 from tests.plugins.targets.bigquery.support.changes import KEYED, KEYLESS, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.emulators import Emulators
@@ -78,7 +78,7 @@ def test_a_merge_names_the_keys_and_partitions_it_can_touch(bigquery_emulators: 
     (merge,) = [job.sql for job in bigquery_emulators.gate.jobs if "MERGE" in job.sql]
     assert "T.`id` BETWEEN 1 AND 2" in merge
     assert "T.`day` BETWEEN DATE '2024-05-01' AND DATE '2024-05-02'" in merge
-    found = consumer._session.warehouse.find(f"test.{project.dataset}.days", schema.table)
+    found = consumer._session.catalogue.find(f"test.{project.dataset}.days", schema.table)
     assert found is not None
     assert (found.partition, found.clustered) == ("day", ("id", "day"))  # the emulator forgets that it insists
 
@@ -167,7 +167,7 @@ def test_loads_of_one_table_keep_their_distance() -> None:
         waited.append(seconds)
         now[0] += seconds
 
-    pace = Pace(90, sleep, lambda: now[0])
+    pace = LoadRateLimit(90, sleep, lambda: now[0])
     for table in (KEYED.table, KEYED.table, KEYLESS.table):
         pace.wait(table)
     now[0] += 200

@@ -6,8 +6,8 @@ from replicator_sdk.datatype import INT64, STRING
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_target_bigquery.batch.keyed_merge import KeyedMerge
+from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.sql.comparison import KeyColumn
-from replicator_target_bigquery.tables.catalogue import target_fields
 from tests.plugins.targets.bigquery.support.changes import batch, ddl, delete, insert, update
 from tests.plugins.targets.bigquery.support.project import Project
 
@@ -61,7 +61,7 @@ def test_the_net_change_is_the_seeds_diff(project: Project) -> None:
     consumer = project.consumer()
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE, CUSTOMERS))
     consumer.apply_batch(batch(1, EXAMPLE))
-    columns = target_fields(CUSTOMERS, project.config)[1:]
+    columns = TableLayout(project.config).target_fields(CUSTOMERS)[1:]
     staged = "(SELECT * FROM {d}._staging_customers)"
     merge = KeyedMerge("unused", staged, columns, (KeyColumn(columns[0], nullable=False),))
     net = project.select(

@@ -14,8 +14,8 @@ from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.contexts import TestTargetContext
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.in_memory.source import MemoryChunkReader
+from replicator_target_bigquery.cdc.consumer import CdcConsumer
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.consumer import BigQueryConsumer
 from tests.plugins.targets.bigquery.support.changes import KEYED, alter, at, batch, ddl, delete, insert, row, update
 
 _EXTRA = Column("extra", INT64)
@@ -26,7 +26,7 @@ LAST = [["1", "a", None], ["3", "moved", None], ["9", "new", "7"]]
 
 def live(config: BigQueryConfig, epoch: int) -> None:
     """Bring the table to its end from wherever it is, as the engine would."""
-    consumer = BigQueryConsumer(config, TestTargetContext(MemoryOffset.from_fields, epoch=epoch))
+    consumer = CdcConsumer(config, TestTargetContext(MemoryOffset.from_fields, epoch=epoch))
     progress = consumer.progress(KEYED.table)
     if progress is None or progress.snapshot_chunks is not None:
         held = consumer.begin_snapshot(KEYED, "plan", at(1))

@@ -22,6 +22,7 @@ from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import Column, TableId, TableSchema, rename_table, replace_columns
 from replicator_target_bigquery.cdc import append_requests as requests
+from replicator_target_bigquery.cdc.consumer import CdcConsumer
 from tests.plugins.targets.bigquery.cdc.conftest import streaming
 from tests.plugins.targets.bigquery.support.changes import (
     KEYED,
@@ -152,15 +153,16 @@ def test_a_zombie_looks_before_it_sends(project: Project) -> None:
 def test_a_zombie_that_had_looked_loses_against_the_newer_run(project: Project) -> None:
     """It falls asleep between looking and sending; the newer run does the same changes and more meanwhile."""
     zombie, newer = project.consumer(epoch=1), project.consumer(epoch=2)
+    assert isinstance(zombie, CdcConsumer)
     zombie.apply_batch(batch(1, [insert(row(1, "a")), insert(row(2, "b"))]))
-    send = zombie._ingestion.append  # type: ignore[union-attr]
+    send = zombie._streams.append
 
     def sleeps(*args: object) -> object:
         newer.apply_batch(batch(2, [update(row(1, "c"), before=row(1)), delete({"id": 2})], epoch=2))
         newer.apply_batch(batch(3, [update(row(1, "d"), before=row(1))], epoch=2))
         return send(*args)  # type: ignore[arg-type]
 
-    zombie._ingestion.append = sleeps  # type: ignore[union-attr, method-assign]
+    zombie._streams.append = sleeps  # type: ignore[method-assign]
     with pytest.raises(FencedError):
         zombie.apply_batch(batch(2, [update(row(1, "c"), before=row(1)), delete({"id": 2})]))
     assert project.select(_ROWS) == [["1", "d", None]]

@@ -32,9 +32,9 @@ def shop_pipeline(project: Project, folder: Path) -> Path:
         "name": "shop",
         "stages": [
             stage("shop", "sqlite", "cdcSource", {"path": f"{folder}/shop.db"}),
-            stage("warehouse", "bigquery", "cdcTarget", settings),
+            stage("catalogue", "bigquery", "cdcTarget", settings),
         ],
-        "connections": [{"from": "shop", "to": "warehouse"}],
+        "connections": [{"from": "shop", "to": "catalogue"}],
         "tables": [{"database": "main", "table": "customers"}],
         "offsetBasePath": str(folder / "state"),
     }

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replicator_target_bigquery.load.uploads import ParquetFile
-from replicator_target_bigquery.schema.encoding import BatchStamp, nulled, staged_batches
+from replicator_target_bigquery.batch.staging_rows import BatchStamp, staged_batches
+from replicator_target_bigquery.load.parquet import ParquetFile
+from replicator_target_bigquery.schema.encoding import nulled
 from tests.plugins.targets.bigquery.support.changes import KEYED, batch, delete, insert, row
 
 _VALUES = {

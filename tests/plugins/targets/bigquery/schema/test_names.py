@@ -15,7 +15,7 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.schema.names import column_name, column_names, table_name
-from replicator_target_bigquery.schema.table_ref import Place
+from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.sql.text import name, text
 
 CONFIG = BigQueryConfig(project="p", staging_bucket="b")
@@ -54,13 +54,13 @@ def test_fields_that_meet_inside_a_record_are_refused() -> None:
 @pytest.mark.parametrize("table", ["_staging_customers", "_replicator_commits"])
 def test_a_table_is_never_taken_for_one_of_the_replicators(table: str) -> None:
     with pytest.raises(NeedsUserError):
-        Place.of(TableId("d", table), CONFIG)
+        TableRef.of(TableId("d", table), CONFIG)
 
 
 def test_the_dataset_is_the_sources_schema_unless_one_is_named() -> None:
-    assert Place.of(TableId("db", "t", "my-schema"), CONFIG).id == "p.my_schema.t"
+    assert TableRef.of(TableId("db", "t", "my-schema"), CONFIG).id == "p.my_schema.t"
     named = CONFIG.model_copy(update={"dataset_name": "all", "dataset_project": "q"})
-    assert Place.of(TableId("db", "t"), named).staging_id == "q.all._staging_t"
+    assert TableRef.of(TableId("db", "t"), named).staging_id == "q.all._staging_t"
 
 
 @settings(deadline=None)

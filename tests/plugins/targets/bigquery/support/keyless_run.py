@@ -14,8 +14,8 @@ from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.contexts import TestTargetContext
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.in_memory.source import MemoryChunkReader
+from replicator_target_bigquery.batch.consumer import BatchMergeConsumer
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.consumer import BigQueryConsumer
 from tests.plugins.targets.bigquery.support.changes import KEYLESS, alter, at, batch, delete, insert, update
 
 _ROWS = [{"name": "a", "number": 1}] * 4 + [{"name": "b", "number": 2}] * 2
@@ -28,7 +28,7 @@ LAST = sorted([["a", "1", "7"], ["a", "1", "7"], ["a", "1", "7"], ["b", "2", "7"
 
 def live(config: BigQueryConfig, epoch: int) -> None:
     """Bring the table to its end from wherever it is, as the engine would."""
-    consumer = BigQueryConsumer(config, TestTargetContext(MemoryOffset.from_fields, epoch=epoch))
+    consumer = BatchMergeConsumer(config, TestTargetContext(MemoryOffset.from_fields, epoch=epoch))
     progress = consumer.progress(KEYLESS.table)
     if progress is None or progress.snapshot_chunks is not None:
         held = consumer.begin_snapshot(KEYLESS, "plan", at(1))

@@ -15,6 +15,7 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_sdk.testing.contexts import TestTargetContext
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_target_bigquery.batch.consumer import BatchMergeConsumer
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.load import snapshot_load as snapshot
@@ -86,7 +87,7 @@ def _live(config: BigQueryConfig, epoch: int) -> None:
     spark = SparkSession.builder.config(map={**SMALL, "spark.master": "local[2,2]"}).getOrCreate()
     vars(snapshot)["FILE_BYTES"] = 1  # each batch is a file
     context = TestTargetContext(MemoryOffset.from_fields, epoch=epoch, spark=lambda: spark)
-    load(BigQueryConsumer(config, context), Numbers(stumbles=True))
+    load(BatchMergeConsumer(config, context), Numbers(stumbles=True))
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ def judge(script: str) -> list[exp.Expr]:
     found = []
     for part in script.split(";\n"):
         text = part.strip()
-        if text.startswith("SET standing = "):
-            text = f"SELECT {text.removeprefix('SET standing = ')}"
-        text = text.split(" THEN\n", 1)[1] if text.startswith("IF standing") else text
+        if text.startswith("SET outcome = "):
+            text = f"SELECT {text.removeprefix('SET outcome = ')}"
+        text = text.split(" THEN\n", 1)[1] if text.startswith("IF outcome") else text
         if text.startswith(_CONTROL):
             continue
         try:

@@ -1,4 +1,4 @@
-"""Intermediate tables that dead runs leave are removed by the next run of that replicator, and nobody else's ever."""
+"""IntermediateTable tables that dead runs leave are removed by the next run of that replicator, and nobody else's ever."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from replicator_target_bigquery.sql.text import name
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TableRef:
     """A table's address.
 
     Attributes:
@@ -28,7 +28,7 @@ class Place:
     staging: str
 
     @classmethod
-    def of(cls, table: TableId, config: BigQueryConfig) -> Place:
+    def of(cls, table: TableId, config: BigQueryConfig) -> TableRef:
         """Where `table` goes.
 
         Raises:
