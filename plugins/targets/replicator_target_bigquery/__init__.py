@@ -1,4 +1,4 @@
-"""Target plugin: BigQuery tables, kept by load jobs and one MERGE a batch.
+"""Target plugin: BigQuery tables, written by load jobs and one MERGE a batch, by merge flushes, or by change data capture.
 
 Importing it needs none of Google's libraries.
 """

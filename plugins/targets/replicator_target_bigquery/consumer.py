@@ -1,4 +1,4 @@
-"""The running target: takes batches, DDL and snapshot chunks, one table at a time each, several tables at once."""
+"""What the consumers of all modes share: progress, changes of structure and snapshots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from replicator_target_bigquery.api.jobs import Jobs
 from replicator_target_bigquery.commit_log.statements import prune
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.ddl.alteration import Alteration
-from replicator_target_bigquery.ddl.table_ddl import TableDDL, rename
+from replicator_target_bigquery.ddl.rename import rename
+from replicator_target_bigquery.ddl.table_ddl import TableDDL
 from replicator_target_bigquery.load.load_rate_limit import LoadRateLimit
 from replicator_target_bigquery.load.snapshot_load import TableSnapshotLoad
 from replicator_target_bigquery.schema.layout import TableLayout
@@ -27,13 +28,13 @@ from replicator_target_bigquery.tables.target_table import Session, TargetTable
 
 
 def prune_commits(config: BigQueryConfig, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
-    """Remove rows of the commit logs of the tables' datasets that nobody will ask for again."""
+    """Delete old rows from the commit logs of the tables' datasets; no run reads them again."""
     clients = Clients(config)
     jobs = Jobs(clients.bigquery, config, context.metrics, lambda: context.is_stopping)
     try:
-        for place in {p.commits_id: p for p in (TableRef.of(table, config) for table in tables)}.values():
-            if Catalogue(clients.bigquery, jobs, config).find(place.commits_id, tables[0]) is not None:
-                jobs.read(prune(place), f"pruning {place.commits_id}", None)
+        for ref in {p.commits_id: p for p in (TableRef.of(table, config) for table in tables)}.values():
+            if Catalogue(clients.bigquery, jobs, config).find(ref.commits_id, tables[0]) is not None:
+                jobs.read(prune(ref), f"pruning {ref.commits_id}", None)
     finally:
         clients.close()
 
@@ -65,7 +66,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         self._lock = threading.Lock()
 
     def progress(self, table: TableId) -> TableProgress | None:
-        """What the table's last commit says; from then on no older run can write it."""
+        """How far the table is, by its last commit; from then on no older run can write it."""
         target = self._table(table)
         with target.lock:
             target.forget()
@@ -73,9 +74,9 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
             return None if state.dropped else state.progress
 
     def apply_ddl(self, event: DDLEvent) -> None:
-        """Apply a change of structure; its position is committed once all of it is there."""
+        """Apply a change of structure; its position is committed once all of it is done."""
         if event.operation in {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}:
-            return  # datasets come with their first table; other tables may live in them, so they are never dropped
+            return  # a dataset is created with its first table, and never dropped: it may hold other tables
         table = self._table(event.table)
         with table.lock:
             if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
@@ -84,7 +85,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
                 self.ddl(table, self.alteration).apply(event)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
-        """Make the table ready to take the chunks of a plan."""
+        """Prepare the table for the chunks of a plan; returns the indexes of those it has."""
         table = self._table(schema.table)
         with table.lock:
             return self.snapshot_load(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
@@ -98,13 +99,13 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
             return self.snapshot_load(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
-        """The table is whole and takes changes from now on."""
+        """Mark the snapshot as complete: the table takes changes from now on."""
         table = self._table(schema.table)
         with table.lock:
             self.snapshot_load(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
 
     def stop(self) -> None:
-        """Nothing is held back between calls, so there is nothing to drop."""
+        """End requests that wait, and close the connections; no call holds rows back, so none are lost."""
         self._jobs.stop()
         with self._lock:
             self._tables.clear()

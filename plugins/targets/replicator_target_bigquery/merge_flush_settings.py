@@ -1,4 +1,4 @@
-"""Settings of mode `merge-flush`, by seed 000's names, and what does not go together."""
+"""Settings of mode `merge-flush`, by the names of docs/seeds.md#000-bigquery, and which exclude each other."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _OFF: Final = -1
 
 
 class MergeFlushSettings(PluginConfig):
-    """The part of the target's settings that only mode `merge-flush` looks at.
+    """The settings that only mode `merge-flush` reads.
 
     Attributes:
-        upsert_enabled: Rows are merged by their key: updated where they are there, else inserted.
+        upsert_enabled: Rows are merged by their key: updated where they exist, else inserted.
         delete_enabled: Rows that the source deletes are deleted. With neither this nor `upsertEnabled` every row
             written at the source is appended, and deletes are left out.
         kafka_key_field_name: The column that holds each row's key as a STRUCT; needed to upsert or delete.
-        intermediate_table_suffix: What intermediate tables' names have behind the table's.
+        intermediate_table_suffix: What follows the table's name in the names of intermediate tables.
         merge_interval_ms: The longest time between two merges of a table, in milliseconds; -1 for no limit.
         merge_records_threshold: How many streamed rows of a table make it merge at once; -1 for no limit.
         use_storage_write_api: Stream by the Storage Write API; else by `insertAll`, which is slower and costs more.
@@ -51,7 +51,7 @@ class MergeFlushSettings(PluginConfig):
         return self.upsert_enabled or self.delete_enabled
 
     def refuse_in_other_modes(self) -> None:
-        """Refuse settings that would be looked at by nobody.
+        """Refuse settings that other modes would ignore.
 
         Raises:
             ValueError: When one is set.
@@ -61,10 +61,10 @@ class MergeFlushSettings(PluginConfig):
                 raise ValueError(f"{setting.alias} is for mode merge-flush only")
 
     def check(self) -> None:
-        """Refuse what does not go together.
+        """Refuse settings that exclude each other.
 
         Raises:
-            ValueError: What, and what to do.
+            ValueError: With the settings concerned.
         """
         if self.merges and not self.kafka_key_field_name:
             raise ValueError("upsertEnabled and deleteEnabled need kafkaKeyFieldName, the column of the key")

@@ -1,4 +1,4 @@
-"""The target `bigquery`: describes itself, makes consumers."""
+"""The target `bigquery`: its description, assessor and consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from replicator_target_bigquery.config import BigQueryConfig, Mode
 
 
 class BigQueryTarget(DeltaTarget):
-    """Keeps one BigQuery table for each source table, merged to its latest state."""
+    """Writes one BigQuery table for each source table, merged to its latest state."""
 
     name: ClassVar[str] = "bigquery"
     title: ClassVar[str] = "BigQuery tables, by load jobs and MERGE"
@@ -22,7 +22,7 @@ class BigQueryTarget(DeltaTarget):
     config: BigQueryConfig
 
     def create_table_assessor(self) -> TableAssessor:
-        """A judge of credentials, bucket, datasets and schemas."""
+        """Checks credentials, bucket, datasets and schemas."""
         from replicator_target_bigquery.assessment.assessor import BigQueryAssessor
 
         return BigQueryAssessor(self.config)

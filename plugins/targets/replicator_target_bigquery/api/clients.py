@@ -88,7 +88,7 @@ def _options(endpoint: str) -> Any:
 
 
 def credentials_of(config: BigQueryConfig) -> Credentials | None:
-    """What Google is told who asks: the key's; none for an emulator without TLS, which could only steal them; else what the machine has."""
+    """The credentials: those of the key; none for an emulator without TLS, which must not receive any; else the machine's."""
     import google.auth
     from google.auth.credentials import AnonymousCredentials
     from google.auth.exceptions import DefaultCredentialsError

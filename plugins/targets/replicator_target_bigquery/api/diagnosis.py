@@ -1,6 +1,6 @@
-"""What BigQuery and Cloud Storage answer, as errors of ours: the class says the recovery, the hint the next step.
+"""Answers of BigQuery and Cloud Storage as the SDK's errors: the class is the recovery, the hint the next step.
 
-Their own texts may quote values of rows, so no message of ours repeats them; the reason word and the job's name are enough
+Google's own texts may quote values of rows, so no message repeats them; the reason word and the job's name are enough
 to find them where access is controlled.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, RetryableError
 
-# Reasons BigQuery gives for faults that time mends. `invalidQuery` is not among them, but some messages of it are.
+# Reasons of temporary faults. `invalidQuery` is not among them, but some of its messages are.
 _BUSY: Final = frozenset(
     {
         "backendError",
@@ -36,7 +36,7 @@ _CONFLICTS: Final = (
 _UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
 _PASSING: Final = frozenset({408, 499})  # request timeout; a connection that was cancelled
 _STREAMING_BUFFER: Final = "streaming buffer"
-# Of a table BigQuery says the same when it is simply not there.
+# BigQuery gives the same reason for a table that does not exist.
 _ELSEWHERE: Final = re.compile(r"different (locations|regions)|dataset \S+ was not found in location", re.IGNORECASE)
 
 
@@ -51,12 +51,12 @@ def is_transient(err: BaseException) -> bool:
         busy = isinstance(err, exceptions.TooManyRequests | exceptions.ServerError) or _reason(err) in _BUSY
         return busy or err.code in _PASSING
     if isinstance(err, GoogleAuthError) and not isinstance(err, TransportError):
-        return bool(err.retryable)  # whoever gives out tokens may be busy, too
+        return bool(err.retryable)  # the server that issues tokens may be busy, too
     return isinstance(err, TransportError | OSError | HTTPException)  # those of requests are OSErrors
 
 
 def failed_connection(err: BaseException, what: str, table: str) -> ReplicatorError | None:
-    """A connection that only people can mend; None for any other."""
+    """The error for a connection that an operator must fix; None for any other failure."""
     if _UNTRUSTED not in str(err):
         return None
     return NeedsUserError(
@@ -98,7 +98,7 @@ def failed_request(err: Exception, what: str, table: str, *, place: str = "") ->
 
     Args:
         err: As Google's client raised it.
-        what: What was asked, to begin the message with.
+        what: What was requested; the message begins with it.
         table: The table concerned.
         place: The project, dataset, table or bucket concerned.
     """
@@ -151,7 +151,7 @@ def failed_job(error: Mapping[str, Any], what: str, table: str) -> ReplicatorErr
     reason, message = str(error.get("reason", "")), str(error.get("message", "")).lower()
     if _STREAMING_BUFFER in message:
         return RetryableError(
-            f"{what}: somebody streams rows into the table, and BigQuery changes none of them for up to 90 minutes",
+            f"{what}: another program streams rows into the table, and BigQuery changes none of them for up to 90 minutes",
             code="RPL-6516",
             table=table,
             hint="stop what else writes the table; retried by itself",
@@ -164,7 +164,7 @@ def failed_job(error: Mapping[str, Any], what: str, table: str) -> ReplicatorErr
 
 
 def _lasting(reason: str, message: str, what: str, table: str) -> ReplicatorError | None:
-    """An error that only people can mend; None when the reason tells nothing."""
+    """The error for a reason that an operator must fix; None for any other reason."""
     if reason in {"accessDenied", "billingNotEnabled"}:
         return NeedsUserError(
             f"{what}: the service account may not do that",
@@ -191,7 +191,7 @@ def _lasting(reason: str, message: str, what: str, table: str) -> ReplicatorErro
             f"{what}: BigQuery does not take the rows",
             code="RPL-6518",
             table=table,
-            hint="see the job in BigQuery: a row over 100 MB, a value out of its type's range, or columns altered by hand",
+            hint="see the job in BigQuery: a row over 100 MB, a value out of its type's range, or manually altered columns",
         )
     return None
 

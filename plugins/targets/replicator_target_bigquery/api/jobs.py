@@ -1,7 +1,7 @@
-"""Jobs that run exactly once: each has an identifier made from what it does, so that a lost answer finds it again.
+"""Jobs that run exactly once: the identifier is computed from what a job does, so that it is found after a lost answer.
 
 An identifier ends in an attempt number. BigQuery never runs one identifier twice, so inserting it again either starts the
-job or says that it is there; a job that *failed* has used its identifier up, and only then comes the next number (A4, A5).
+job or reports that it exists; a job that *failed* has used its identifier up, and only then the next number is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from google.cloud import bigquery
 
 Job = Any  # a QueryJob or LoadJob
-_TRIES: Final = 4  # jobs of ours that fail for a passing reason before the batch as a whole is tried anew
+_TRIES: Final = 4  # own jobs that fail for a temporary reason before the whole batch is tried again
 _REQUEST_SECONDS: Final = 60.0
 _GRACE_SECONDS: Final = 10.0  # what a statement or a request that is repeated may still take once the run is to stop
 _LOOK_SECONDS: Final = 0.25
@@ -37,7 +37,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def job_name(*parts: str, of: str) -> str:
-    """An identifier: readable parts, and a digest of everything that makes the job what it is."""
+    """An identifier: readable parts, and a digest of everything that determines the job."""
     readable = "_".join(_UNSAFE.sub("-", part) for part in parts)[:900]
     return f"replicator_{readable}_{hashlib.sha256(of.encode()).hexdigest()[:16]}"
 
@@ -62,10 +62,10 @@ class Jobs:
         self._stopping = stopping
         self._stopped = threading.Event()
         self._asked_to_stop = math.inf
-        self._uncertain: set[str] = set()  # jobs asked for without hearing back
+        self._uncertain: set[str] = set()  # jobs that were requested without an answer
 
     def stop(self) -> None:
-        """Let nobody wait any longer."""
+        """End every wait."""
         self._stopped.set()
 
     @property
@@ -81,16 +81,16 @@ class Jobs:
         return self._stopped.is_set() or self._asked_to_stop < math.inf
 
     def pause(self, seconds: float) -> None:
-        """Wait, or until `is_stopped`."""
+        """Wait until the time is over or `is_stopped` holds."""
         self._wait_for(seconds, lambda: self.is_stopped)
 
     def rest(self, seconds: float) -> None:
-        """Wait, or until the run is to stop."""
+        """Wait until the time is over or the run is to stop."""
         self._wait_for(seconds, lambda: self.is_stopping)
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], Any]) -> Iterator[None]:
-        """While the block runs, end what it waits for by `cancel` once `is_stopped`."""
+        """While the block runs, call `cancel` once `is_stopped` holds."""
         ended = threading.Event()
 
         def watch() -> None:
@@ -130,7 +130,7 @@ class Jobs:
         return self._retries.request(what, table, request, place=place, pause=pause)
 
     def query(self, name: str, sql: str, what: str, table: TableId) -> list[Any]:
-        """The rows of a statement that must not run twice; run to its end."""
+        """Run a statement that must not run twice, and return its rows."""
         from google.cloud import bigquery
 
         base = job_name(name, of=f"{name}\n{sql}")
@@ -142,12 +142,12 @@ class Jobs:
             )
 
         job = self._settle(base, begin, what, table)
-        # The rows come by requests of their own.
+        # The rows are read by separate requests.
         found: list[Any] = self.request(what, table, lambda: list(job.result(retry=None, timeout=_REQUEST_SECONDS)))
         return found
 
     def read(self, sql: str, what: str, table: TableId | None) -> list[Any]:
-        """The rows of a statement that only reads, or does the same when it runs twice."""
+        """Run a statement that may run twice, and return its rows."""
         from google.cloud import bigquery
 
         config = bigquery.QueryJobConfig(labels=self._labels(), use_legacy_sql=False)
@@ -164,7 +164,7 @@ class Jobs:
     def load(
         self, name: str, uris: list[str], into: str, config: bigquery.LoadJobConfig, what: str, table: TableId
     ) -> bigquery.LoadJob:
-        """A load job, run to its end; the one that was there already if it had been started under this name."""
+        """Run a load job to its end; one that was started under this name before is found instead."""
         config.labels = {**self._labels(), **config.labels}
 
         def begin(job_id: str) -> Job:
@@ -175,8 +175,8 @@ class Jobs:
         done: bigquery.LoadJob = self._settle(name, begin, what, table)
         return done
 
-    def burn(self, name: str, what: str, table: TableId) -> bigquery.LoadJob | None:
-        """Make sure that no job of this name runs any more: the load that ran under it, or None when none can.
+    def use_up(self, name: str, what: str, table: TableId) -> bigquery.LoadJob | None:
+        """Use a job name up, so that no load can run under it any more; returns the load that ran, or None.
 
         Each attempt's identifier is used up by a statement that does nothing, unless a load job had it first.
         """
@@ -211,10 +211,10 @@ class Jobs:
         raise AssertionError
 
     def _submit(self, job_id: str, begin: Callable[[str], Job]) -> tuple[Job, bool]:
-        """Start the job, or find it: asked again after a lost answer, both lead to the same one.
+        """Start the job, or find it: repeated after a lost answer, it leads to the same job.
 
         Returns:
-            The job, and whether it was begun now; if not, it may have failed long ago.
+            The job, and whether it was started now; if not, it may have failed long ago.
         """
         from google.api_core.exceptions import Conflict, NotFound
 
@@ -257,12 +257,12 @@ class Jobs:
         return self._config.labels
 
     def _count(self, job: Any, table: TableId | None) -> None:
-        """What the job cost; a failure to tell is none."""
+        """Count what the job cost; missing statistics are ignored."""
         self._metrics.count("bigquery.jobs", table=table)
         self._metrics.count("bigquery.bytes_billed", int(getattr(job, "total_bytes_billed", None) or 0), table=table)
         self._metrics.count("bigquery.slot_ms", int(getattr(job, "slot_millis", None) or 0), table=table)
 
 
 def now_microseconds() -> int:
-    """The clock; used for housekeeping only, never to tell batches apart."""
+    """Microseconds since 1970; used for expiration only, never to identify batches."""
     return time.time_ns() // 1000

@@ -1,4 +1,4 @@
-"""How long and how often requests to Google are repeated; one policy for the driver and Spark's executors."""
+"""Repeats requests to Google; one policy for the driver and Spark's executors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_PAUSE: Final = 30.0
 
 
 class Requester(Protocol):
-    """Whoever repeats requests: `RetryPolicy`, or the driver's `Jobs`."""
+    """Repeats requests: `RetryPolicy`, or the driver's `Jobs`."""
 
     def request(self, what: str, table: TableId | None, request: Callable[[], Any], *, place: str = "") -> Any:
         """The answer to a request that may be repeated, repeated while Google is busy or away."""
@@ -44,11 +44,11 @@ class RetryPolicy:
         """The answer to a request that may be repeated, repeated while Google is busy or away.
 
         Args:
-            what: What is asked, to begin a message with.
+            what: What is requested; a message begins with it.
             table: The table concerned.
-            request: Asks once.
+            request: Sends the request once.
             place: The project, dataset, table or bucket concerned.
-            pause: Waits before the next try; raises when nobody wants the answer any more.
+            pause: Waits before the next try; raises when the run stops.
 
         Raises:
             ReplicatorError: As `failures` words it.

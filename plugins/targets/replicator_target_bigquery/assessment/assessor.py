@@ -1,4 +1,4 @@
-"""Says before a start what the target can hold, whether it may be written, and what a batch will cost at most."""
+"""Reports before a start what the target can hold, whether it may be written, and what a batch costs at most."""
 # ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOTES: Final[dict[DataType, str]] = {
 
 
 class BigQueryAssessor(TableAssessor):
-    """Asks BigQuery and Cloud Storage, and changes nothing there."""
+    """Reads from BigQuery and Cloud Storage, and changes nothing there."""
 
     def __init__(self, config: BigQueryConfig) -> None:
         self._config = config
@@ -59,7 +59,7 @@ class BigQueryAssessor(TableAssessor):
         return Assessment(tuple(found))
 
     def assess_table(self, schema: TableSchema) -> TableAssessment:
-        """How each column arrives, names that meet, and what one batch reads at most."""
+        """How each column arrives, names that collide, and what one batch reads at most."""
         columns = tuple(_column(column) for column in schema.columns)
         cdc = self._config.mode is Mode.CDC
         keyless = _undeclared(schema) if cdc else self._keyless(schema)
@@ -116,9 +116,9 @@ class BigQueryAssessor(TableAssessor):
                 Finding(
                     "bucket_missing",
                     Severity.ERROR,
-                    f"the bucket {name} is not there, or not to be seen",
+                    f"the bucket {name} does not exist, or may not be seen",
                     "no row can be loaded",
-                    "make it, in the datasets' location, or grant storage.buckets.get on it",
+                    "create it, in the datasets' location, or grant storage.buckets.get on it",
                     fix=f"gcloud storage buckets create gs://{name} --location={self._config.staging_bucket_location}",
                     code="RPL-6514",
                 )
@@ -160,17 +160,17 @@ class BigQueryAssessor(TableAssessor):
 
     def _may_stream(self, schema: TableSchema) -> list[Finding]:
         assert self._streaming is not None
-        place = TableRef.of(schema.table, self._config)
-        return self._streaming.writes(place, schema.table, self._connected().bigquery)
+        ref = TableRef.of(schema.table, self._config)
+        return self._streaming.writes(ref, schema.table, self._connected().bigquery)
 
     def _estimate(self, schema: TableSchema) -> list[Finding]:
-        """What a MERGE reads when every block is touched, by a dry run; nothing for a table that is not there yet."""
+        """What a MERGE reads when every block is touched, by a dry run; no finding for a table that does not exist yet."""
         from google.api_core.exceptions import GoogleAPICallError
 
-        place = TableRef.of(schema.table, self._config)
+        ref = TableRef.of(schema.table, self._config)
         columns = ", ".join(f"`{f.name}`" for f in self._layout.target_fields(schema))
         try:
-            job = self._dry_run(f"SELECT {columns} FROM {place.sql}")
+            job = self._dry_run(f"SELECT {columns} FROM {ref.sql}")
         except GoogleAPICallError:
             return []
         size = int(job.total_bytes_processed or 0)
@@ -178,7 +178,7 @@ class BigQueryAssessor(TableAssessor):
             Finding(
                 "merge_estimate",
                 Severity.INFO,
-                f"a MERGE of {place.id} reads {size:,} bytes when a batch touches all of it",
+                f"a MERGE of {ref.id} reads {size:,} bytes when a batch touches all of it",
                 "BigQuery bills bytes read; batches of neighbouring keys read less",
                 "raise `loadInterval` to merge less often",
                 table=schema.table,
@@ -203,13 +203,13 @@ class BigQueryAssessor(TableAssessor):
     def _names(self, schema: TableSchema) -> list[Finding]:
         try:
             self._layout.target_fields(schema)
-            place = TableRef.of(schema.table, self._config)
+            ref = TableRef.of(schema.table, self._config)
         except ReplicatorError as err:
             return [_failed(err)]
         changed = [c.name for c in schema.columns if column_name(c.name) != c.name]
         findings = []
-        if place.table != schema.table.table:
-            findings.append(_renamed(schema, f"the table is named {place.table} there"))
+        if ref.table != schema.table.table:
+            findings.append(_renamed(schema, f"the table is named {ref.table} there"))
         if changed:
             findings.append(_renamed(schema, f"columns are named {', '.join(map(column_name, changed))} there"))
         return findings
@@ -227,11 +227,11 @@ def _renamed(schema: TableSchema, what: str) -> Finding:
 
 
 def _failed(err: ReplicatorError) -> Finding:
-    return Finding("refused", Severity.ERROR, err.message, "replication stands still", err.hint, code=err.code)
+    return Finding("refused", Severity.ERROR, err.message, "replication stops", err.hint, code=err.code)
 
 
 def _undeclared(schema: TableSchema) -> list[Finding]:
-    """Why BigQuery's change ingestion cannot go by the key."""
+    """Why BigQuery cannot apply changes by the key."""
     try:
         primary_key(schema)
     except ReplicatorError as err:
@@ -280,7 +280,7 @@ def _column(column: Column) -> ColumnAssessment:
 
 
 def _note(kind: DataType) -> str:
-    """What is changed on the way, also deep inside."""
+    """What a value becomes at the target, nested values included."""
     if isinstance(kind, Array):
         return "; ".join(filter(None, ("elements are in `list[…].element`", _note(kind.element))))
     if isinstance(kind, Record):

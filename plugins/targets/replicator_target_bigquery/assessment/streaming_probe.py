@@ -1,6 +1,6 @@
-"""Asks before a start whether rows can be streamed: does the Storage Write API answer, and may tables be written by it?
+"""Checks before a start whether rows can be streamed: whether the Storage Write API answers, and allows writes to tables.
 
-Only questions are asked: for a table's default stream, which every table has, and for permissions. No row is sent.
+It only reads: the default stream, which every table has, and permissions. It sends no row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DISABLED: Final = "SERVICE_DISABLED"
 
 
 class StreamingProbe:
-    """Asks about streams. Used by one thread.
+    """Checks streams. Used by one thread.
 
     Raises:
         NeedsUserError: From every call, when the library is missing or there are no credentials.
@@ -39,7 +39,7 @@ class StreamingProbe:
             self._client = None
 
     def reach(self) -> list[Finding]:
-        """Whether the API answers at all; that it knows no such table is an answer.
+        """Whether the API answers at all; "no such table" is an answer.
 
         Raises:
             GoogleAPICallError: When it refuses for another reason than that.
@@ -59,29 +59,29 @@ class StreamingProbe:
                 return [self._unreachable()]
         return []
 
-    def writes(self, place: TableRef, table: TableId, bigquery: Any) -> list[Finding]:
-        """Whether a table may be streamed to; nothing of one that is not there yet, or after `reach` found no answer.
+    def writes(self, ref: TableRef, table: TableId, bigquery: Any) -> list[Finding]:
+        """Whether a table may be streamed to; no finding for one that does not exist yet, or after `reach` found no answer.
 
         Raises:
-            GoogleAPICallError: When a question is refused for another reason.
+            GoogleAPICallError: When a request is refused for another reason.
         """
         from google.api_core.exceptions import Forbidden, MethodNotAllowed, MethodNotImplemented, NotFound
 
         if not self._answers:
             return []
         try:
-            bigquery.get_table(place.id, retry=None, timeout=_SECONDS)
-            self._ask(place.path)
-            allowed = bigquery.test_iam_permissions(place.id, [_WRITES], retry=None, timeout=_SECONDS)
+            bigquery.get_table(ref.id, retry=None, timeout=_SECONDS)
+            self._ask(ref.path)
+            allowed = bigquery.test_iam_permissions(ref.id, [_WRITES], retry=None, timeout=_SECONDS)
         except (
             NotFound,
             MethodNotAllowed,
             MethodNotImplemented,
-        ):  # not there yet; or an emulator that knows no such question
+        ):  # it does not exist yet, or an emulator lacks the method
             return []
         except Forbidden:
-            return [_denied(place, table)]
-        return [] if _WRITES in allowed.get("permissions", ()) else [_denied(place, table)]
+            return [_denied(ref, table)]
+        return [] if _WRITES in allowed.get("permissions", ()) else [_denied(ref, table)]
 
     def _ask(self, table: str) -> None:
         """Look at the table's default stream."""
@@ -118,13 +118,13 @@ def _is_away(err: Exception) -> bool:
     return is_transient(err) and not isinstance(err, MethodNotImplemented)
 
 
-def _denied(place: TableRef, table: TableId) -> Finding:
+def _denied(ref: TableRef, table: TableId) -> Finding:
     return Finding(
         "streaming_denied",
         Severity.ERROR,
-        f"the service account may not stream rows into {place.id}",
-        "the table stands still",
-        f"grant it roles/bigquery.dataEditor on the dataset {place.dataset}, which has {_WRITES}",
+        f"the service account may not stream rows into {ref.id}",
+        "the table stops",
+        f"grant it roles/bigquery.dataEditor on the dataset {ref.dataset}, which has {_WRITES}",
         table=table,
         code="RPL-6513",
     )

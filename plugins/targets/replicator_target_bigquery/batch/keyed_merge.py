@@ -1,6 +1,6 @@
-"""The MERGE of a table with a key: seed 001's, with design §6's corrections.
+"""The MERGE of a table with a key: that of docs/seeds.md#001-replicator, corrected for keys that move.
 
-The seed's diff query keeps the last change per *key before*, so `0→1→2` in one batch leaves a row behind. Here each change
+The seed's diff query keeps the last change per *key before*, so `0→1→2` in one batch leaves a row with key 1. Here each change
 is one or two records at a point in time: at the even time `2 n` an UPDATE that moves a row takes it away from its old
 key, at the odd time `2 n + 1` the change writes its row, or deletes it. The last record at a key decides.
 """
@@ -20,14 +20,14 @@ from replicator_target_bigquery.sql.text import name
 
 @dataclass(frozen=True, slots=True)
 class KeyedMerge:
-    """What a batch's MERGE is made of.
+    """The parts of a batch's MERGE.
 
     Attributes:
         target: The target table, quoted.
         staged: The condition-filtered staging rows as a parenthesised query.
         columns: The source's columns at the target.
         keys: The key among them.
-        pruning: What every key of the batch meets, so that BigQuery reads less of the target.
+        pruning: Conditions that every key of the batch meets, so that BigQuery reads less of the target.
         unresolved: Column → its place, from 1, in `_unchanged`, for the columns that some row lacks.
         soft_deletes: Whether deleted rows stay.
         key_column: A column that holds the key as a STRUCT; empty for none.
@@ -43,7 +43,7 @@ class KeyedMerge:
     key_column: str = ""
 
     def net_changes(self) -> str:
-        """The query of what becomes of each key: its row, and whether it is there (`_written`)."""
+        """The query of the net change per key: its row, and whether it exists afterwards (`_written`)."""
         rows = ", ".join(f"S.{name(c.name)}" for c in self.columns)
         keys = {key.name for key in self.keys}
         moved = ", ".join(f"S.{name((STAGED_BEFORE if c.name in keys else '') + c.name)}" for c in self.columns)

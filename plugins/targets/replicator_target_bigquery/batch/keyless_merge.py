@@ -1,7 +1,7 @@
-"""The MERGE of a table without a key: as many copies of each row come or go as the source says (design §6).
+"""The MERGE of a table without a key: it inserts and deletes as many copies of each row as the source did.
 
-A MERGE cannot delete one of two equal rows. So all copies of a row that goes are taken away, and those that stay are
-put back by the same statement, which counts them first.
+A MERGE cannot delete one of two equal rows. So it deletes all copies of a row, and inserts
+the remaining ones again by the same statement, which counts them first.
 """
 # ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
@@ -19,15 +19,15 @@ from replicator_target_bigquery.sql.text import name
 
 @dataclass(frozen=True, slots=True)
 class KeylessMerge:
-    """What a batch's MERGE is made of.
+    """The parts of a batch's MERGE.
 
     Attributes:
         target: The target table, quoted.
         staged: The batch's staging rows as a parenthesised query.
         columns: The source's columns at the target.
-        inserts_only: Whether rows only come.
-        pruning: For tables that insist on a filter of partitions: one that all rows meet.
-        soft_deletes: Whether rows that go stay, marked.
+        inserts_only: Whether the batch has inserts only.
+        pruning: For tables that require a filter of partitions: one that all rows meet.
+        soft_deletes: Whether deleted rows stay, marked.
     """
 
     target: str
@@ -38,7 +38,7 @@ class KeylessMerge:
     soft_deletes: bool = False
 
     def net_counts(self) -> str:
-        """The query of how many more (positive) or fewer of each distinct row there are."""
+        """The query of how many copies of each distinct row are added (positive) or removed."""
         rows = ", ".join(name(c.name) for c in self.columns)
         before = ", ".join(f"{name(STAGED_BEFORE + c.name)} AS {name(c.name)}" for c in self.columns)
         picked = ", ".join(f"ANY_VALUE(I.{name(c.name)}) AS {name(c.name)}" for c in self.columns)
@@ -56,7 +56,7 @@ class KeylessMerge:
     def statement(self) -> str:
         """The MERGE."""
         condition = "FALSE" if self.inserts_only else self._matches()
-        source = self._come() if self.inserts_only else self._come_and_go()
+        source = self._inserted_rows() if self.inserts_only else self._changed_rows()
         stamped = [SEQUENCE, *(c.name for c in self.columns), *([IS_DELETED] if self.soft_deletes else [])]
         gone = "" if self.inserts_only else "WHEN MATCHED THEN DELETE\n"
         taken = "" if self.inserts_only else " AND NOT D._taken"
@@ -74,13 +74,13 @@ class KeylessMerge:
             ["D._taken", f"{row_text('T', self.columns)} = D._row", *live, *self.pruning.conditions("T")]
         )
 
-    def _come(self) -> str:
+    def _inserted_rows(self) -> str:
         rows = ", ".join(name(c.name) for c in self.columns)
         marked = f", FALSE AS {name(IS_DELETED)}" if self.soft_deletes else ""
         return f"SELECT _sequence_num, {rows}{marked} FROM {self.staged} WHERE _operation = 'INSERT'"
 
-    def _come_and_go(self) -> str:
-        """Rows to take away (`_taken`), once each, and copies to put in."""
+    def _changed_rows(self) -> str:
+        """Rows to delete (`_taken`), once each, and copies to insert."""
         rows = ", ".join(f"N.{name(c.name)}" for c in self.columns)
         live = f" AND T.{name(IS_DELETED)} IS NOT TRUE" if self.soft_deletes else ""
         filters = "".join(f" AND {condition}" for condition in self.pruning.conditions("T"))
@@ -89,7 +89,7 @@ class KeylessMerge:
             f" WHERE TRUE{live}{filters} GROUP BY _row"
         )
         net = f"SELECT N.*, IFNULL(H._copies, 0) AS _held FROM ({self.net_counts()}) AS N LEFT JOIN ({counted}) AS H USING (_row)"
-        # Of each row that goes some copies stay live; of those that go some may stay as deleted ones.
+        # Some copies of a changed row stay; with soft deletes, the others stay as deleted ones.
         copies = "UNNEST(GENERATE_ARRAY(1, IF(N._count > 0, N._count, N._held + N._count))) AS _copy"
         parts = [
             f"SELECT N._sequence_num, N._row, TRUE AS _taken, {rows}{self._mark('FALSE')} FROM Net AS N WHERE N._count < 0",

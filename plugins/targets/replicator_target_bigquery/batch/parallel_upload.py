@@ -1,6 +1,6 @@
-"""The rows of a batch into the bucket; those of a large batch by several hands at once.
+"""Writes the rows of a batch to the bucket, those of a large batch in parallel.
 
-The hands are executors on a cluster (seed 001), threads of the driver with a local master: Parquet is written without
+The work is done by executors on a cluster, by threads of the driver with a local master: Parquet is written without
 Python's lock, and there is no other machine to save. Measured with 2 million rows of 12 columns, 445 MB: writing them took
 1.3 CPU seconds; packing them for executors 0.7, Spark's part in the driver 1.1, and 7 more where they were written.
 """
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PART_BYTES: Final = 32 << 20
-"""How many bytes of Arrow a hand gets at a time, for one file."""
+"""How many bytes of Arrow a thread or executor gets at a time, for one file."""
 _PARTS_AT_ONCE: Final = 8  # in the driver's memory, and its virtual machine's
 _TASK_BYTES: Final = 100 << 20  # Spark refuses tasks of more than 128 MB (spark.rpc.message.maxSize)
 Part = Sequence[pa.Table]
 
 
 def upload_rows(upload: Upload, rows: Iterable[pa.Table], nbytes: int, session: Session) -> None:
-    """Write the rows of a batch of about `nbytes`: what fits into one file from here, else by several hands.
+    """Write the rows of a batch of about `nbytes`: what fits into one file from this thread, else in parallel.
 
     Holds eight parts at most, however large the batch is.
     """
@@ -77,13 +77,13 @@ class PartUpload:
     folder: Folder
 
     def __call__(self, part: bytes) -> Files:
-        """The part's files; those of an attempt that did not return count for nothing."""
+        """The part's files; files of an attempt that did not return are never loaded."""
         with closing(storage_client(self.config)) as client:
             return self.folder.write(client, RetryPolicy(self.config.retry_seconds), _unpacked(part))
 
 
 def _by_executors(spark: SparkSession, work: PartUpload, upload: Upload, parts: Iterator[Part]) -> None:
-    """Wave by wave; a part that no task can hold, for the sake of a huge row, is written from here."""
+    """Write the parts in waves; one that is too large for a task, because of a huge row, is written by the driver."""
     at_once = min(spark.sparkContext.defaultParallelism, _PARTS_AT_ONCE)
     while wave := [_packed(part) for part in islice(parts, at_once)]:
         for files in run_on_executors(spark, work, [part for part in wave if len(part) <= _TASK_BYTES]):

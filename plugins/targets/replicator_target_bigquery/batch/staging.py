@@ -1,4 +1,4 @@
-"""Brings a batch into the staging table by one load job (seed 001), once, whatever answers get lost."""
+"""Loads a batch into the staging table by one load job, exactly once even if answers are lost."""
 # ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], roun
         table: Where it goes.
         changes: The batch.
         names: Source column → its name at the target.
-        round_: Which time the batch is staged; raised only when rows of an earlier time are gone again.
+        round_: How often the batch was staged before; raised only when its rows have expired.
     """
-    session, place = table.session, table.place
+    session, ref = table.session, table.ref
     fields = ensure_staging_table(table, changes.schema)
     batch = _batch_id(table, changes, round_)
     stamp = BatchStamp(batch, now_microseconds())
@@ -66,23 +66,23 @@ def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], roun
         session.storage,
         session.jobs,
         session.config.staging_bucket,
-        f"{session.owner}/{place.dataset}/{place.table}",
+        f"{session.owner}/{ref.dataset}/{ref.table}",
         changes.table,
     )
     try:
         upload_rows(upload, _ordered(changes, names, stamp, fields), changes.nbytes, session)
         failpoint("bigquery.staging.uploaded")
-        name = job_name(place.dataset, place.table, "stage", batch, of=f"{session.owner} {place.staging_id} {batch}")
+        name = job_name(ref.dataset, ref.table, "stage", batch, of=f"{session.owner} {ref.staging_id} {batch}")
         config = load_config(fields, labels={_MOMENT: str(stamp.moment)}, encryption=session.config.encryption_key_name)
         job = session.jobs.load(
-            name, upload.uris, place.staging_id, config, f"loading changes of {place.id}", changes.table
+            name, upload.uris, ref.staging_id, config, f"loading changes of {ref.id}", changes.table
         )
         failpoint("bigquery.staging.loaded")
     finally:
         upload.remove()
     stamp = BatchStamp(batch, int(job.labels.get(_MOMENT, stamp.moment)))
     query = (
-        f"(SELECT * FROM {place.staging_sql}"
+        f"(SELECT * FROM {ref.staging_sql}"
         f" WHERE {BATCH_TIME} = {utc_literal(stamp.moment)} AND {BATCH_ID} = {text(stamp.batch_id)})"
     )
     return Staged(stamp, upload.rows, query)
@@ -92,14 +92,14 @@ def ensure_staging_table(table: TargetTable, schema: TableSchema) -> tuple[Field
     """The staging table's columns in order; it is created, or replaced where it has other columns than the schema."""
     from google.cloud import bigquery
 
-    catalogue, place, config = table.session.catalogue, table.place, table.session.config
+    catalogue, ref, config = table.session.catalogue, table.ref, table.session.config
     wanted = staging_fields(schema, config)
-    found = catalogue.find(place.staging_id, schema.table)
+    found = catalogue.find(ref.staging_id, schema.table)
     if found is not None and _same(found.fields, wanted):
         return found.fields
     if found is not None:
-        catalogue.drop(place.staging_id, schema.table)
-    staging = catalogue.definition(place.staging_id, wanted)
+        catalogue.drop(ref.staging_id, schema.table)
+    staging = catalogue.definition(ref.staging_id, wanted)
     staging.time_partitioning = bigquery.TimePartitioning(
         type_="DAY", field=BATCH_TIME, expiration_ms=config.staging_expiration_hours * 3_600_000
     )
@@ -115,7 +115,7 @@ def _same(found: Sequence[Field], wanted: Sequence[Field]) -> bool:
 
 
 def _batch_id(table: TargetTable, changes: TableChanges, round_: int) -> str:
-    """The batch's identity, and from where it goes on: a table copied anew sees the same changes once more."""
+    """The batch's identity and the revision it follows: a table that is copied again sees the same changes again."""
     facts = f"{changes.identity.position} {changes.schema.fingerprint} {table.state().revision}"
     digest = hashlib.sha256(facts.encode()).hexdigest()[:8]
     return f"{changes.identity}-{digest}" + (f"-{round_}" if round_ else "")

@@ -64,8 +64,8 @@ def staging_fields(schema: TableSchema, config: BigQueryConfig) -> tuple[Field, 
 def staged_batches(changes: TableChanges, names: dict[str, str], stamp: BatchStamp) -> Iterator[pa.Table]:
     """The batch as it is staged: every change as it came, in order.
 
-    Where updates lack columns, the rows the batch comes to instead, each with what it still lacks marked: where a missing
-    value comes from is a matter of the row's history, which SQL cannot follow.
+    Where updates lack columns, the net change per key instead, with the columns that it still lacks marked: a missing value
+    comes from the row's history, which SQL cannot follow.
     """
     schema = changes.schema
     if schema.primary_key and any(batch.unchanged for batch in changes.batches()):
@@ -94,16 +94,16 @@ def _rows(batch: ChangeBatch) -> dict[str, pa.Array]:
 
 
 def _before(batch: ChangeBatch) -> dict[str, pa.Array]:
-    """The rows before the changes, as far as they are told; the key always, except before an INSERT."""
+    """The rows before the changes, as far as the source sends them; the key always, except before an INSERT."""
     size, op = len(batch), _codes(batch)
     inserts = op == DMLOperation.INSERT
     key = set(batch.schema.primary_key)
     if inserts.all() or batch.before is None:
-        valid = told = np.zeros(size, np.bool_)
+        valid = given = np.zeros(size, np.bool_)
         before: dict[str, pa.Array] = {}
     else:
         valid = pc.is_valid(batch.before).to_numpy(zero_copy_only=False)
-        told = valid & ~inserts
+        given = valid & ~inserts
         before = columns_of(batch.before)
     after = columns_of(batch.row)
     made: dict[str, pa.Array] = {}
@@ -112,20 +112,20 @@ def _before(batch: ChangeBatch) -> dict[str, pa.Array]:
         if inserts.all() or (name not in key and not (before and batch.before_is_full)):
             made[name] = pa.nulls(size, kind)
         elif name in key:
-            made[name] = _key_before(before.get(name, after[name]), told, after[name], inserts)
+            made[name] = _key_before(before.get(name, after[name]), given, after[name], inserts)
         else:
-            made[name] = before[name] if np.array_equal(valid, told) else nulled(before[name], ~told)
+            made[name] = before[name] if np.array_equal(valid, given) else nulled(before[name], ~given)
     return made
 
 
-def _key_before(before: pa.Array, told: Bools, after: pa.Array, inserts: Bools) -> pa.Array:
-    """The key before: as told, else the row's own, and none before an INSERT."""
-    key = before if told.all() else picked(told, before, after)
+def _key_before(before: pa.Array, given: Bools, after: pa.Array, inserts: Bools) -> pa.Array:
+    """The key before: as sent, else the row's own, and none before an INSERT."""
+    key = before if given.all() else picked(given, before, after)
     return nulled(key, inserts) if inserts.any() else key
 
 
 def _net_batches(changes: TableChanges, names: dict[str, str], stamp: BatchStamp) -> Iterator[pa.Table]:
-    """The net change per key; updates tell by `_before_…` under which key the target holds the row."""
+    """The net change per key; `_before_…` of an update is the key of the row at the target."""
     schema = changes.schema
     plan = NetPlan(changes.batches, schema, overlap=changes.overlap)
     for part in plan.parts():

@@ -1,4 +1,4 @@
-"""One batch of one table: staged by a load job, merged by one transaction that also says how far the table is."""
+"""Stages a batch of one table by a load job and merges it by one transaction, together with the table's progress."""
 # ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class TableMerge:
         self._config = table.session.config
 
     def apply(self, changes: TableChanges) -> None:
-        """Apply all changes with their progress; nothing when the table stands there already."""
+        """Apply all changes with their progress; nothing when the table has them already."""
         if self._table.has(changes):
             return
         self._begin()
         failpoint("bigquery.apply.begun")
-        found = self._table.make(changes.schema)
+        found = self._table.ensure_created(changes.schema)
         require_match(changes, self._table.session.layout.target_fields(changes.schema), found)
         row = self._table.row(TableProgress.of(changes.identity), f"batch-{changes.identity}")
         if changes.rows == 0:
@@ -62,7 +62,7 @@ class TableMerge:
             "staged changes were gone before they were merged",
             code="RPL-6530",
             table=str(changes.table),
-            hint="raise `stagingExpirationHours`; does somebody clean staging tables?",
+            hint="raise `stagingExpirationHours`; check that no other program deletes rows of staging tables",
         )
 
     def _run(self, changes: TableChanges, found: TableInfo, row: Commit, round_: int) -> None:
@@ -77,7 +77,7 @@ class TableMerge:
             checks += [(f"{merge.lost()} > 0", LOST)] if merge.unresolved else []
         else:
             statement = KeylessMerge(
-                self._table.place.sql,
+                self._table.ref.sql,
                 staged.query,
                 columns,
                 inserts_only=changes.inserts_only,
@@ -101,7 +101,7 @@ class TableMerge:
         places = tuple((names[name], place) for place, name in enumerate(schema.names, 1) if name in lacking)
         config = self._config
         return KeyedMerge(
-            self._table.place.sql,
+            self._table.ref.sql,
             staged.query,
             columns,
             keys,
@@ -124,7 +124,7 @@ class TableMerge:
 
 
 class _UnstagedError(Exception):
-    """Staged rows are not there any more."""
+    """Staged rows have expired."""
 
 
 def _refused(outcome: str, changes: TableChanges) -> Exception:
@@ -137,12 +137,12 @@ def _refused(outcome: str, changes: TableChanges) -> Exception:
             code="RPL-6534",
             table=table,
             position=position,
-            hint="nothing to do: the table is copied anew",
+            hint="nothing to do: the table is copied again",
         )
     return DataError(
         "updates do not carry columns whose old values the target's rows should have, but it has no such rows",
         code="RPL-6533",
         table=table,
         position=position,
-        hint="rows were removed at the target by somebody else: take the table out of `tables`, run once and put it in again: it is copied again",
+        hint="another program removed rows at the target: take the table out of `tables`, run once and put it in again: it is copied again",
     )

@@ -1,4 +1,4 @@
-"""`AppendRowsRequest`s made around rows that are encoded already: no row is handled, let alone copied, by itself."""
+"""`AppendRowsRequest`s around encoded rows: no work is done per row, and no row is copied."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _TRACE: Final = b"replicator:cdc"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowsPart:
     """Rows of one request.
 
     Attributes:
         rows: How many.
-        content: They, as `ProtoRows`.
+        content: The rows as `ProtoRows`.
     """
 
     rows: int
     content: memoryview
 
 
-def pieces(rows: pa.Array, too_large: Callable[[], Exception]) -> Iterator[Piece]:
-    """Messages cut into what one request may hold.
+def row_parts(rows: pa.Array, too_large: Callable[[], Exception]) -> Iterator[RowsPart]:
+    """Messages in parts that fit into one request.
 
     Args:
         rows: The messages, none NULL.
@@ -49,17 +49,17 @@ def pieces(rows: pa.Array, too_large: Callable[[], Exception]) -> Iterator[Piece
         stop = max(stop, start + 1)
         if offsets[stop] - offsets[start] > LARGEST_ROW:
             raise too_large()
-        yield Piece(stop - start, data[offsets[start] : offsets[stop]])
+        yield RowsPart(stop - start, data[offsets[start] : offsets[stop]])
         start = stop
 
 
-def requests(stream: str, schema: MessageSchema, given: Iterable[Piece]) -> Iterator[bytes]:
-    """Serialised requests of one connection; the first tells the stream and the schema."""
+def requests(stream: str, schema: MessageSchema, given: Iterable[RowsPart]) -> Iterator[bytes]:
+    """Serialised requests of one connection; the first carries the stream and the schema."""
     head = _field(_WRITE_STREAM, stream.encode()) + _field(_TRACE_ID, _TRACE)
-    told = _field(_WRITER_SCHEMA, _field(_PROTO_DESCRIPTOR, schema.descriptor().SerializeToString()))
-    for piece in given:
-        yield head + _field(_PROTO_ROWS, told + _field(_ROWS, piece.content))
-        head = told = b""
+    descriptor = _field(_WRITER_SCHEMA, _field(_PROTO_DESCRIPTOR, schema.descriptor().SerializeToString()))
+    for part in given:
+        yield head + _field(_PROTO_ROWS, descriptor + _field(_ROWS, part.content))
+        head = descriptor = b""
 
 
 def _field(number: int, content: bytes | memoryview) -> bytes:

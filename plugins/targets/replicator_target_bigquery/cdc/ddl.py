@@ -1,4 +1,4 @@
-"""Changes of structure and snapshots beside change ingestion, which allows no UPDATE, DELETE, MERGE or TRUNCATE."""
+"""Changes of structure under change data capture, which allows no UPDATE, DELETE, MERGE or TRUNCATE."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class CdcDDL(TableDDL):
     """Changes of one table's structure. Called under the table's lock."""
 
     def _truncate(self, event: DDLEvent) -> None:
-        """An empty table takes the old one's place; rows that are still on their way to that one go with it."""
+        """Replace the table by an empty one; rows that are still in flight to the old one are dropped with it."""
         if event.schema is None:
             raise BugError("a TRUNCATE_TABLE without a schema", code="RPL-6552", table=str(event.table))
         table = self._table
-        table.session.catalogue.drop(table.place.id, event.table)
+        table.session.catalogue.drop(table.ref.id, event.table)
         table.changed()
-        table.make(event.schema, replacing=True)
+        table.ensure_created(event.schema, replacing=True)
         self._commit(event)
 
     def _alter(self, event: DDLEvent) -> None:

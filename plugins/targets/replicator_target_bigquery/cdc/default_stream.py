@@ -1,4 +1,4 @@
-"""Rows to a table's default stream by the Storage Write API; everything may be sent again, sequence numbers see to that."""
+"""Sends rows to a table's default stream; rows may be sent again, because BigQuery orders them by sequence number."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class DefaultStreams:
         self._channel: Any = None
         self._lock = threading.Lock()
 
-    def append(self, place: TableRef, table: TableId, make: Callable[[str], Iterator[bytes]]) -> int:
+    def append(self, ref: TableRef, table: TableId, make: Callable[[str], Iterator[bytes]]) -> int:
         """Send requests and wait until BigQuery has all of their rows; returns how many requests that were.
 
         Args:
-            place: The table at the target.
+            ref: The table at the target.
             table: The table at the source.
-            make: Makes the serialised requests for a stream's name; asked again when they are sent again.
+            make: Creates the serialised requests for a stream's name; called again when they are sent again.
 
         Raises:
             DataError: When BigQuery refuses rows.
         """
-        stream = default_stream(place.path)
-        what = f"streaming changes to {place.id}"
-        sent: int = self._jobs.request(what, table, lambda: self._send(stream, table, make), place=place.id)
+        stream = default_stream(ref.path)
+        what = f"streaming changes to {ref.id}"
+        sent: int = self._jobs.request(what, table, lambda: self._send(stream, table, make), place=ref.id)
         return sent
 
     def close(self) -> None:
@@ -65,10 +65,10 @@ class DefaultStreams:
         except grpc.RpcError as err:
             if requests.error is not None:
                 raise requests.error from err
-            told = errors.from_grpc_error(err)
-            if isinstance(told, errors.Aborted):
+            known = errors.from_grpc_error(err)
+            if isinstance(known, errors.Aborted):
                 raise errors.ServiceUnavailable("aborted") from err
-            raise told from err
+            raise known from err
         finally:
             call.cancel()
         if requests.error is not None:
@@ -93,7 +93,7 @@ def _google_errors() -> Any:
 
 
 class _Watched:
-    """Requests on their way; gRPC takes them in a thread of its own and would swallow what making them raises."""
+    """Counts requests and keeps the error of creating one, which gRPC's own thread would hide."""
 
     def __init__(self, requests: Iterator[bytes]) -> None:
         self._requests = requests
@@ -116,23 +116,23 @@ class _Watched:
 
 
 def _refuse(answer: Any, table: TableId) -> None:
-    """Raise what an answer says is wrong; its texts may quote values, so none of them is repeated."""
+    """Raise the error in an answer; its texts may quote values, so none of them is repeated."""
     errors = _google_errors()
     if answer.row_errors:
         raise DataError(
             f"BigQuery refuses {len(answer.row_errors)} rows of a request",
             code="RPL-6706",
             table=str(table),
-            hint="a value out of its type's range, or a table altered by hand; other rows of the batch are sent again",
+            hint="a value out of its type's range, or a manually altered table; other rows of the batch are sent again",
         )
     if not answer.error.code:
         return
     if _MISMATCH in _storage_errors(answer.error):
         raise errors.ServiceUnavailable("a new column is not known to the stream yet")
-    told = errors.from_grpc_status(answer.error.code, "refused")
-    if isinstance(told, errors.NotFound):  # so it is for some time after a table was made
+    error = errors.from_grpc_status(answer.error.code, "refused")
+    if isinstance(error, errors.NotFound):  # for some time after a table was created
         raise errors.ServiceUnavailable("the table's stream is not there yet")
-    raise told
+    raise error
 
 
 def _storage_errors(status: Any) -> set[int]:

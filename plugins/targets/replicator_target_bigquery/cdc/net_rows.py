@@ -1,4 +1,4 @@
-"""A batch as rows for BigQuery's change ingestion: for each key what becomes of it, and when in the log."""
+"""The net changes of a batch as rows for BigQuery's change data capture: per key an upsert or a delete, and its place in the log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Int64s = npt.NDArray[np.int64]
 
 
 class NetRows:
-    """What a batch comes to, key by key; refuses on making what change ingestion cannot hold.
+    """The net change of a batch per key; refuses in its constructor what change data capture cannot apply.
 
-    Each key stands in it once: its row after the last change of it, or that it is gone. Keys that came and went within
-    the batch are gone, too: an earlier attempt, cut elsewhere, may have written them and died before it said so.
+    Each key is in it once: its row after the last change, or a delete. Keys that were inserted and deleted within the
+    batch are deleted, too: an earlier attempt with other batch limits may have written them.
 
     Args:
         changes: The batch.
@@ -44,12 +44,12 @@ class NetRows:
         self._changes = changes
         self._names = names
         self._epoch = epoch
-        # "Overlap": the target may hold some of these changes already, from an attempt that nobody confirmed.
+        # "Overlap": the target may hold some of these changes already, from an attempt that was not confirmed.
         self._plan = NetPlan(changes.batches, changes.schema, overlap=True)
         self._refuse()
 
     def __iter__(self) -> Iterator[dict[str, pa.Array]]:
-        """Columns by their names at the target, with the pseudo-columns; each call starts anew."""
+        """Columns by their names at the target, with the pseudo-columns; each call starts from the beginning."""
         names = self._names
         for part in self._plan.parts():
             rows = {names[n]: loadable(part.rows.column(n)) for n in self._changes.schema.names}
@@ -67,7 +67,7 @@ class NetRows:
         return marks | rows
 
     def _refuse(self) -> None:
-        """Look through everything before the first row is sent."""
+        """Check all rows before the first is sent."""
         schema = self._changes.schema
         if any(c.nullable for c in schema.key_columns()):
             self._refuse_null_keys()
@@ -82,7 +82,7 @@ class NetRows:
         null = [n for n in key if any(rows.column(n).null_count for rows in held)]
         if null:
             raise DataError(
-                f"a key holds NULL in column {null[0]}, which BigQuery's change ingestion cannot find again",
+                f"a key holds NULL in column {null[0]}, which BigQuery's change data capture cannot find again",
                 code="RPL-6703",
                 table=str(self._changes.table),
                 position=str(self._changes.identity.position),
@@ -91,7 +91,7 @@ class NetRows:
 
     def _incomplete(self, columns: list[str]) -> NeedsUserError:
         return NeedsUserError(
-            f"an UPDATE does not carry {', '.join(columns)}, and BigQuery's change ingestion writes whole rows only",
+            f"an UPDATE does not carry {', '.join(columns)}, and BigQuery's change data capture writes whole rows only",
             code="RPL-6702",
             table=str(self._changes.table),
             position=str(self._changes.identity.position),

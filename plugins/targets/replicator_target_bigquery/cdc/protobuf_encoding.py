@@ -1,6 +1,6 @@
 """Columns as Protocol Buffers: rows are put together from whole columns of encoded fields, no Python per row.
 
-A column becomes an array of byte strings, each one field as it stands in a message (tag and value), NULL where the field is
+A column becomes an array of byte strings, each one field of a message (tag and value), NULL where the field is
 absent; a message is the fields of its row joined. Only what BigQuery's Storage Write API takes is here.
 """
 
@@ -42,9 +42,9 @@ def texts(number: int, values: pa.Array) -> pa.Array:
 
 
 def joined(parts: list[pa.Array]) -> pa.Array:
-    """Of each row the parts that are there, one behind the other; nothing where all are absent."""
+    """The present parts of each row, concatenated; empty where all are absent."""
     nothing = pa.scalar(b"", pa.binary())
-    # pyarrow leaves a row out altogether when all of its parts are NULL, so that there is one that is not.
+    # pyarrow drops a row whose parts are all NULL, so each row gets a part that is not.
     rows: pa.Array = pc.binary_join_element_wise(
         pa.repeat(nothing, len(parts[0])), *parts, nothing, null_handling="skip"
     )
@@ -96,11 +96,11 @@ def _rows(content: Bytes, lengths: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def concatenated(rows: pa.Array, lists: pa.ListArray) -> pa.Array:
-    """Of each list the rows of its elements, one behind the other.
+    """The elements of each list, concatenated.
 
     Args:
         rows: A byte string for each element, in the order of `lists.flatten()`, none NULL.
-        lists: The lists; NULL stands for an empty one.
+        lists: The lists; NULL counts as empty.
     """
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     ends = np.zeros(len(lists) + 1, np.int64)

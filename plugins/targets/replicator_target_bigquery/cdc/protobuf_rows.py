@@ -1,4 +1,4 @@
-"""Rows of a table as Protocol Buffers of a schema made from its columns.
+"""Rows of a table as Protocol Buffers, with a message type from its columns.
 
 | BigQuery | field |
 |---|---|
@@ -41,7 +41,7 @@ _VARINTS: Final = frozenset({_INT64, _INT32, _BOOL})
 
 @dataclass(frozen=True, slots=True)
 class MessageSchema:
-    """The message that stands for a row.
+    """The message type of a row.
 
     Attributes:
         fields: Its columns, numbered from 1 in this order.
@@ -50,7 +50,7 @@ class MessageSchema:
     fields: tuple[Field, ...]
 
     def descriptor(self, name: str = "Row") -> DescriptorProto:
-        """As the Storage Write API wants to be told of it, with all it refers to inside."""
+        """The descriptor that the Storage Write API expects, nested types included."""
         from google.protobuf.descriptor_pb2 import DescriptorProto
 
         made = DescriptorProto(name=name)
@@ -78,7 +78,7 @@ class MessageSchema:
 
 
 def framed(rows: pa.Array) -> pa.Array:
-    """Messages as the elements of `ProtoRows.serialized_rows`: what follows the other is already what is sent."""
+    """Messages as the elements of `ProtoRows.serialized_rows`; their concatenation is what is sent."""
     return texts(1, rows)
 
 
@@ -97,7 +97,7 @@ def _column(number: int, field: Field, values: pa.Array) -> pa.Array:
 
 
 def _message(fields: Sequence[Field], values: pa.StructArray) -> pa.Array:
-    """Each struct as a message; an empty one where it is NULL or all in it is."""
+    """Each struct as a message; an empty one where it, or everything in it, is NULL."""
     return MessageSchema(tuple(fields)).rows(columns_of(values))
 
 
@@ -108,7 +108,7 @@ def _repeated(number: int, field: Field, values: pa.ListArray) -> pa.Array:
 
 
 def _whole(values: pa.Array) -> pa.Array:
-    """Days, microseconds and truth as whole numbers."""
+    """Dates, times and booleans as whole numbers."""
     if pa.types.is_date32(values.type):
         return values.cast(pa.int32())
     if pa.types.is_boolean(values.type):

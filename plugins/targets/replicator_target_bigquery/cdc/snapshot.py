@@ -16,6 +16,6 @@ class CdcSnapshotLoad(TableSnapshotLoad):
     replaces: ClassVar[bool] = True
 
     def begin(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
-        """Make the table ready for the plan's chunks; returns the indexes of those it has."""
+        """Prepare the table for the plan's chunks; returns the indexes of those it has."""
         primary_key(schema)
         return super().begin(schema, snapshot_id, position)

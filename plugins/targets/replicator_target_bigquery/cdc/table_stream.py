@@ -1,4 +1,4 @@
-"""One batch of one table: streamed as net changes, then said to be there. Nothing holds the two together but their order."""
+"""Streams a batch of one table as net changes, then commits its progress: ordered, not atomic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.api.diagnosis import too_large
-from replicator_target_bigquery.cdc.append_requests import pieces, requests
+from replicator_target_bigquery.cdc.append_requests import requests, row_parts
 from replicator_target_bigquery.cdc.default_stream import DefaultStreams
 from replicator_target_bigquery.cdc.layout import primary_key
 from replicator_target_bigquery.cdc.net_rows import PSEUDO_COLUMNS, NetRows
@@ -36,9 +36,9 @@ class TableStream:
         self._config = table.session.config
 
     def apply(self, changes: TableChanges) -> None:
-        """Stream all changes, then commit their progress; nothing when the table stands there already.
+        """Stream all changes, then commit their progress; nothing when the table has them already.
 
-        Rows that arrive without their progress arrive again later, with the same or a later sequence number, and are
+        Rows without committed progress are sent again later, with the same or a higher sequence number, and are then
         the same or newer.
         """
         table = self._table
@@ -46,7 +46,7 @@ class TableStream:
             return
         key = primary_key(changes.schema)
         failpoint("bigquery.cdc.begun")
-        table.forget()  # the stream asks nobody whether a newer run has the table, so the commit log is asked each time
+        table.forget()  # a stream does not check whether a newer run has the table, so the commit log is read each time
         if table.has(changes):
             return
         self._must_be_there(changes, key)
@@ -57,26 +57,26 @@ class TableStream:
         table.commit(row)
 
     def _stream(self, changes: TableChanges) -> None:
-        session, place = self._table.session, self._table.place
+        session, ref = self._table.session, self._table.ref
         names = column_names(changes.schema, self._config.metadata_columns)
         schema = MessageSchema((*PSEUDO_COLUMNS, *self._table.session.layout.target_fields(changes.schema)))
         net = NetRows(changes, names, session.context.epoch)
 
         def make(stream: str) -> Iterator[bytes]:
             where = str(changes.table), str(changes.identity.position)
-            found = (p for rows in net for p in pieces(schema.rows(rows), lambda: too_large(*where)))
+            found = (p for rows in net for p in row_parts(schema.rows(rows), lambda: too_large(*where)))
             return requests(stream, schema, found)
 
-        sent = self._streams.append(place, changes.table, make)
+        sent = self._streams.append(ref, changes.table, make)
         session.context.metrics.count("bigquery.batches", table=changes.table)
         session.context.metrics.count("bigquery.rows_streamed", changes.rows, table=changes.table)
         session.context.metrics.count("bigquery.append_requests", sent, table=changes.table)
 
     def _must_be_there(self, changes: TableChanges, key: tuple[str, ...]) -> None:
-        """Make the table for its very first changes; later it must be as it was left."""
+        """Create the table for its first changes; later it must be unchanged."""
         table, state = self._table, self._table.state()
-        found = table.make(changes.schema)
-        if state.last is None:  # from the first row on nobody may take the table for a stranger's
+        found = table.ensure_created(changes.schema)
+        if state.last is None:  # from the first row on the table must be known as this replicator's
             table.commit(table.row(None, "begin"))
         require_match(changes, self._table.session.layout.target_fields(changes.schema), found)
         _must_declare(changes, key, found)

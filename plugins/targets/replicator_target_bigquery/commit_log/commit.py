@@ -1,12 +1,12 @@
-"""`_replicator_commits`: what each table's last commit says of itself, one row a commit, in the same transaction.
+"""The rows of `_replicator_commits`: one for each commit of a table, written in the same transaction.
 
-Rows are only ever added: tables commit side by side, and BigQuery cancels one of two transactions that *change* rows of
-one table. A writer goes on from the newest row it has seen and, inside its transaction, asks whether that is still the
-newest (`checks`). Two writers of one table cannot both pass: their MERGEs change the same table, which BigQuery does
+Rows are only added: tables commit in parallel, and BigQuery cancels one of two transactions that *change* rows of
+one table. A writer continues from the newest row it has read and checks inside its transaction whether that is still
+the newest (`checks`). Two writers of one table cannot both pass: their MERGEs change the same table, which BigQuery does
 not let two transactions do.
 
-Snapshot chunks are loaded by jobs, which no transaction holds. Their intent is a row of its own (`LOADING`), written before
-the job is asked for: whoever takes the table over finds it and makes sure that the job has run or never will.
+Snapshot chunks are loaded by jobs, outside every transaction. A row of kind `LOADING` is written before the job is
+requested: the run that takes the table over finds it and makes sure that the job has run or never will.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Commit:
 
     Attributes:
         revision: Rises with each row of a table.
-        kind: What it stands for.
+        kind: What was committed; one of the constants of this module.
         owner: The replicator that wrote it, as `namespace/name`.
         epoch: The lease epoch that wrote it.
         batch: The identity of what was committed; no two commits of a table share one.
         source: The table at the source.
-        progress: What the table's commit says of itself; as it was, in rows without data.
+        progress: How far the table is; unchanged in rows without data.
         chunks: Indexes of snapshot chunks in the table, also once the snapshot is finished.
         note: For `LOADING` the load job's name, for `APPENDING` the stream's, for `DDL_BEGUN` the columns before, for
             `COMMITTED` the former columns that are kept, if there are any.
@@ -75,10 +75,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What a writer knows of a table: the rows it goes on from.
+    """What a writer knows of a table: the rows of the commit log it continues from.
 
     Attributes:
-        rows: The last one with data and all that came after it, newest first; empty when nobody ever wrote the table.
+        rows: The last one with data and all that came after it, newest first; empty when no run ever wrote the table.
     """
 
     rows: tuple[Commit, ...] = field(default=())
@@ -105,17 +105,17 @@ class TableState:
 
     @property
     def dropped(self) -> bool:
-        """Whether the last thing that happened is that the table was dropped."""
+        """Whether the last commit dropped the table."""
         return self.last is not None and self.last.kind == DROPPED
 
     @property
     def pending(self) -> tuple[Commit, ...]:
-        """Loads of which nobody has said how they ended, oldest first."""
+        """Announced loads without a known result, oldest first."""
         return self._since(LOADING)
 
     @property
     def appending(self) -> tuple[Commit, ...]:
-        """Streams that were to be committed, of which nobody has said that they were."""
+        """Announced commits of streams without a known result, oldest first."""
         return self._since(APPENDING)
 
     def has_reached(self, position: Position) -> bool:
@@ -125,13 +125,13 @@ class TableState:
 
     @property
     def kept(self) -> frozenset[str]:
-        """Columns that are not the source's any more and that `schemaChanges` keeps, in lower case."""
+        """Columns that the source no longer has and `schemaChanges` keeps, in lower case."""
         noted = self.last.note if self.last is not None and self.last.kind == COMMITTED else ""
         return frozenset(json.loads(noted)) if noted else frozenset()
 
     @property
     def altering(self) -> Commit | None:
-        """The note that a change of structure was begun, when nobody has said that it is done."""
+        """The note that a change of structure was begun; None when it is done, or there was none."""
         after = self.last.revision if self.last else 0
         return next((row for row in self.rows if row.kind == DDL_BEGUN and row.revision > after), None)
 
@@ -141,11 +141,11 @@ class TableState:
         return tuple(row for row in reversed(self.rows) if row.kind == kind and row.revision > after)
 
     def followed_by(self, row: Commit) -> TableState:
-        """After one more row of ours."""
+        """The state after this run has added a row."""
         return TableState((row, *(self.rows if row.kind in WITHOUT_DATA else ())))
 
     def checks(self, epoch: int, batch: str) -> list[tuple[str, str]]:
-        """What must not hold of the table's rows when one is added: conditions and the outcomes they stand for."""
+        """Conditions that must not hold of the table's rows when one is added, with their outcomes."""
         newest = sum(1 for row in self.rows if row.revision >= self.revision)
         return [
             (f"MAX(epoch) > {epoch}", FENCED),

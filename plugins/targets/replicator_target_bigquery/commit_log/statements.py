@@ -17,46 +17,46 @@ from replicator_target_bigquery.sql.text import text
 _KEPT_DAYS: Final = 7
 
 
-def rows_of(place: TableRef) -> str:
+def rows_of(ref: TableRef) -> str:
     """A table's rows, as `FROM …`."""
-    return f"FROM {place.commits_sql} WHERE table_name = {text(place.table)}"
+    return f"FROM {ref.commits_sql} WHERE table_name = {text(ref.table)}"
 
 
-def insert(place: TableRef, row: Commit) -> str:
+def insert(ref: TableRef, row: Commit) -> str:
     """The statement that adds a row."""
     names = ", ".join(column.name for column in COLUMNS)
-    return f"INSERT INTO {place.commits_sql} ({names})\nVALUES ({', '.join(_values(place, row))})"
+    return f"INSERT INTO {ref.commits_sql} ({names})\nVALUES ({', '.join(_values(ref, row))})"
 
 
-def insert_if_newer(place: TableRef, row: Commit) -> str:
+def insert_if_newer(ref: TableRef, row: Commit) -> str:
     """The statement that adds a row numbered after the newest, if the table has rows and all are of older epochs."""
     names = ", ".join(column.name for column in COLUMNS)
-    values = _values(place, row)
+    values = _values(ref, row)
     values[1] = "newest + 1"
-    rows = f"SELECT MAX(revision) AS newest, MAX(epoch) AS latest FROM {place.commits_sql}"
+    rows = f"SELECT MAX(revision) AS newest, MAX(epoch) AS latest FROM {ref.commits_sql}"
     return (
-        f"INSERT INTO {place.commits_sql} ({names})\n"
-        f"SELECT {', '.join(values)} FROM ({rows} WHERE table_name = {text(place.table)}) WHERE latest < {row.epoch}"
+        f"INSERT INTO {ref.commits_sql} ({names})\n"
+        f"SELECT {', '.join(values)} FROM ({rows} WHERE table_name = {text(ref.table)}) WHERE latest < {row.epoch}"
     )
 
 
-def select(place: TableRef) -> str:
+def select(ref: TableRef) -> str:
     """The statement that reads the rows of a `TableState`."""
     names = ", ".join(column.name for column in COLUMNS[:-1])
     return (
-        f"SELECT {names} FROM {place.commits_sql} WHERE table_name = {text(place.table)} AND revision >= (\n"
-        f"  SELECT IFNULL(MAX(revision), 0) FROM {place.commits_sql}\n"
-        f"  WHERE table_name = {text(place.table)} AND kind NOT IN ({_kinds_without_data()}))\n"
+        f"SELECT {names} FROM {ref.commits_sql} WHERE table_name = {text(ref.table)} AND revision >= (\n"
+        f"  SELECT IFNULL(MAX(revision), 0) FROM {ref.commits_sql}\n"
+        f"  WHERE table_name = {text(ref.table)} AND kind NOT IN ({_kinds_without_data()}))\n"
         f"ORDER BY revision DESC, epoch DESC"
     )
 
 
-def prune(place: TableRef) -> str:
-    """The statement that removes rows of all tables of a dataset that nobody will ask for again."""
+def prune(ref: TableRef) -> str:
+    """The statement that deletes old rows of all tables of a dataset; no run reads them again."""
     return (
-        f"DELETE FROM {place.commits_sql} AS C\n"
+        f"DELETE FROM {ref.commits_sql} AS C\n"
         f"WHERE C.committed_at < TIMESTAMP_SUB(CURRENT_TIMESTAMP(), INTERVAL {_KEPT_DAYS} DAY) AND EXISTS (\n"
-        f"  SELECT 1 FROM (SELECT table_name, MAX(revision) AS newest FROM {place.commits_sql}\n"
+        f"  SELECT 1 FROM (SELECT table_name, MAX(revision) AS newest FROM {ref.commits_sql}\n"
         f"    WHERE kind NOT IN ({_kinds_without_data()}) GROUP BY table_name) AS N\n"
         f"  WHERE N.table_name = C.table_name AND C.revision < N.newest)"
     )
@@ -67,14 +67,14 @@ def _kinds_without_data() -> str:
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> TableState:
-    """What the rows of `select` say."""
+    """The rows of `select` as a `TableState`."""
     return TableState(tuple(_read(row, read_offset) for row in rows))
 
 
-def _values(place: TableRef, row: Commit) -> list[str]:
+def _values(ref: TableRef, row: Commit) -> list[str]:
     progress = "NULL" if row.progress is None else text(json.dumps(row.progress.to_json()))
     return [
-        text(place.table),
+        text(ref.table),
         str(row.revision),
         text(row.kind),
         text(row.owner),

@@ -1,4 +1,4 @@
-"""An ALTER_TABLE as statements, each with the columns the table has once it ran."""
+"""An ALTER_TABLE as statements, each with the table's columns after it."""
 # ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Step:
     """One statement.
 
     Attributes:
-        sql: The statement. Running it twice in a row does no harm, unless `after` tells that it has run.
+        sql: The statement. Running it twice in a row does no harm, unless the columns show that it has run.
         after: The table's columns once it has run.
         touches: Columns that must not be clustered by when it runs.
     """
@@ -44,9 +44,9 @@ class Step:
 
 
 class Alteration:
-    """Makes the steps of one event; used once.
+    """Creates the steps of one event; used once.
 
-    A column of the target is the source's, or a former one that `schemaChanges` keeps; only a former one makes room for
+    A column of the target is the source's, or a former one that `schemaChanges` keeps; only a former one is renamed for
     a new column of its name. Renaming the source's own would hide its values.
 
     Args:
@@ -60,7 +60,7 @@ class Alteration:
     """
 
     def __init__(self, table: TargetTable, event: DDLEvent, before: tuple[Field, ...], begun: int) -> None:
-        self._sql = table.place.sql
+        self._sql = table.ref.sql
         self._event = event
         self._config = table.session.config
         self._policy = self._config.schema_changes
@@ -108,7 +108,7 @@ class Alteration:
             raise BugError(f"unknown step {alter.kind}", code="RPL-6560", table=str(self._event.table))
 
     def _forget_twins(self) -> None:
-        """Remove rows that are marked as deleted and whose new key another row has; a MERGE would revive them beside it."""
+        """Delete rows that are marked as deleted and whose new key another row has; a MERGE would revive them as duplicates."""
         schema = self._event.schema
         if not self._config.soft_deletes or schema is None or not schema.primary_key:
             return
@@ -131,10 +131,10 @@ class Alteration:
             self._fill(made, self._literal(made, default))
 
     def _make_room(self, new: str) -> None:
-        """Let a new column have the name `new`.
+        """Free the name `new` for a new column.
 
         Raises:
-            SnapshotNeededError: When a column has it that is the source's, as far as anybody knows.
+            SnapshotNeededError: When a column of the source has that name already.
         """
         there = self._find(new)
         if there is None:
@@ -217,7 +217,7 @@ class Alteration:
         return renamed
 
     def _fill(self, column: Field, value: str) -> None:
-        """Give existing rows a value; the columns stay, so a replay may do it again."""
+        """Give existing rows a value; the columns do not change, so a replay may repeat it."""
         conditions = Pruning((), self._required_filter).conditions("T") or ["TRUE"]
         sql = f"UPDATE {self._sql} AS T SET {name(column.name)} = {value} WHERE {' AND '.join(conditions)}"
         self._steps.append(Step(sql, self._columns))

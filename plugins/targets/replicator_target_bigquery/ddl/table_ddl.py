@@ -1,4 +1,4 @@
-"""Applies DDL events. BigQuery changes structure outside transactions, so each step can be found done by a replay."""
+"""Applies DDL events. BigQuery changes structure outside transactions, so a replay finds which steps are done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from replicator_target_bigquery.ddl.alteration import Alteration, Step
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import clustering
 from replicator_target_bigquery.schema.schema_check import schema_mismatch
-from replicator_target_bigquery.sql.text import name
 from replicator_target_bigquery.tables.target_table import TargetTable, former_columns
 
 register("bigquery.ddl.begun", "bigquery.ddl.step", "bigquery.ddl.done")
@@ -24,7 +23,7 @@ class TableDDL:
 
     Args:
         table: The table.
-        alteration: What makes the steps of an ALTER_TABLE.
+        alteration: Creates the steps of an ALTER_TABLE.
     """
 
     def __init__(self, table: TargetTable, alteration: type[Alteration] = Alteration) -> None:
@@ -44,7 +43,7 @@ class TableDDL:
         if event.operation is DDLOperation.DROP_TABLE:
             self._drop(event, never=never)
         elif event.operation is DDLOperation.CREATE_TABLE or never:
-            self._create(event)  # altered before it was ever written: its present shape is enough
+            self._create(event)  # altered before it was ever written: its present columns are enough
         elif event.operation is DDLOperation.TRUNCATE_TABLE:
             self._truncate(event)
         elif event.operation is DDLOperation.ALTER_TABLE:
@@ -54,12 +53,12 @@ class TableDDL:
         failpoint("bigquery.ddl.done")
 
     def _truncate(self, event: DDLEvent) -> None:
-        self._commit(event, [f"TRUNCATE TABLE {self._table.place.sql}"])
+        self._commit(event, [f"TRUNCATE TABLE {self._table.ref.sql}"])
 
     def _create(self, event: DDLEvent) -> None:
         if event.schema is None:
             raise BugError(f"a {event.operation} without a schema", code="RPL-6552", table=str(event.table))
-        found = self._table.make(event.schema, replacing=True)
+        found = self._table.ensure_created(event.schema, replacing=True)
         if problem := schema_mismatch(self._table.session.layout.target_fields(event.schema), found):
             raise SchemaDriftError(
                 f"the source creates a table that the target holds already, and which {problem}",
@@ -74,22 +73,22 @@ class TableDDL:
         if never:
             return
         table = self._table
-        if self._config.require_manual_drops and table.session.catalogue.find(table.place.id, event.table) is not None:
+        if self._config.require_manual_drops and table.session.catalogue.find(table.ref.id, event.table) is not None:
             raise NeedsUserError(
-                f"the source dropped the table; `requireManualDrops` leaves it to you to drop {table.place.id}",
+                f"the source dropped the table; `requireManualDrops` leaves it to you to drop {table.ref.id}",
                 code="RPL-6554",
                 table=str(event.table),
                 position=str(event.position),
                 hint="drop it there, then start again",
             )
-        table.session.catalogue.drop(table.place.id, event.table)
-        table.session.catalogue.drop(table.place.staging_id, event.table)
+        table.session.catalogue.drop(table.ref.id, event.table)
+        table.session.catalogue.drop(table.ref.staging_id, event.table)
         table.changed()
         assert event.position is not None
         table.commit(table.row(table.at(event.position, event.sequence_number), "ddl", kind=DROPPED))
 
     def _alter(self, event: DDLEvent) -> None:
-        """Carry out the steps that are left, having noted from which columns they start."""
+        """Run the remaining steps, after the columns they start from are noted."""
         table = self._table
         before, begun = self._columns_before(event)
         alteration = self._alteration(table, event, before, begun)
@@ -99,11 +98,11 @@ class TableDDL:
         if done is None:
             raise _other_columns(event)
         self._recluster(steps[done:], event)
-        for place, step in enumerate(steps[done:], done):
+        for index, step in enumerate(steps[done:], done):
             table.session.jobs.query(
-                f"{table.place.dataset}_{table.place.table}_ddl_{begun}_{place}",
+                f"{table.ref.dataset}_{table.ref.table}_ddl_{begun}_{index}",
                 step.sql,
-                f"altering {table.place.id}",
+                f"altering {table.ref.id}",
                 event.table,
             )
             table.changed()
@@ -112,26 +111,26 @@ class TableDDL:
             wanted = clustering(event.schema)
             found = table.found()
             if found is not None and list(found.clustered) != wanted:
-                table.session.catalogue.cluster(table.place, wanted, event.table)
+                table.session.catalogue.cluster(table.ref, wanted, event.table)
                 table.changed()
         self._commit(event, kept=alteration.kept)
 
     def _allow(self, steps: Sequence[Step], event: DDLEvent) -> None:
-        """Refuse statements that the mode cannot run; this one runs all."""
+        """Refuse statements that the mode cannot run; this class allows all."""
 
     def _recluster(self, steps: Sequence[Step], event: DDLEvent) -> None:
         """BigQuery neither drops, renames nor retypes a column that a table is clustered by."""
         found = self._table.found()
         clustered = {c.lower() for c in found.clustered} if found else set()
         if any(touched.lower() in clustered for step in steps for touched in step.touches):
-            self._table.session.catalogue.cluster(self._table.place, (), event.table)
+            self._table.session.catalogue.cluster(self._table.ref, (), event.table)
             self._table.changed()
 
     def _columns_before(self, event: DDLEvent) -> tuple[tuple[Field, ...], int]:
         """The columns the event starts from, and the revision under which they were noted.
 
-        They are as noted when the event was begun, else as they are, which is noted now. The revision makes the names of
-        jobs and of columns that are kept, so that a replay finds both.
+        They are those noted when the event was begun, else the present ones, which are noted now. Names of jobs and of kept
+        columns contain the revision, so that a replay finds both.
         """
         table = self._table
         what, noted, present = f"alter-{event.position}", table.state().altering, self._present()
@@ -139,7 +138,7 @@ class TableDDL:
             before = tuple(Field.from_api(f) for f in json.loads(noted.note))
             if noted.batch.startswith(f"{what}@"):
                 return before, noted.revision
-            if _shape(before) != _shape(present):  # another change is half done, and does not come again
+            if _shape(before) != _shape(present):  # another change is incomplete, and is not replayed
                 raise _other_columns(event)
         row = table.row(table.state().progress, what, kind=DDL_BEGUN, note=json.dumps([f.to_api() for f in present]))
         table.commit(row)
@@ -170,55 +169,10 @@ def _other_columns(event: DDLEvent) -> SnapshotNeededError:
 
 
 def _done(steps: Sequence[Step], before: tuple[Field, ...], present: tuple[Field, ...]) -> int | None:
-    """How many steps are surely done, by the columns that are there; the rest may be done once more."""
+    """How many steps are certainly done, by the present columns; the rest may run again."""
     shapes = [before, *(step.after for step in steps)]
     return next((done for done, shape in enumerate(shapes) if _shape(shape) == _shape(present)), None)
 
 
 def _shape(fields: Sequence[Field]) -> list[tuple[str, str, str]]:
     return [(f.name, f.sql, f.mode) for f in fields]
-
-
-def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
-    """Rename a table; a replay finds it done. Called under both tables' locks."""
-    if event.position is None:
-        raise BugError("a RENAME_TABLE without a position", code="RPL-6550", table=str(event.table))
-    state = table.state()
-    old = former.state()
-    arrived = state.has_reached(event.position) and not state.dropped
-    if not arrived and table.found() is None:
-        if old.progress is None or old.dropped or former.found() is None:
-            raise NeedsUserError(
-                "the table to rename is not at the target",
-                code="RPL-6557",
-                table=str(event.prev_table),
-                hint="take a snapshot of the table under its new name",
-            )
-        if former.place.dataset != table.place.dataset:
-            raise NeedsUserError(
-                "the source moved the table to another schema; BigQuery cannot move one to another dataset",
-                code="RPL-6558",
-                table=str(event.table),
-                hint="take a snapshot of the table under its new name",
-            )
-        # Noted under the new name first: a table of that name is ours from now on.
-        table.commit(table.row(old.progress, "rename-begun", note=former_columns(old.kept)))
-        failpoint("bigquery.ddl.begun")
-        sql = f"ALTER TABLE {former.place.sql} RENAME TO {name(table.place.table)}"
-        revision = table.state().revision
-        table.session.jobs.query(
-            f"{table.place.dataset}_{table.place.table}_rename_{revision}",
-            sql,
-            f"renaming {former.place.id}",
-            event.table,
-        )
-        failpoint("bigquery.ddl.step")
-        former.changed()
-        table.changed()
-    if not arrived:
-        table.commit(table.row(table.at(event.position, event.sequence_number), "ddl"))
-    left = old.progress
-    if left is not None and not old.dropped and not event.position <= left.position:  # else a later table of that name
-        table.session.catalogue.drop(former.place.staging_id, event.table)
-        former.commit(former.row(former.at(event.position, event.sequence_number), "ddl", kind=DROPPED))
-    failpoint("bigquery.ddl.done")

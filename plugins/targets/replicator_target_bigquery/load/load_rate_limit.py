@@ -9,7 +9,7 @@ from replicator_sdk.schema import TableId
 
 
 class LoadRateLimit:
-    """Lets a table's next load begin `interval` seconds after its last one; the first at once. Safe from any thread."""
+    """Starts a table's next load `interval` seconds after its last one at the earliest; the first at once. Safe from any thread."""
 
     def __init__(
         self, interval: float, pause: Callable[[float], None], clock: Callable[[], float] = time.monotonic
@@ -20,7 +20,7 @@ class LoadRateLimit:
         self._last: dict[TableId, float] = {}
 
     def wait(self, table: TableId) -> None:
-        """Wait until the table may be loaded; that load begins now."""
+        """Wait until the table may be loaded; the load counts as started on return."""
         last = self._last.get(table)
         if last is not None and (left := last + self._interval - self._clock()) > 0:
             self._pause(left)

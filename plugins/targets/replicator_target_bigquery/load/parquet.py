@@ -31,9 +31,9 @@ class ParquetFile:
         self.nbytes += rows.nbytes
 
     def finish(self) -> bytes:
-        """The whole file; the rows are let go.
+        """The whole file; the rows are released.
 
-        Dictionaries are made of text only: looking for repeated numbers and times costs more than it saves.
+        Only text is dictionary-encoded: looking for repeated numbers and times costs more than it saves.
         """
         import pyarrow.parquet as pq
 
@@ -48,7 +48,7 @@ class ParquetFile:
 def load_config(
     fields: Sequence[Field], *, labels: dict[str, str] | None = None, encryption: str = ""
 ) -> bigquery.LoadJobConfig:
-    """How Parquet files are added to a table that is there with these columns."""
+    """The job settings that append Parquet files to an existing table with these columns."""
     from google.cloud import bigquery
     from google.cloud.bigquery.format_options import ParquetOptions
 

@@ -1,4 +1,4 @@
-"""Chunks of a snapshot read, encoded and written to the bucket, by the driver or by one of Spark's executors."""
+"""Reads, encodes and uploads chunks of a snapshot, on the driver or on Spark's executors."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class ChunkUpload:
     file_bytes: int = FILE_BYTES
 
     def __call__(self, chunks: Chunks) -> Files:
-        """The chunks' files; those of an attempt that did not return count for nothing."""
+        """The chunks' files; files of an attempt that did not return are never loaded."""
         config = self.rows.layout.config
         with closing(storage_client(config)) as client:
             return self.folder.write(client, RetryPolicy(config.retry_seconds), self.rows(chunks), self.file_bytes)
 
 
 def tasks_of(chunks: Chunks) -> list[Chunks]:
-    """The chunks, one a task; some side by side in a task where a load would have too many files else."""
+    """The chunks, one a task; several in a task where a load would otherwise have too many files."""
     size = -(-len(chunks) // _TASKS_AT_MOST)
     return [chunks[start : start + size] for start in range(0, len(chunks), size)]

@@ -1,7 +1,7 @@
-"""Loads snapshot chunks straight into the target table by load jobs; no staging, no MERGE (seed 001, field notes 3).
+"""Loads snapshot chunks straight into the target table by load jobs; no staging, no MERGE (docs/seeds.md#001-replicator).
 
-No transaction holds a load job. So a load is announced in the commit log before it is asked for, and whoever begins or
-resumes the snapshot first settles what was announced: a load that ran counts, one that did not can never run any more.
+A load job is outside every transaction. So a load is announced in the commit log before it is requested, and a run that
+begins or resumes the snapshot first settles what was announced: a load that ran counts, one that did not can never run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TableSnapshotLoad:
     """
 
     replaces: ClassVar[bool] = False
-    """Whether a table of ours is made anew instead of emptied."""
+    """Whether a table of this replicator is replaced instead of truncated."""
 
     def __init__(self, table: TargetTable, begin: Callable[[], None]) -> None:
         self._table = table
@@ -52,7 +52,7 @@ class TableSnapshotLoad:
         self._config = table.session.config
 
     def begin(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
-        """Make the table ready for the plan's chunks; returns the indexes of those it has."""
+        """Prepare the table for the plan's chunks; returns the indexes of those it has."""
         self._settle()
         fits = self._fits(schema)
         if self._is_of(snapshot_id) and fits:
@@ -62,18 +62,18 @@ class TableSnapshotLoad:
         replaced = not fits or self._has_more(schema) or (self.replaces and table.state().last is not None)
         empty = table.state().last is None or replaced
         if replaced and table.found() is not None:
-            table.session.catalogue.drop(table.place.id, schema.table)
-            table.session.catalogue.drop(table.place.staging_id, schema.table)
+            table.session.catalogue.drop(table.ref.id, schema.table)
+            table.session.catalogue.drop(table.ref.staging_id, schema.table)
             table.changed()
-        table.make(schema, replacing=True)
+        table.ensure_created(schema, replacing=True)
         begun = TableProgress(context.generation, context.epoch, position, 0, "", frozenset(), snapshot_id)
-        statements = [] if empty else [f"TRUNCATE TABLE {table.place.sql}"]
+        statements = [] if empty else [f"TRUNCATE TABLE {table.ref.sql}"]
         table.commit(table.row(begun, f"begin-{snapshot_id}", note=""), statements)
         failpoint("bigquery.snapshot.begun")
         return frozenset()
 
     def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:
-        """Load those of `chunks` that are not in yet by one job; returns the number of rows loaded."""
+        """Load the `chunks` that the table lacks by one job; returns the number of rows loaded."""
         progress = self._running(schema, snapshot_id)
         held = progress.snapshot_chunks or frozenset()
         wanted = [c for c in chunks if c.index not in held]
@@ -81,9 +81,9 @@ class TableSnapshotLoad:
             return 0
         table = self._table
         loaded = replace(progress, epoch=table.session.context.epoch, snapshot_chunks=held | {c.index for c in wanted})
-        fields = table.make(schema).fields
-        session, place = table.session, table.place
-        folder = f"{session.owner}/{place.dataset}/{place.table}"
+        fields = table.ensure_created(schema).fields
+        session, ref = table.session, table.ref
+        folder = f"{session.owner}/{ref.dataset}/{ref.table}"
         upload = Upload(session.storage, session.jobs, self._config.staging_bucket, folder, schema.table)
         try:
             self._upload(wanted, ChunkRows(session.layout, schema, fields, read), upload)
@@ -95,7 +95,7 @@ class TableSnapshotLoad:
         return upload.rows
 
     def finish(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
-        """All chunks are in: from now on the table takes changes."""
+        """Commit that all chunks are loaded: the table takes changes from now on."""
         progress = self._running(schema, snapshot_id)
         if progress.snapshot_chunks is None:
             return
@@ -104,7 +104,7 @@ class TableSnapshotLoad:
         failpoint("bigquery.snapshot.finished")
 
     def _upload(self, chunks: Sequence[SnapshotChunk], rows: ChunkRows, upload: Upload) -> None:
-        """Write one chunk from here, and several by executors: a small table starts no Spark."""
+        """Write one chunk in this process, several on executors: a small table starts no Spark."""
         if len(chunks) == 1:
             upload.write(rows(chunks))
         else:
@@ -116,22 +116,22 @@ class TableSnapshotLoad:
 
     def _load(self, schema: TableSchema, loaded: TableProgress, upload: Upload, fields: Sequence[Field]) -> None:
         """Announce the load, then run it."""
-        table, session, place = self._table, self._table.session, self._table.place
+        table, session, ref = self._table, self._table.session, self._table.ref
         self._begin()
         revision = table.state().revision
-        facts = f"{session.owner} {session.context.epoch} {place.id} {loaded.snapshot_id} {revision}"
-        name = job_name(place.dataset, place.table, "snapshot", loaded.snapshot_id, str(revision), of=facts)
+        facts = f"{session.owner} {session.context.epoch} {ref.id} {loaded.snapshot_id} {revision}"
+        name = job_name(ref.dataset, ref.table, "snapshot", loaded.snapshot_id, str(revision), of=facts)
         table.commit(table.row(loaded, f"load-{loaded.snapshot_id}", kind=LOADING, note=name))
         failpoint("bigquery.snapshot.announced")
         config = load_config(fields, encryption=self._config.encryption_key_name)
-        session.jobs.load(name, upload.uris, place.id, config, f"loading a snapshot of {place.id}", schema.table)
+        session.jobs.load(name, upload.uris, ref.id, config, f"loading a snapshot of {ref.id}", schema.table)
         failpoint("bigquery.snapshot.loaded")
 
     def _settle(self) -> None:
-        """Learn how announced loads ended; those that never began cannot begin any more."""
+        """Find out how announced loads ended; one that never started cannot start any more."""
         table = self._table
         for announced in table.state().pending:
-            job = table.session.jobs.burn(announced.note, f"settling a load of {table.place.id}", table.table)
+            job = table.session.jobs.use_up(announced.note, f"settling a load of {table.ref.id}", table.table)
             if job is not None and announced.progress is not None:
                 loaded = replace(announced.progress, epoch=table.session.context.epoch)
                 table.commit(table.row(loaded, f"chunks-{loaded.snapshot_id}"))
@@ -145,7 +145,7 @@ class TableSnapshotLoad:
         return found is not None and not schema_mismatch(self._table.session.layout.target_fields(schema), found)
 
     def _has_more(self, schema: TableSchema) -> bool:
-        """Whether the table has columns beyond those of a new copy: perhaps one that may not be here any more."""
+        """Whether the table has columns beyond those of a new copy, which may hold values the source has dropped."""
         found, wanted = self._table.found(), {f.name.lower() for f in self._table.session.layout.target_fields(schema)}
         return found is not None and any(f.name.lower() not in wanted for f in found.fields)
 

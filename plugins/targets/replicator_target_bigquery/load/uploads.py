@@ -37,7 +37,7 @@ class Folder:
 
     Attributes:
         bucket: The bucket.
-        path: The folder, which nobody else uses.
+        path: The folder, used by this load only.
         table: The table concerned.
     """
 
@@ -48,7 +48,7 @@ class Folder:
     def write(self, client: Any, requester: Requester, rows: Iterable[pa.Table], file_bytes: int = FILE_BYTES) -> Files:
         """Write rows, a file for each `file_bytes` of them; no file when there are none.
 
-        Holds the rows of one file. Names begin with an identifier of this very attempt: whoever repeats the work, even at
+        Holds the rows of one file. Names begin with an identifier of this attempt, so that a repeated task, even at
         the same time, writes other files.
         """
         bucket: Any = client.bucket(self.bucket)
@@ -77,7 +77,7 @@ class Folder:
 
 
 class Upload:
-    """The files of one load, in a folder nobody else uses. Used by one thread.
+    """The files of one load, in a folder of its own. Used by one thread.
 
     Attributes:
         folder: Where they are.
@@ -97,19 +97,18 @@ class Upload:
         return [f"gs://{self.folder.bucket}/{path}" for path in self._files]
 
     def write(self, batches: Iterable[pa.Table]) -> None:
-        """Write rows from here, a file for each 128 MB of them; none when there are none."""
+        """Write rows from this process, a file for each 128 MB of them; no file when there are none."""
         self.add(self.folder.write(self._client, self._requester, batches))
 
     def add(self, files: Files) -> None:
-        """Take in what others have written into `folder`; nothing else of theirs is loaded."""
+        """Add files that a thread or an executor has written into `folder`; only added files are loaded."""
         self._files += files.paths
         self.rows += files.rows
 
     def remove(self) -> None:
-        """Delete the folder, also what attempts left in it that failed or came twice.
+        """Delete the folder, with the files of attempts that failed or ran twice.
 
-        What cannot be deleted, or is written later by an attempt that nobody waits for, is left to the bucket's lifecycle
-        rule.
+        What cannot be deleted, or is written later by an abandoned attempt, is left to the bucket's lifecycle rule.
         """
         from google.api_core.exceptions import GoogleAPICallError, NotFound
         from google.auth.exceptions import GoogleAuthError

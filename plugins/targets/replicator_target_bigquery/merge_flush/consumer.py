@@ -1,4 +1,4 @@
-"""The door of mode `merge-flush`: a consumer that streams ahead of its merges, and one that only appends."""
+"""The consumers of mode `merge-flush`: one streams ahead of its merges, one only appends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MERGES_AT_ONCE: Final = 8
 
 
 def create(config: BigQueryConfig, context: DeltaTargetContext) -> BigQueryConsumer:
-    """The consumer that the settings ask for."""
+    """The consumer for the settings: one that merges, or one that only appends."""
     return MergeFlushConsumer(config, context) if config.merges else AppendConsumer(config, context)
 
 
@@ -46,54 +46,54 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
         self._streams = self._choose_streams(config)
         self._intermediates = IntermediateTables(self._clients.bigquery, context.metrics)
         self._pool = ThreadPoolExecutor(_MERGES_AT_ONCE, thread_name_prefix="merge")
-        self._flows: dict[TableId, TableFlush] = {}
+        self._flushes: dict[TableId, TableFlush] = {}
 
     def apply_batch(self, changes: TableChanges) -> None:
         """Stream a table's changes; a merge commits them with their progress."""
-        self._flow(changes.table).take(changes)
+        self._flush(changes.table).take(changes)
 
     def settled(self, table: TableId) -> Position | None:
         """The position of the last merge of the table; begins one when `mergeIntervalMs` is over."""
-        return self._flow(table).settled()
+        return self._flush(table).settled()
 
     def settle(self, tables: Collection[TableId]) -> None:
         """Merge everything streamed for these tables, all at once."""
-        flows = [self._flow(table) for table in tables]
-        for flow in flows:
-            flow.begin()
-        for flow in flows:
-            flow.settle()
+        flushes = [self._flush(table) for table in tables]
+        for flush in flushes:
+            flush.begin()
+        for flush in flushes:
+            flush.settle()
 
     def apply_ddl(self, event: DDLEvent) -> None:
-        """Apply a change of structure behind everything streamed; later rows go into another intermediate table."""
+        """Apply a change of structure after everything streamed is merged; later rows use another intermediate table."""
         if event.schema is not None:
             require_key(event.schema)
         for table in (event.table, event.prev_table):
-            if table is not None and table in self._flows:
-                flow = self._flow(table)
-                flow.settle()
-                flow.settled()
-                flow.leave()
+            if table is not None and table in self._flushes:
+                flush = self._flush(table)
+                flush.settle()
+                flush.settled()
+                flush.discard()
         super().apply_ddl(event)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
-        """Make the table ready for a plan's chunks; what was streamed before is of no use any more."""
+        """Prepare the table for a plan's chunks; rows that were streamed before are dropped."""
         require_key(schema)
-        self._flow(schema.table).leave()
+        self._flush(schema.table).discard()
         return super().begin_snapshot(schema, snapshot_id, position)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
-        """The table is whole and takes changes from now on."""
+        """Mark the snapshot as complete: the table takes changes from now on."""
         super().finish_snapshot(schema, snapshot_id, position)
-        self._flow(schema.table).leave()
+        self._flush(schema.table).discard()
 
     def stop(self) -> None:
-        """Drop what was not merged, and the intermediate tables."""
+        """Drop what was not merged, and the intermediate tables; close the connections."""
         self._jobs.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        for flow in self._flows.values():
-            flow.leave()
-        self._flows.clear()
+        for flush in self._flushes.values():
+            flush.discard()
+        self._flushes.clear()
         self._streams.close()
         super().stop()
 
@@ -102,14 +102,14 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
             return InsertAll(self._clients.bigquery, self._jobs)
         return DefaultStream(config, self._jobs) if config.use_default_stream else WriteApi(config, self._jobs)
 
-    def _flow(self, table: TableId) -> TableFlush:
+    def _flush(self, table: TableId) -> TableFlush:
         target = self._table(table)
         with self._lock:
-            if table not in self._flows:
-                self._flows[table] = TableFlush(
+            if table not in self._flushes:
+                self._flushes[table] = TableFlush(
                     target, self._streams, self._intermediates, self._pool, self._turn(table)
                 )
-            return self._flows[table]
+            return self._flushes[table]
 
 
 class AppendConsumer(BigQueryConsumer):
@@ -123,7 +123,7 @@ class AppendConsumer(BigQueryConsumer):
         self._api = WriteApi(config, self._jobs)
 
     def progress(self, table: TableId) -> TableProgress | None:
-        """What the table's last commit says, once what was announced is committed."""
+        """How far the table is, after announced streams are committed."""
         target = self._table(table)
         with target.lock:
             target.forget()
@@ -137,6 +137,6 @@ class AppendConsumer(BigQueryConsumer):
             TableAppend(table, self._api).apply(changes)
 
     def stop(self) -> None:
-        """Nothing is held back between calls."""
+        """Close the connections; no call holds rows back."""
         super().stop()
         self._api.close()

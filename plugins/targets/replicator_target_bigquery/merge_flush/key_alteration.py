@@ -1,7 +1,7 @@
-"""Changes of a key's schema: only those that no reader of the key column notices (seed 000).
+"""Changes of a key's schema: only backwards compatible ones (docs/seeds.md#000-bigquery).
 
-A field that may be NULL can come, and one that may not may be relaxed. BigQuery alters no field inside a STRUCT by a statement,
-but the key's values are in the row's own columns too: the key column is made anew from them.
+A nullable field can be added, and NOT NULL can be removed. BigQuery alters no field inside a STRUCT by a statement, but the
+key's values are in the row's own columns too: the key column is built again from them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class KeyAlteration(Alteration):
 
 
 def _strict(wanted: Field, present: Field) -> bool:
-    """Whether the present key takes every key wanted: it insists on no value that may be missing."""
+    """Whether the present key takes every key wanted: it requires no value that may be missing."""
     modes = {f.name.lower(): f.mode for f in present.fields}
     return all(modes.get(f.name.lower()) != "REQUIRED" or f.mode == "REQUIRED" for f in wanted.fields)
 
@@ -61,5 +61,5 @@ def _is_compatible(present: Field, wanted: Field) -> bool:
 
 
 def _relaxed(kind: Field) -> Field:
-    """A field as ADD COLUMN makes it."""
+    """A field as ADD COLUMN creates it."""
     return Field(kind.name, kind.type, "NULLABLE", kind.precision, kind.scale, kind.fields)

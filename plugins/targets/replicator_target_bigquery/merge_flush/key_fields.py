@@ -1,4 +1,4 @@
-"""A key column's leaves: BigQuery neither groups by a STRUCT nor finds one equal whose fields are NULL, so each is looked at alone."""
+"""The fields of a key column, compared one by one: BigQuery neither groups by a STRUCT nor finds two equal whose fields are NULL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from replicator_target_bigquery.sql.text import name
 
 @dataclass(frozen=True, slots=True)
 class KeyField:
-    """What is compared of a key: a field that is no STRUCT, or whether a STRUCT in it is there at all.
+    """What is compared of a key: a field that is no STRUCT, or whether a STRUCT in it is NULL.
 
     Attributes:
         path: Names from the key column down.
@@ -25,7 +25,7 @@ class KeyField:
     nullable: bool
 
     def of(self, key: str) -> str:
-        """The leaf in a statement, of the key column `key`; equal for equal values, and to be grouped by."""
+        """The field in a statement, of the key column `key`; equal for equal values, and to be grouped by."""
         at = self._at(key)
         return f"{at} IS NULL" if self.kind is None else comparable(at, self.kind)
 
@@ -39,12 +39,12 @@ class KeyField:
         return ".".join([key, *map(name, self.path)])
 
 
-def leaves(key: Field) -> list[KeyField]:
-    """A key column's leaves, STRUCTs in it flattened however deep."""
-    return [leaf for inner in key.fields for leaf in _leaves(inner, (), nullable=False)]
+def key_fields(key: Field) -> list[KeyField]:
+    """The comparable fields of a key column, nested STRUCTs flattened."""
+    return [field for inner in key.fields for field in _flattened(inner, (), nullable=False)]
 
 
-def _leaves(inner: Field, path: tuple[str, ...], *, nullable: bool) -> Iterator[KeyField]:
+def _flattened(inner: Field, path: tuple[str, ...], *, nullable: bool) -> Iterator[KeyField]:
     here, nullable = (*path, inner.name), nullable or inner.mode != "REQUIRED"
     if inner.type != "STRUCT" or inner.mode == "REPEATED":
         yield KeyField(here, inner, nullable)
@@ -52,4 +52,4 @@ def _leaves(inner: Field, path: tuple[str, ...], *, nullable: bool) -> Iterator[
     if inner.mode != "REQUIRED":
         yield KeyField(here, None, nullable)
     for deeper in inner.fields:
-        yield from _leaves(deeper, here, nullable=nullable)
+        yield from _flattened(deeper, here, nullable=nullable)

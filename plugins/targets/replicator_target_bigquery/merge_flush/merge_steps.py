@@ -43,7 +43,7 @@ class Batch:
     ranges: dict[str, KeyRanges] = field(default_factory=dict)
 
     def add(self, rows: int, identity: BatchIdentity) -> None:
-        """Changes were streamed."""
+        """Count changes that were streamed."""
         if self.identity is None:
             self.identity, self.since = identity, time.monotonic()
         else:
@@ -83,11 +83,11 @@ class MergeSteps:
             "streamed rows cannot be read yet, so that they are not merged",
             code="RPL-6609",
             table=str(self._table.table),
-            hint="nothing to do: they are streamed again; does somebody change intermediate tables?",
+            hint="nothing to do: they are streamed again; check that no other program changes intermediate tables",
         )
 
     def clean(self, intermediate: IntermediateTable, number: int) -> None:
-        """Step 8. A failure is none: the next clean-up, or the end of the table, takes the rows along."""
+        """Step 8. A failure is ignored: the next clean-up, or the end of the table, deletes the rows."""
         session = self._table.session
         try:
             session.jobs.read(clean(intermediate.sql, number), f"cleaning {intermediate.id}", self._table.table)
@@ -101,7 +101,7 @@ class MergeSteps:
             found = self._table.found()
         required_filter = found.required_filter if found is not None else None
         return FlushMerge(
-            self._table.place.sql,
+            self._table.ref.sql,
             intermediate.sql,
             batch.number,
             key_field(schema, config.kafka_key_field_name),

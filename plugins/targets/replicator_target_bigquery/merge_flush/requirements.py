@@ -1,4 +1,4 @@
-"""What mode `merge-flush` cannot take."""
+"""What mode `merge-flush` requires of tables and changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from replicator_sdk.schema import TableSchema
 
 
 def require_key(schema: TableSchema) -> None:
-    """Refuse a table whose rows cannot be told apart.
+    """Refuse a table whose rows cannot be identified.
 
     Raises:
         NeedsUserError: When it has no primary key.
@@ -23,7 +23,7 @@ def require_key(schema: TableSchema) -> None:
 
 
 def missing_columns(changes: TableChanges) -> DataError:
-    """Updates lack values that cannot be found."""
+    """The error for updates that lack values which no other row has."""
     return DataError(
         "updates do not carry all columns, and only upsert and delete together can find the values they lack",
         code="RPL-6610",

@@ -1,7 +1,7 @@
 """Neither upsert nor delete: rows are appended to the destination, each once, by pending streams.
 
-No transaction holds a stream's commit. So it is announced in the commit log before it is asked for, as snapshot loads are, and
-whoever goes on commits what was announced: committing a stream twice does nothing more.
+A stream's commit is outside every transaction. So it is announced in the commit log before it is requested, as snapshot loads
+are, and the next run commits what was announced: committing a stream twice does no harm.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ class TableAppend:
         self._config = table.session.config
 
     def settle(self) -> None:
-        """Commit what was announced and perhaps not committed."""
+        """Commit announced streams that may not be committed yet."""
         for announced in self._table.state().appending:
             self._commit(announced)
 
     def apply(self, changes: TableChanges) -> None:
-        """Append the rows written, with the table's progress; nothing when the table stands there already."""
+        """Append the rows written, with the table's progress; nothing when the table has them already."""
         self.settle()
         table = self._table
         if table.has(changes):
             return
         if any(batch.unchanged for batch in changes.batches()):
             raise missing_columns(changes)
-        found = table.make(changes.schema)
+        found = table.ensure_created(changes.schema)
         require_match(changes, self._table.session.layout.target_fields(changes.schema), found)
         progress = TableProgress.of(changes.identity)
-        stream = self._api.create(self._table.place.path, changes.table, pending=True)
+        stream = self._api.create(self._table.ref.path, changes.table, pending=True)
         rows = self._api.append(stream, self._rows(changes), changes.table)
         self._api.close_stream(stream, changes.table)
         failpoint("merge_flush.append.streamed")
@@ -70,7 +70,7 @@ class TableAppend:
 
     def _commit(self, announced: Commit) -> None:
         assert announced.progress is not None
-        self._api.commit(self._table.place.path, announced.note, self._table.table)
+        self._api.commit(self._table.ref.path, announced.note, self._table.table)
         failpoint("merge_flush.append.committed")
         appended = replace(announced.progress, epoch=self._table.session.context.epoch)
         self._table.commit(self._table.row(appended, f"append-{announced.batch}"))

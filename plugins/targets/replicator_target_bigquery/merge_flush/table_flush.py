@@ -1,6 +1,6 @@
-"""One table's way through a merge flush: rows are streamed as they come, and merged by the eight steps of seed 000.
+"""Streams one table's rows as they arrive, and merges them by the eight steps of docs/seeds.md#000-bigquery.
 
-Streaming and merging go on side by side: a flush takes the rows of its batch number, and rows that come meanwhile get the next.
+Streaming and merging run in parallel: a flush takes the rows of its batch number, and rows that arrive meanwhile get the next.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NOT_THERE: Final = "RPL-6514"
 
 
 class TableFlush:
-    """The flow of one table. `take` is called by one thread at a time, everything else by any.
+    """The merge flushes of one table. `take` is called by one thread at a time, everything else by any.
 
     Args:
         table: The table.
         streams: Takes rows.
-        intermediates: Makes intermediate tables.
+        intermediates: Creates intermediate tables.
         pool: Runs merges.
         begin_load: Waits until the table may be loaded by a load job.
     """
@@ -64,7 +64,7 @@ class TableFlush:
         self._settled: Position | None = None
         self._taken: Position | None = None
         self._made: tuple[IntermediateTable, WriteStream] | None = None
-        self._found: TableInfo | None = None  # kept here: during a merge the table is locked, and streaming goes on
+        self._found: TableInfo | None = None  # a copy: during a merge the table is locked, and streaming continues
 
     # --- taking
 
@@ -80,7 +80,7 @@ class TableFlush:
             else:
                 self._stream(changes)
         except Exception as err:
-            why = self._failed(err)  # a part of the rows may be there, and must never be merged
+            why = self._failed(err)  # some rows may be streamed, and must never be merged
             if why is err:
                 raise
             raise why from err
@@ -101,7 +101,7 @@ class TableFlush:
     def _stream(self, changes: TableChanges) -> None:
         _, stream = self._intermediate(changes)
         config = self._config
-        shape = RowFormat(
+        row_format = RowFormat(
             column_names(changes.schema, config.metadata_columns),
             config.delete_enabled,
             config.big_query_partition_decorator,
@@ -111,8 +111,8 @@ class TableFlush:
             batch = self._open
             batch.streaming = True
         try:
-            self._add_keys(batch, changes, shape.names)
-            rows = self._streams.append(stream, streamed(changes, shape, batch.number), changes.table)
+            self._add_keys(batch, changes, row_format.names)
+            rows = self._streams.append(stream, streamed(changes, row_format, batch.number), changes.table)
             failpoint("merge_flush.streamed")
             with self._state:
                 batch.add(rows, changes.identity)
@@ -128,22 +128,22 @@ class TableFlush:
         metrics.count("bigquery.rows_streamed", rows, table=changes.table)
 
     def _add_keys(self, batch: Batch, changes: TableChanges, names: Mapping[str, str]) -> None:
-        """Have the batch know which keys it touches, so that its MERGE reads no more of the destination than it must."""
+        """Record which keys the batch touches, so that its MERGE reads no more of the destination than it must."""
         if batch.identity is None and self._found is not None:
             batch.ranges = key_ranges(changes.schema, self._found, names)
         add_keys(batch.ranges, changes)
 
     def _intermediate(self, changes: TableChanges) -> tuple[IntermediateTable, WriteStream]:
-        """The intermediate table and its stream, made when there is none for this schema."""
+        """The intermediate table and its stream, created when there is none for this schema."""
         if self._made is not None and self._made[0].schema != changes.schema:
             self.settle()
             self._raise_failure()
-            self.leave()
+            self.discard()
         if self._made is None:
             with self._table.lock:
-                self._found = self._table.make(changes.schema)
+                self._found = self._table.ensure_created(changes.schema)
                 require_match(changes, self._table.session.layout.target_fields(changes.schema), self._found)
-                intermediate = self._intermediates.make(self._table, changes.schema)
+                intermediate = self._intermediates.create(self._table, changes.schema)
             failpoint("merge_flush.made")
             self._made = (intermediate, self._streams.create(intermediate.path, changes.table))
         return self._made
@@ -162,7 +162,7 @@ class TableFlush:
     # --- merging
 
     def begin(self) -> None:
-        """Begin to merge what was streamed, unless a merge is under way or there is nothing."""
+        """Start to merge what was streamed, unless a merge runs or nothing was streamed."""
         with self._state:
             if self._merging or self._failure is not None or self._open.identity is None:
                 return
@@ -171,7 +171,7 @@ class TableFlush:
         self._pool.submit(self._merge, batch)
 
     def settled(self) -> Position | None:
-        """Where the table stands by merges of this flow; begins one when it is due.
+        """The position of the last merge; begins a merge when it is due.
 
         Raises:
             Exception: Why a merge failed.
@@ -209,19 +209,19 @@ class TableFlush:
             intermediate = self._made[0]
         try:
             self._merges.run(intermediate, batch)
-        except Exception as err:  # noqa: BLE001 - told by `settled`
+        except Exception as err:  # noqa: BLE001 - raised by `settled`
             self._failed(err)
             return
         assert batch.identity is not None
         with self._state:
-            self._settled, self._merging = batch.identity.position, False  # steps 6 and 7: the runtime asks for it
+            self._settled, self._merging = batch.identity.position, False  # steps 6 and 7: the runtime calls `settled`
             self._state.notify_all()
         self._merges.clean(intermediate, batch.number)
 
-    # --- leaving
+    # --- discarding
 
-    def leave(self) -> None:
-        """Remove the intermediate table; what was not merged goes with it. The next changes find another one."""
+    def discard(self) -> None:
+        """Drop the intermediate table with all rows that were not merged. The next changes use another one."""
         made, self._made, self._taken = self._made, None, None
         with self._state:
             self._open = Batch(self._open.number + 1)
@@ -247,14 +247,14 @@ class TableFlush:
                 self._table.state()
         except FencedError as fenced:
             return fenced
-        except Exception:  # noqa: BLE001 - the first error tells more
+        except Exception:  # noqa: BLE001 - the first error is more specific
             return err
         if getattr(err, "code", "") == _NOT_THERE:
             return RetryableError(
                 "the intermediate table was removed before it was merged",
                 code="RPL-6611",
                 table=str(self._table.table),
-                hint="nothing to do: its rows are streamed again; does somebody delete tables of the replicator?",
+                hint="nothing to do: its rows are streamed again; check that no other program deletes tables of the replicator",
             )
         return err
 

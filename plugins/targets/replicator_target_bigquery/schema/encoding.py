@@ -18,7 +18,7 @@ Bools = npt.NDArray[np.bool_]
 
 def columns_of(rows: pa.StructArray) -> dict[str, pa.Array]:
     """The fields by their names; NULL in a row that is NULL."""
-    # StructArray.field() would hand a NULL row's fields out as whatever lies there.
+    # StructArray.field() would return undefined values for the fields of a NULL row.
     return dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
 
 
@@ -30,7 +30,7 @@ def loadable(column: pa.Array) -> pa.Array:
     if not pa.types.is_struct(column.type):
         return column
     names = [column_name(column.type.field(i).name) for i in range(column.type.num_fields)]
-    # flatten() hands a NULL record's fields out as NULLs; StructArray.field() would not.
+    # flatten() returns NULLs for the fields of a NULL record; StructArray.field() would not.
     return pa.StructArray.from_arrays([loadable(c) for c in column.flatten()], names, mask=pc.is_null(column))
 
 
@@ -50,7 +50,7 @@ def nulled(column: pa.Array, where: Bools) -> pa.Array:
     valid = ~where
     if column.null_count:
         valid &= column.is_valid().to_numpy(zero_copy_only=False)
-    # One offset holds for all buffers of an array, so the bits before it are there too.
+    # One offset holds for all buffers of an array, so the bits before it are needed, too.
     bits = np.packbits(np.concatenate([np.zeros(column.offset, np.bool_), valid]), bitorder="little")
     buffers = [pa.py_buffer(bits), *column.buffers()[1:]]
     return pa.Array.from_buffers(column.type, len(column), buffers, offset=column.offset)

@@ -1,4 +1,4 @@
-"""Names of the source as BigQuery takes them; two that meet are refused, never merged."""
+"""The source's names as BigQuery accepts them; two that become one are refused, never merged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def column_names(schema: TableSchema, own: Iterable[str]) -> dict[str, str]:
 
     Args:
         schema: The table.
-        own: The replicator's columns that stand beside them.
+        own: The replicator's own columns in the same table.
 
     Raises:
         NeedsUserError: When two names become one, or a column takes a name of the replicator's.

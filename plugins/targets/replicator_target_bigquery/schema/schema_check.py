@@ -1,4 +1,4 @@
-"""Whether a table that is there can take the rows of a schema; somebody may have altered it by hand."""
+"""Checks whether an existing table can take the rows of a schema; its columns may have been altered outside the replicator."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from replicator_target_bigquery.schema.table_info import TableInfo
 
 
 def schema_mismatch(wanted: Sequence[Field], found: TableInfo) -> str:
-    """What stands in the way, to follow "the target's table"; empty when nothing does.
+    """Why the table cannot take them, to follow "the target's table"; empty when it can.
 
-    Columns beyond those of the schema are no schema_mismatch unless they insist on values.
+    Columns beyond those of the schema are allowed unless they are NOT NULL.
     """
     for column in wanted:
         there = found.column(column.name)
@@ -25,11 +25,11 @@ def schema_mismatch(wanted: Sequence[Field], found: TableInfo) -> str:
             return f"refuses NULL in column {column.name}"
     names = {column.name.lower() for column in wanted}
     extra = [f.name for f in found.fields if f.mode == "REQUIRED" and f.name.lower() not in names]
-    return f"insists on values for {', '.join(extra)}, which the source does not have" if extra else ""
+    return f"requires values for {', '.join(extra)}, which the source does not have" if extra else ""
 
 
 def require_match(changes: TableChanges, wanted: tuple[Field, ...], found: TableInfo) -> None:
-    """Refuse a table whose columns somebody else has changed.
+    """Refuse a table whose columns are not those of the changes.
 
     Raises:
         SchemaDriftError: When a column is missing, of another type, or too strict.
@@ -40,5 +40,5 @@ def require_match(changes: TableChanges, wanted: tuple[Field, ...], found: Table
             code="RPL-6531",
             table=str(changes.table),
             position=str(changes.identity.position),
-            hint="undo what was altered there by hand, or take the table out of `tables`, run once and put it in again: it is copied again",
+            hint="undo the manual change of that table, or take the table out of `tables`, run once and put it in again: it is copied again",
         )

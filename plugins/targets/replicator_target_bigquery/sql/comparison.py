@@ -45,13 +45,13 @@ def comparable(column: str, kind: Field) -> str:
 
 
 def same_key(keys: tuple[KeyColumn, ...], left: str, right: str, right_prefix: str = "") -> str:
-    """Whether two rows have one key; a join on it is one on equal values, whatever BigQuery's outer joins ask for.
+    """Whether two rows have the same key, as a condition on equal values, which BigQuery's outer joins require.
 
     Args:
         keys: The key.
         left: Alias of one row, with the key's names.
         right: Alias of the other.
-        right_prefix: What stands before the key's names there.
+        right_prefix: The prefix of the key's names there.
     """
     return " AND ".join(
         same_value(

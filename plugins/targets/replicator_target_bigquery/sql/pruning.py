@@ -105,15 +105,15 @@ def key_ranges(schema: TableSchema, found: TableInfo, names: Mapping[str, str]) 
 
 
 def add_keys(ranges: Mapping[str, KeyRanges], changes: TableChanges) -> None:
-    """Have the ranges hold every key that the changes touch, before and after them."""
+    """Extend the ranges by every key that the changes touch, before and after them."""
     for batch in changes.batches() if ranges else ():
         deletes = batch.op.to_numpy(zero_copy_only=False) == DMLOperation.DELETE
         for column, kept in ranges.items():
             rows = batch.row.field(column)
             kept.add(rows.take(pa.array(np.flatnonzero(~deletes))) if deletes.any() else rows)
             if batch.before is not None:
-                told = np.flatnonzero(batch.before.is_valid().to_numpy(zero_copy_only=False))
-                kept.add(batch.before.field(column).take(pa.array(told)))
+                given = np.flatnonzero(batch.before.is_valid().to_numpy(zero_copy_only=False))
+                kept.add(batch.before.field(column).take(pa.array(given)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Pruning:
         return found
 
     def _everything(self, column: Field, alias: str) -> str:
-        """A filter that BigQuery accepts and every row meets: the key says nothing about the partition."""
+        """A filter that BigQuery accepts and every row meets: the key does not determine the partition."""
         quoted = f"{alias}.{name(column.name)}"
         lowest = {
             "DATE": "DATE '0001-01-01'",

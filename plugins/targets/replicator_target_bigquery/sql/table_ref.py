@@ -1,4 +1,4 @@
-"""Where a source's table lives at BigQuery."""
+"""The addresses of a source table's target, staging table and commit log, in each form that an API takes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TableRef:
 
     @classmethod
     def of(cls, table: TableId, config: BigQueryConfig) -> TableRef:
-        """Where `table` goes.
+        """The address of the target table of `table`.
 
         Raises:
             NeedsUserError: When its name is one of the replicator's own.

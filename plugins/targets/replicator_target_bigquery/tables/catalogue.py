@@ -1,4 +1,4 @@
-"""Datasets and tables through BigQuery's API: there or not, made, looked at, removed. Each of it may be repeated."""
+"""Finds, creates and drops datasets and tables through BigQuery's API; each call may be repeated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Catalogue:
-    """Safe from several threads; several calls for one table come one after another."""
+    """Datasets and tables of a run. Safe from several threads; calls for one table must not overlap."""
 
     def __init__(self, client: Any, jobs: Jobs, config: BigQueryConfig) -> None:
         self._client = client
@@ -31,7 +31,7 @@ class Catalogue:
         self._lock = threading.Lock()
 
     def find(self, table_id: str, table: TableId) -> TableInfo | None:
-        """The table as it stands; None when it is not there."""
+        """What BigQuery reports of the table; None when it does not exist."""
         from google.api_core.exceptions import NotFound
 
         def ask() -> Any:
@@ -43,14 +43,14 @@ class Catalogue:
         there = self._jobs.request(f"looking at {table_id}", table, ask, place=table_id)
         return None if there is None else TableInfo.from_api(there)
 
-    def ensure_dataset(self, place: TableRef, table: TableId) -> None:
-        """Dataset and commit log, unless they are there; asked once a run."""
-        key = f"{place.project}.{place.dataset}"
+    def ensure_dataset(self, ref: TableRef, table: TableId) -> None:
+        """Create the dataset and its commit log unless they exist; checked once a run."""
+        key = f"{ref.project}.{ref.dataset}"
         with self._lock:
             if key in self._ready:
                 return
             self._create_dataset(key, table)
-            log = self.definition(place.commits_id, commits.COLUMNS)
+            log = self.definition(ref.commits_id, commits.COLUMNS)
             log.clustering_fields = ["table_name"]
             self.create(log, table)
             self._ready.add(key)
@@ -79,24 +79,24 @@ class Catalogue:
                 hint="set `stagingBucketLocation` to the dataset's location, and use a bucket in it",
             )
 
-    def has_dataset(self, place: TableRef, table: TableId) -> bool:
-        """Whether the dataset is there with its commit log; creates nothing."""
-        if f"{place.project}.{place.dataset}" in self._ready:
+    def has_dataset(self, ref: TableRef, table: TableId) -> bool:
+        """Whether the dataset exists with its commit log; creates nothing."""
+        if f"{ref.project}.{ref.dataset}" in self._ready:
             return True
-        return self.find(place.commits_id, table) is not None
+        return self.find(ref.commits_id, table) is not None
 
-    def create_target(self, place: TableRef, schema: TableSchema, layout: TableLayout) -> None:
+    def create_target(self, ref: TableRef, schema: TableSchema, layout: TableLayout) -> None:
         """Create the target table; one that exists is no error.
 
         Raises:
             NeedsUserError: When the settings ask for what BigQuery cannot do with the table's columns.
         """
-        table = self.definition(place.id, layout.target_fields(schema))
+        table = self.definition(ref.id, layout.target_fields(schema))
         layout.define(table, schema)
         self.create(table, schema.table)
 
     def drop(self, table_id: str, table: TableId) -> None:
-        """Remove a table; one that is not there is no error."""
+        """Drop a table; one that does not exist is no error."""
         self._jobs.request(
             f"dropping {table_id}",
             table,
@@ -104,25 +104,25 @@ class Catalogue:
             place=table_id,
         )
 
-    def cluster(self, place: TableRef, columns: Sequence[str], table: TableId) -> None:
-        """Cluster the target by other columns, or by none; rows that are there stay as they lie."""
+    def cluster(self, ref: TableRef, columns: Sequence[str], table: TableId) -> None:
+        """Cluster the target by other columns, or by none; existing rows are not rewritten."""
 
         def ask() -> None:
-            there = self._client.get_table(place.id, retry=None)
+            there = self._client.get_table(ref.id, retry=None)
             there.clustering_fields = list(columns) or None
             self._client.update_table(there, ["clustering_fields"], retry=None)
 
-        self._jobs.request(f"clustering {place.id}", table, ask, place=place.id)
+        self._jobs.request(f"clustering {ref.id}", table, ask, place=ref.id)
 
     def create(self, table: bigquery.Table, of: TableId) -> None:
-        """Make a table; one that is there is no error."""
+        """Create a table; one that exists is no error."""
         where = f"{table.project}.{table.dataset_id}.{table.table_id}"
         self._jobs.request(
             f"creating {where}", of, lambda: self._client.create_table(table, exists_ok=True, retry=None), place=where
         )
 
     def definition(self, table_id: str, fields: Sequence[Field]) -> bigquery.Table:
-        """A table with the labels and the key that all of the replicator's have; not made yet."""
+        """A table with the labels and the encryption key of all the replicator's tables; not created yet."""
         from google.cloud import bigquery
 
         made = bigquery.Table(table_id, schema=[bigquery.SchemaField.from_api_repr(f.to_api()) for f in fields])

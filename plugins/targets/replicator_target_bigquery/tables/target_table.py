@@ -1,4 +1,4 @@
-"""One target table and whose it is: every commit goes through the fence here (design I6)."""
+"""A target table and its owner; every commit is fenced here, so that a superseded run changes nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ register("bigquery.commit.before", "bigquery.commit.after", "bigquery.claimed")
 
 
 class Session:
-    """What all tables of a run share.
+    """What all tables of a run share. Immutable; its parts are safe from several threads.
 
     Attributes:
         layout: What target tables look like.
         config: The settings.
         context: The run.
         jobs: Runs jobs.
-        catalogue: Makes tables.
+        catalogue: Finds, creates and drops tables.
         storage: Cloud Storage.
         owner: The replicator, as `namespace/name`.
     """
@@ -64,37 +64,37 @@ class TargetTable:
         self.table = table
         self.lock = threading.RLock()
         self.session = session
-        self.place = TableRef.of(table, session.config)
+        self.ref = TableRef.of(table, session.config)
         self._state: TableState | None = None
         self._found: TableInfo | None = None
 
     def forget(self) -> None:
-        """Read everything anew the next time."""
+        """Read the commit log and the table's columns again on the next use."""
         self._state, self._found = None, None
 
     def state(self) -> TableState:
-        """What the commit log says, read once and then followed; from then on no older run can write the table.
+        """What the commit log says, read once and then kept up to date; from then on no older run can write the table.
 
         Raises:
             FencedError: When a newer run has touched it.
-            NeedsUserError: When a table is there that is not this replicator's, or another table's.
+            NeedsUserError: When the table exists and belongs to another replicator, or to another source table.
         """
         if self._state is None:
             self._state = self._read()
         return self._state
 
     def _read(self) -> TableState:
-        place, session = self.place, self.session
-        if not session.catalogue.has_dataset(place, self.table):
+        ref, session = self.ref, self.session
+        if not session.catalogue.has_dataset(ref, self.table):
             self._refuse_foreign_table()
             return TableState()
-        state = self._select(select(place))
+        state = self._select(select(ref))
         self._check(state)
         if state.rows and state.epoch < session.context.epoch:
             claim = Commit(
                 0, CLAIMED, session.owner, session.context.epoch, f"claim-{session.context.run_id}", self.table
             )
-            state = self._select(f"{insert_if_newer(place, claim)};\n{select(place)}")
+            state = self._select(f"{insert_if_newer(ref, claim)};\n{select(ref)}")
             self._check(state)
             failpoint("bigquery.claimed")
         if state.last is None:
@@ -102,7 +102,7 @@ class TargetTable:
         return state
 
     def _select(self, sql: str) -> TableState:
-        rows = self.session.jobs.read(sql, f"reading the commits of {self.place.id}", self.table)
+        rows = self.session.jobs.read(sql, f"reading the commits of {self.ref.id}", self.table)
         return read_rows(rows, self.session.context.read_offset)
 
     def _check(self, state: TableState) -> None:
@@ -113,28 +113,28 @@ class TargetTable:
                 raise self._foreign(f"of replicator {row.owner}")
             if row.source != self.table and not state.dropped:
                 raise NeedsUserError(
-                    f"{self.place.id} holds another table of this replicator already: {row.source}",
+                    f"{self.ref.id} holds another table of this replicator already: {row.source}",
                     code="RPL-6523",
                     table=str(self.table),
                     hint="BigQuery takes the two names for one: leave one out, or replicate it to another `datasetName`",
                 )
 
     def _refuse_foreign_table(self) -> None:
-        """A table that no commit speaks of may only be an empty one, made by us just before, or for us by somebody."""
+        """Refuse a table without commits unless it is empty: this run created it just before, or an operator did."""
         found = self.found()
         if found is not None and found.rows:
             raise self._foreign("not written by a replicator")
 
     def _foreign(self, whose: str) -> NeedsUserError:
         return NeedsUserError(
-            f"the table {self.place.id} is {whose}",
+            f"the table {self.ref.id} is {whose}",
             code="RPL-6524",
             table=str(self.table),
             hint="choose another `datasetName`, or move that table away",
         )
 
     def fenced(self) -> FencedError:
-        """A newer run has the table."""
+        """The error for a table that a newer run has taken over."""
         return FencedError(
             f"a newer run has taken the table over from run {self.session.context.epoch}",
             code="RPL-6525",
@@ -144,57 +144,57 @@ class TargetTable:
         )
 
     def gone(self) -> SnapshotNeededError:
-        """Somebody removed the table."""
+        """The error for a table that was removed at the target."""
         return SnapshotNeededError(
-            f"the table {self.place.id} is gone",
+            f"the table {self.ref.id} is gone",
             code="RPL-6556",
             table=str(self.table),
             hint="nothing to do: the table is copied again",
         )
 
     def found(self) -> TableInfo | None:
-        """The table as it stands, looked at once and after each change of ours; None when it is not there."""
+        """What BigQuery reports of the table, read once and after each change of this run; None when it does not exist."""
         if self._found is None:
-            self._found = self.session.catalogue.find(self.place.id, self.table)
+            self._found = self.session.catalogue.find(self.ref.id, self.table)
         return self._found
 
-    def make(self, schema: TableSchema, *, replacing: bool = False) -> TableInfo:
-        """The target table, made when it is not there.
+    def ensure_created(self, schema: TableSchema, *, replacing: bool = False) -> TableInfo:
+        """The target table, created when it does not exist.
 
         Args:
             schema: Its schema.
-            replacing: Whether it begins empty, so that one which was there before may be gone.
+            replacing: Whether it starts empty, so that an earlier table may have been removed.
 
         Raises:
-            SnapshotNeededError: When somebody removed the table: an empty one in its place would miss all its rows.
+            SnapshotNeededError: When the table was removed at the target: an empty one in its place would miss all its rows.
         """
-        self.session.catalogue.ensure_dataset(self.place, self.table)
+        self.session.catalogue.ensure_dataset(self.ref, self.table)
         if self.found() is None:
             state = self.state()
             if not replacing and state.progress is not None and not state.dropped:
                 raise self.gone()
-            self.session.catalogue.create_target(self.place, schema, self.session.layout)
+            self.session.catalogue.create_target(self.ref, schema, self.session.layout)
         found = self.found()
         if found is None:
             raise RetryableError(
-                "a table that was just made is not there",
+                "a table that was just created does not exist",
                 code="RPL-6526",
                 table=str(self.table),
-                hint="retried by itself",
+                hint="nothing to do: the batch is tried again",
             )
         return found
 
     def changed(self) -> None:
-        """The table's structure is another one from now on."""
+        """Note that the table's structure has changed: it is read again on the next use."""
         self._found = None
 
     def has(self, changes: TableChanges) -> bool:
         """Whether the table has the changes already.
 
-        Nothing is committed while a change of structure is half done: it goes on from what it noted when it was begun.
+        Nothing is committed while a change of structure is incomplete: it continues from the columns noted at its start.
 
         Raises:
-            SnapshotNeededError: When rows come before the rest of that change.
+            SnapshotNeededError: When rows arrive before the rest of that change.
         """
         state = self.state()
         if state.has_reached(changes.identity.position):
@@ -204,7 +204,7 @@ class TargetTable:
         if changes.rows == 0:
             return True
         raise SnapshotNeededError(
-            "a change of structure was begun here, and its rest does not come before later rows",
+            "a change of structure was begun here, and later rows arrived before the rest of it",
             code="RPL-6565",
             table=str(self.table),
             position=str(changes.identity.position),
@@ -234,11 +234,11 @@ class TargetTable:
         checks: Sequence[tuple[str, str]] = (),
         refuse: Callable[[str], Exception] | None = None,
     ) -> None:
-        """Do `statements` and add `row` in one transaction, unless somebody else wrote the table.
+        """Run `statements` and add `row` in one transaction, unless another run wrote the table.
 
         Args:
             row: From `row()`.
-            statements: What is done together with it.
+            statements: What runs in the same transaction.
             checks: Further conditions that must not hold, and their outcomes.
             refuse: Makes the error for those outcomes.
 
@@ -246,12 +246,12 @@ class TargetTable:
             FencedError: When a newer run has the table.
             RetryableError: When it was written since this run looked.
         """
-        place = self.place
+        ref = self.ref
         guards = [*self.state().checks(row.epoch, row.batch), *checks]
-        sql = guarded(guards, rows_of(place), [*statements, insert(place, row)])
+        sql = guarded(guards, rows_of(ref), [*statements, insert(ref, row)])
         failpoint("bigquery.commit.before")
         (answer,) = self.session.jobs.query(
-            f"{place.dataset}_{place.table}_{row.batch}", sql, f"writing {place.id}", self.table
+            f"{ref.dataset}_{ref.table}_{row.batch}", sql, f"writing {ref.id}", self.table
         )
         outcome = str(answer[0])
         if outcome not in {READY, DONE}:
@@ -285,7 +285,7 @@ class TargetTable:
 
 
 def former_columns(kept: Collection[str]) -> str:
-    """The note of a row that was committed: the columns which are not the source's any more; empty for none."""
+    """The note of a committed row: the columns that the source no longer has; empty for none."""
     return json.dumps(sorted(kept)) if kept else ""
 
 

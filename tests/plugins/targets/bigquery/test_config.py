@@ -17,7 +17,7 @@ def config(**settings: object) -> BigQueryConfig:
     return BigQueryConfig.model_validate({**NEEDED, **settings})
 
 
-def test_the_names_are_the_issues() -> None:
+def test_settings_have_the_names_in_the_issue() -> None:
     given = {
         "datasetProject": "q",
         "datasetName": "d",

@@ -18,23 +18,25 @@ SOME = "that_moves_twice or (what_is_there and first and types_instants) or stop
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", REAL, *arguments]
-    settings = {f"REPLICATOR_BIGQUERY_{name}": value for name, value in environment.items()}
+    variables = {f"REPLICATOR_BIGQUERY_{name}": value for name, value in environment.items()}
     return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, timeout=90, check=False
+        command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=90, check=False
     )
 
 
 def test_the_tests_for_the_real_service_run_and_leave_nothing(project: Project) -> None:
     prefix = f"{project.dataset}_"
-    told = {
+    settings = {
         "PROJECT": PROJECT, "BUCKET": BUCKET, "LOCATION": LOCATION, "DATASET_PREFIX": prefix, "MODE": "batch",
         "API_ENDPOINT": project.emulators.bigquery_endpoint, "STORAGE_ENDPOINT": project.emulators.storage_endpoint,
     }  # fmt: skip
-    done = run("-k", SOME, **told)
+    done = run("-k", SOME, **settings)
     assert done.returncode == 0, done.stdout
     assert "3 passed" in done.stdout, done.stdout
     assert any(prefix in job.sql for job in project.emulators.gate.jobs)
-    service = Service(PROJECT, BUCKET, LOCATION, prefix, "", "batch", told["API_ENDPOINT"], told["STORAGE_ENDPOINT"])
+    service = Service(
+        PROJECT, BUCKET, LOCATION, prefix, "", "batch", settings["API_ENDPOINT"], settings["STORAGE_ENDPOINT"]
+    )
     assert service.datasets() == []
     assert service.files(prefix) == []
 

@@ -1,1 +1,1 @@
-"""IntermediateTable tables: their names, columns and rows."""
+"""Intermediate tables: their names, columns and rows."""

@@ -26,7 +26,7 @@ from replicator_target_bigquery.schema.encoding import columns_of, loadable
 KEY: Final = "key"
 VALUE: Final = "value"
 PARTITION_TIME: Final = "partitionTime"
-I: Final = "i"  # noqa: E741 - seed 000's name
+I: Final = "i"  # noqa: E741 - the name in docs/seeds.md#000-bigquery
 BATCH_NUMBER: Final = "batchNumber"
 _MICROSECONDS: Final = pa.timestamp("us", "UTC")
 Bools = npt.NDArray[np.bool_]
@@ -35,12 +35,12 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """How changes become rows.
+    """How changes are written as rows.
 
     Attributes:
         names: Source column → its name at the target.
         deletes: Whether deletes count; if not, they and the old keys of moved rows are left out.
-        partition_time: Whether rows tell the partition they belong to.
+        partition_time: Whether rows carry the time that decides their partition.
         message_time: Whether that is the time the source committed them, not the time they were read.
     """
 
@@ -50,46 +50,46 @@ class RowFormat:
     message_time: bool = False
 
 
-def streamed(changes: TableChanges, shape: RowFormat, batch_number: int) -> Iterator[pa.RecordBatch]:
-    """The rows of all changes; their order does not matter, `i` tells it."""
+def streamed(changes: TableChanges, row_format: RowFormat, batch_number: int) -> Iterator[pa.RecordBatch]:
+    """The rows of all changes, in any order: `i` carries the order."""
     for batch in changes.batches():
         codes: npt.NDArray[np.int8] = batch.op.to_numpy(zero_copy_only=False)
         deletes = codes == DMLOperation.DELETE
-        if shape.deletes:
-            yield _written(batch, deletes, shape, batch_number)
-            yield from _moved(batch, codes == DMLOperation.UPDATE, shape, batch_number)
+        if row_format.deletes:
+            yield _written(batch, deletes, row_format, batch_number)
+            yield from _moved(batch, codes == DMLOperation.UPDATE, row_format, batch_number)
         elif deletes.any():
-            yield _written(batch, deletes, shape, batch_number).take(pa.array(np.flatnonzero(~deletes)))
+            yield _written(batch, deletes, row_format, batch_number).take(pa.array(np.flatnonzero(~deletes)))
         else:
-            yield _written(batch, deletes, shape, batch_number)
+            yield _written(batch, deletes, row_format, batch_number)
 
 
-def _written(batch: ChangeBatch, deletes: Bools, shape: RowFormat, batch_number: int) -> pa.RecordBatch:
+def _written(batch: ChangeBatch, deletes: Bools, row_format: RowFormat, batch_number: int) -> pa.RecordBatch:
     """A row a change: with a NULL value for a delete."""
     after = columns_of(batch.row)
     keys = key_array(batch.schema, _keys(batch, after, deletes))
-    values = value_array(batch.schema, after, shape.names, deletes)
-    times = _times(batch, shape, None)
+    values = value_array(batch.schema, after, row_format.names, deletes)
+    times = _times(batch, row_format, None)
     return _rows(keys, values, times, 2 * _sequence(batch) + 1, batch_number)
 
 
-def _moved(batch: ChangeBatch, updates: Bools, shape: RowFormat, batch_number: int) -> Iterator[pa.RecordBatch]:
+def _moved(batch: ChangeBatch, updates: Bools, row_format: RowFormat, batch_number: int) -> Iterator[pa.RecordBatch]:
     """A delete for each key that an update leaves."""
     if batch.before is None or not updates.any():
         return
-    told = updates & pc.is_valid(batch.before).to_numpy(zero_copy_only=False)
+    given = updates & pc.is_valid(batch.before).to_numpy(zero_copy_only=False)
     before, after = columns_of(batch.before), columns_of(batch.row)
     differs = np.zeros(len(batch), np.bool_)
     for name in batch.schema.primary_key:
         differs |= _differ(before[name], after[name])
-    places = np.flatnonzero(told & differs)
+    places = np.flatnonzero(given & differs)
     if not len(places):
         return
     taken = pa.array(places)
     keys = key_array(batch.schema, {name: before[name].take(taken) for name in batch.schema.primary_key})
     columns = {name: column.slice(0, 0) for name, column in after.items()}
-    kind = value_array(batch.schema, columns, shape.names, np.zeros(0, np.bool_)).type
-    times = _times(batch, shape, taken)
+    kind = value_array(batch.schema, columns, row_format.names, np.zeros(0, np.bool_)).type
+    times = _times(batch, row_format, taken)
     yield _rows(keys, pa.nulls(len(places), kind), times, 2 * _sequence(batch)[places], batch_number)
 
 
@@ -135,15 +135,15 @@ def _differ(left: pa.Array, right: pa.Array) -> Bools:
     return found
 
 
-def _times(batch: ChangeBatch, shape: RowFormat, places: pa.Array | None) -> pa.Array:
+def _times(batch: ChangeBatch, row_format: RowFormat, places: pa.Array | None) -> pa.Array:
     size = len(batch) if places is None else len(places)
-    if not shape.partition_time:
+    if not row_format.partition_time:
         return pa.nulls(size, _MICROSECONDS)
-    if not shape.message_time:
+    if not row_format.message_time:
         return pa.repeat(pa.scalar(now_microseconds(), _MICROSECONDS), size)
     if batch.timestamps is None or (batch.timestamps < 0).any():
         raise DataError(
-            "the source does not tell when a change was committed, and its partition is to be of that time",
+            "the source does not send when a change was committed, by which its partition is chosen",
             code="RPL-6602",
             table=str(batch.table),
             hint="set `useMessageTimeDatePartitioning` to false",

@@ -1,7 +1,7 @@
-"""IntermediateTable tables: named as seed 000 says, so that no two were ever the same, and labelled, so that nobody else's is taken.
+"""Intermediate tables: each name is used once, and labels name the owner, so that no other program's table is removed.
 
-A table of that name that was there before could lose rows: BigQuery drops some that are streamed into a table deleted and made
-again. So each has a UUID, and is made anew rather than altered.
+A name that is used again could lose rows: BigQuery drops some that are streamed into a table that was deleted and created
+again. So each name has a UUID, and a table is replaced rather than altered (docs/seeds.md#000-bigquery).
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ class IntermediateTable:
     """One intermediate table.
 
     Attributes:
-        place: The destination.
+        ref: The destination.
         table: Its name, in the destination's dataset.
-        schema: What its values are.
+        schema: The schema of its values.
     """
 
-    place: TableRef
+    ref: TableRef
     table: str
     schema: TableSchema
 
     @property
     def sql(self) -> str:
         """The table in a statement."""
-        return name(self.place.project, self.place.dataset, self.table)
+        return name(self.ref.project, self.ref.dataset, self.table)
 
     @property
     def id(self) -> str:
         """The table as Google's client takes it."""
-        return f"{self.place.project}.{self.place.dataset}.{self.table}"
+        return f"{self.ref.project}.{self.ref.dataset}.{self.table}"
 
     @property
     def path(self) -> str:
         """The table as the Storage Write API takes it."""
-        return replace(self.place, table=self.table).path
+        return replace(self.ref, table=self.table).path
 
 
 def intermediate_fields(key: Field, value: tuple[Field, ...]) -> tuple[Field, ...]:
-    """The columns for a key and the columns of a value (seed 000)."""
+    """The columns of an intermediate table, from the key's and the value's."""
     return (
         Field(KEY, "STRUCT", fields=key.fields),
         Field(VALUE, "STRUCT", fields=value),
@@ -73,7 +73,7 @@ def intermediate_fields(key: Field, value: tuple[Field, ...]) -> tuple[Field, ..
 
 
 class IntermediateTables:
-    """Makes and removes the intermediate tables of a run. Safe from several threads."""
+    """Creates and drops the intermediate tables of a run. Safe from several threads."""
 
     def __init__(self, client: Any, metrics: Metrics) -> None:
         self._client = client
@@ -82,14 +82,14 @@ class IntermediateTables:
         self._lock = threading.Lock()
         self._began = time.time_ns() // 1_000_000  # part of names, so that people see how old a table is
 
-    def make(self, table: TargetTable, schema: TableSchema) -> IntermediateTable:
-        """A new one for `table`; those that dead runs left for it are removed first."""
+    def create(self, table: TargetTable, schema: TableSchema) -> IntermediateTable:
+        """Create one for `table`; those that earlier runs left for it are dropped first."""
         from google.cloud import bigquery
 
         session = table.session
         config = session.config
         self._remove_orphans(table)
-        made = IntermediateTable(table.place, self._name(table), schema)
+        made = IntermediateTable(table.ref, self._name(table), schema)
         key = key_field(schema, config.kafka_key_field_name)
         definition = session.catalogue.definition(
             made.id, intermediate_fields(key, session.layout.source_fields(schema))
@@ -100,7 +100,7 @@ class IntermediateTables:
         return made
 
     def drop(self, made: IntermediateTable, of: TableId) -> None:
-        """Remove one; what cannot be removed now is an orphan for the next run."""
+        """Drop one; what cannot be dropped now is left to the next run."""
         from google.api_core.exceptions import GoogleAPICallError
 
         try:
@@ -112,7 +112,7 @@ class IntermediateTables:
         """`_${dest}_${suffix}_${task}_${uuid}_${epoch}`; the task is the replicator."""
         session, (dest, task) = table.session, _LONGEST
         parts = (
-            table.place.table[:dest],
+            table.ref.table[:dest],
             session.config.intermediate_table_suffix,
             table_name(session.context.replicator_name)[:task],
             uuid.uuid4().hex,
@@ -121,30 +121,30 @@ class IntermediateTables:
         return "_" + "_".join(parts)
 
     def _remove_orphans(self, table: TargetTable) -> None:
-        """Remove what runs before this one left for `table`: they are dead to it, since this one has claimed it.
+        """Drop the intermediate tables of earlier runs for `table`, which can commit nothing since this run has claimed it.
 
-        Labels say whose a table is, so that one left under another suffix is found too; a copy that somebody made of one has
+        Labels name the owner, so that a table with another suffix is found too; a copy that an operator made of one has
         no such name. A run that lost the table to a higher epoch cannot merge any more, even if it still streams.
         """
-        session, place = table.session, table.place
+        session, ref = table.session, table.ref
         epoch = session.context.epoch
         if table.state().epoch != epoch:
-            return  # not claimed yet: nobody has written it
-        named = re.compile(re.escape(f"_{place.table[: _LONGEST[0]]}_") + r"[A-Za-z0-9_]+_[0-9a-f]{32}_[0-9]+")
-        dataset = f"{place.project}.{place.dataset}"
+            return  # not claimed yet: no run has written it
+        named = re.compile(re.escape(f"_{ref.table[: _LONGEST[0]]}_") + r"[A-Za-z0-9_]+_[0-9a-f]{32}_[0-9]+")
+        dataset = f"{ref.project}.{ref.dataset}"
         for left in filter(named.fullmatch, self._tables_in(dataset, table)):
             labels = self._labels_of(f"{dataset}.{left}", table)
             ours = all(labels.get(k) == v for k, v in _labels(table).items())
             if ours and labels.get(EPOCH, "").isdigit() and int(labels[EPOCH]) < epoch:
-                self.drop(IntermediateTable(place, left, _NOTHING), table.table)
+                self.drop(IntermediateTable(ref, left, _NOTHING), table.table)
                 self._metrics.count("bigquery.orphans_removed", table=table.table)
 
     def _tables_in(self, dataset: str, table: TargetTable) -> list[str]:
-        """The tables that were in the dataset when this run first asked: what dead runs left was there by then."""
+        """The tables of the dataset, listed once a run: earlier runs created theirs before that."""
         with self._lock:
             if dataset not in self._there:
                 self._there[dataset] = table.session.jobs.request(
-                    f"looking for tables that dead runs left in {dataset}",
+                    f"looking for tables that earlier runs left in {dataset}",
                     table.table,
                     lambda: [t.table_id for t in self._client.list_tables(dataset, retry=None)],
                     place=dataset,
@@ -168,8 +168,8 @@ _NOTHING: Final = TableSchema(TableId("", ""), ())
 
 
 def _labels(table: TargetTable) -> dict[str, str]:
-    """Whose an intermediate table is, and for which table; digests, since labels hold little."""
-    return {OWNER: _digest(table.session.owner), OF_TABLE: _digest(table.place.id)}
+    """The owner of an intermediate table, and its destination; digests, since labels are short."""
+    return {OWNER: _digest(table.session.owner), OF_TABLE: _digest(table.ref.id)}
 
 
 def _digest(text: str) -> str:

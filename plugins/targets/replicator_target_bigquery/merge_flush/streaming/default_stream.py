@@ -1,9 +1,9 @@
-"""Tables' default streams: nothing to make and no quota of streams, but a request whose answer got lost may write twice.
+"""Tables' default streams: no stream to create and no quota of streams, but a request without an answer may write twice.
 
 Rows of such a request may even arrive when its batch is merged already. None of that shows in a merged table:
 
 - A merge reads the rows of its own batch number, in its own run's intermediate table. A number is given once, and the next
-  merge's is higher, so rows that arrive behind their merge are never read again; clean-up, or the table's end, removes them.
+  merge's is higher, so rows that arrive after their merge are never read; the clean-up, or the end of the table, deletes them.
 - Within a batch `i` names a change. The merge counts and takes each `i` once.
 """
 
@@ -34,8 +34,8 @@ class DefaultStream(StreamWriter):
         self._opened(ask, table, of)
         return WriteStream(stream)
 
-    def _request(self, stream: WriteStream, place: int, rows: Any) -> Any:  # noqa: ARG002 - a default stream has no places
+    def _request(self, stream: WriteStream, offset: int, rows: Any) -> Any:  # noqa: ARG002 - a default stream has no offsets
         return self._types.AppendRowsRequest(write_stream=stream.name, arrow_rows=rows)
 
     def _is_new(self, stream: WriteStream) -> bool:
-        return stream.rows == 0  # servers that take rows learn of a table later than those that tell about it
+        return stream.rows == 0  # servers that take rows learn of a table later than those that describe it

@@ -1,6 +1,6 @@
 """`tabledata.insertAll` in place of the Storage Write API: JSON, for projects that may not use the other.
 
-It may write a row twice, and show it late. Neither does harm here: rows are counted and told apart by `i`, and a merge waits
+It may write a row twice, and show it late. Neither does harm here: rows are counted and identified by `i`, and a merge waits
 until it can read all of them. The way to JSON makes a Python object for each value, which the other way never does.
 """
 
@@ -23,24 +23,24 @@ from replicator_target_bigquery.merge_flush.streaming.streams import Streams, Wr
 
 _ROWS: Final = 500
 _REQUEST_BYTES: Final = 8 << 20
-_APPEARS_SECONDS: Final = 60.0  # how long a table that was just made may be unknown here
+_APPEARS_SECONDS: Final = 60.0  # how long a table that was just created may be unknown here
 _SECONDS: Final = 60.0
 
 
 class InsertAll(Streams):
-    """Inserts rows by requests that name each row, so that BigQuery drops most of those that come twice."""
+    """Inserts rows by requests that name each row, so that BigQuery drops most duplicates."""
 
     def __init__(self, client: Any, jobs: Jobs) -> None:
         self._client = client
         self._jobs = jobs
 
-    def create(self, table: str, of: TableId) -> WriteStream:  # noqa: ARG002 - asks nobody
+    def create(self, table: str, of: TableId) -> WriteStream:  # noqa: ARG002 - sends no request
         """No stream is opened; its name is the table's, as Google's client takes it."""
         _, project, _, dataset, _, name = table.split("/")
         return WriteStream(f"{project}.{dataset}.{name}")
 
     def append(self, stream: WriteStream, batches: Iterable[pa.RecordBatch], of: TableId) -> int:
-        """Insert all rows; they are there when it returns, to be read soon. Returns how many."""
+        """Insert all rows; BigQuery has them on return, and they can be read soon. Returns how many."""
         before = stream.rows
         for batch in batches:
             for start in range(0, batch.num_rows, _ROWS):
@@ -82,7 +82,7 @@ def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """A column of types that `to_pylist` hands out as JSON has them."""
+    """A column of types whose `to_pylist` values are JSON values."""
     kind = column.type
     if pa.types.is_struct(kind):
         names = [kind.field(place).name for place in range(kind.num_fields)]

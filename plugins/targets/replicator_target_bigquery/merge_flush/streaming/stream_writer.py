@@ -17,14 +17,14 @@ from replicator_target_bigquery.api.clients import write_client
 from replicator_target_bigquery.api.diagnosis import busy, failed_request, is_transient
 from replicator_target_bigquery.api.jobs import Jobs
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.merge_flush.streaming.request_chunks import Piece, pieces
+from replicator_target_bigquery.merge_flush.streaming.request_chunks import RequestRows, request_chunks
 from replicator_target_bigquery.merge_flush.streaming.streams import Streams, WriteStream, wrong_rows
 
 _IN_FLIGHT_BYTES: Final = 64 << 20
 _CALL_SECONDS: Final = 300.0
-_APPEARS_SECONDS: Final = 60.0  # how long a table that was just made may be unknown here
+_APPEARS_SECONDS: Final = 60.0  # how long a table that was just created may be unknown here
 _OK, _INVALID, _NOT_FOUND, _ALREADY_EXISTS = 0, 3, 5, 6
-_BUSY: Final = frozenset({4, 8, 10, 11, 13, 14})  # what time mends; a gap (11) follows a request that failed
+_BUSY: Final = frozenset({4, 8, 10, 11, 13, 14})  # temporary; a gap (11) follows a request that failed
 
 
 class StreamWriter(Streams):
@@ -51,15 +51,15 @@ class StreamWriter(Streams):
 
         Raises:
             DataError: When BigQuery does not take them.
-            RetryableError: When it is away, or the stream is.
+            RetryableError: When BigQuery does not answer, or the stream does not exist any more.
         """
-        before, waiting, size = stream.rows, deque[Piece](), 0
+        before, waiting, size = stream.rows, deque[RequestRows](), 0
         schema: bytes | None = None
         for batch in batches:
             schema = schema or batch.schema.serialize().to_pybytes()
-            for piece in pieces(batch, of):
-                waiting.append(piece)
-                size += len(piece.content)
+            for chunk in request_chunks(batch, of):
+                waiting.append(chunk)
+                size += len(chunk.content)
                 if size > _IN_FLIGHT_BYTES:
                     self._send(stream, schema, waiting, of)
                     size = 0
@@ -68,15 +68,15 @@ class StreamWriter(Streams):
         return stream.rows - before
 
     @abstractmethod
-    def _request(self, stream: WriteStream, place: int, rows: Any) -> Any:
-        """The request that appends rows; `place` is where they go in the stream."""
+    def _request(self, stream: WriteStream, offset: int, rows: Any) -> Any:
+        """The request that appends rows; `offset` is where they go in the stream."""
 
-    def _is_new(self, stream: WriteStream) -> bool:  # noqa: ARG002 - most streams are there once they have a name
+    def _is_new(self, stream: WriteStream) -> bool:  # noqa: ARG002 - most streams exist once they have a name
         """Whether the stream may be unknown for some time yet."""
         return False
 
     def _opened(self, ask: Callable[[], Any], table: str, of: TableId) -> Any:
-        """The answer about a stream of a table that was perhaps made a moment before."""
+        """The answer of a request for a stream whose table may just have been created."""
         from google.api_core.exceptions import NotFound
 
         until = time.monotonic() + _APPEARS_SECONDS
@@ -92,8 +92,8 @@ class StreamWriter(Streams):
 
         return self._jobs.request("opening a stream", of, patiently, place=table)
 
-    def _send(self, stream: WriteStream, schema: bytes, waiting: deque[Piece], of: TableId) -> None:
-        """Send until nothing waits, again from the first piece without an answer."""
+    def _send(self, stream: WriteStream, schema: bytes, waiting: deque[RequestRows], of: TableId) -> None:
+        """Send until nothing waits, again from the first chunk without an answer."""
         began, tries = time.monotonic(), 0
         while waiting:
             left = len(waiting)
@@ -106,7 +106,7 @@ class StreamWriter(Streams):
             tries += 1
             self._pause(random.uniform(0.5, 1.5) * min(20.0, 0.1 * 2.0**tries), of)  # noqa: S311 - spreads retries
 
-    def _sent(self, stream: WriteStream, schema: bytes, waiting: deque[Piece], of: TableId) -> bool:
+    def _sent(self, stream: WriteStream, schema: bytes, waiting: deque[RequestRows], of: TableId) -> bool:
         """One connection; whether it came to its end. What has been answered waits no more."""
         requests = self._requests(stream, schema, list(waiting))
         try:
@@ -114,13 +114,13 @@ class StreamWriter(Streams):
                 answers = self._client.append_rows(
                     requests,
                     metadata=(("x-goog-request-params", f"write_stream={stream.name}"),),
-                    retry=None,  # the client's own would go on behind the requests it has taken already
+                    retry=None,  # the client's own would continue after the requests it has sent already
                     timeout=_CALL_SECONDS,
                 )
                 try:
                     return self._answered(answers, stream, waiting, of)
                 finally:
-                    answers.cancel()  # what is still on its way would come twice
+                    answers.cancel()  # requests in flight would be written twice
         except Exception as err:
             if isinstance(err, ReplicatorError):
                 raise
@@ -128,7 +128,7 @@ class StreamWriter(Streams):
                 return False
             raise _stream_failed(err, of) from err
 
-    def _answered(self, answers: Iterable[Any], stream: WriteStream, waiting: deque[Piece], of: TableId) -> bool:
+    def _answered(self, answers: Iterable[Any], stream: WriteStream, waiting: deque[RequestRows], of: TableId) -> bool:
         for answer in answers:
             code = int(answer.error.code)
             if code not in {_OK, _ALREADY_EXISTS}:
@@ -140,14 +140,14 @@ class StreamWriter(Streams):
                 break
         return not waiting
 
-    def _requests(self, stream: WriteStream, schema: bytes, waiting: list[Piece]) -> Iterator[Any]:
-        place, data = stream.rows, self._types.AppendRowsRequest.ArrowData
-        for number, piece in enumerate(waiting):
-            rows = data(rows=self._types.ArrowRecordBatch(serialized_record_batch=piece.content))
+    def _requests(self, stream: WriteStream, schema: bytes, waiting: list[RequestRows]) -> Iterator[Any]:
+        offset, data = stream.rows, self._types.AppendRowsRequest.ArrowData
+        for number, chunk in enumerate(waiting):
+            rows = data(rows=self._types.ArrowRecordBatch(serialized_record_batch=chunk.content))
             if number == 0:
                 rows.writer_schema = self._types.ArrowSchema(serialized_schema=schema)
-            yield self._request(stream, place, rows)
-            place += piece.rows
+            yield self._request(stream, offset, rows)
+            offset += chunk.rows
 
     def _pause(self, seconds: float, of: TableId) -> None:
         self._jobs.pause(seconds)

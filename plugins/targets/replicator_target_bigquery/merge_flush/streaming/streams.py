@@ -1,4 +1,4 @@
-"""What a flow needs of the way its rows are streamed; both ways promise it."""
+"""The interface of all ways to stream rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WriteStream:
 
 
 class Streams(ABC):
-    """Makes streams and appends to them. Safe from several threads, one a stream."""
+    """Creates streams and appends to them. Safe from several threads, one a stream."""
 
     @abstractmethod
     def create(self, table: str, of: TableId) -> WriteStream:
@@ -38,7 +38,7 @@ class Streams(ABC):
 
         Raises:
             DataError: When BigQuery does not take them.
-            RetryableError: When it is away, or the stream is.
+            RetryableError: When BigQuery does not answer, or the stream does not exist any more.
         """
 
     @abstractmethod
@@ -47,10 +47,10 @@ class Streams(ABC):
 
 
 def wrong_rows(of: TableId) -> DataError:
-    """BigQuery says that rows do not fit."""
+    """The error for rows that BigQuery refuses."""
     return DataError(
         "BigQuery does not take the streamed rows",
         code="RPL-6605",
         table=str(of),
-        hint="a value is out of its type's range, or somebody altered the intermediate table by hand",
+        hint="a value is out of its type's range, or another program altered the intermediate table",
     )

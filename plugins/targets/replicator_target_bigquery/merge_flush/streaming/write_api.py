@@ -16,16 +16,16 @@ from replicator_target_bigquery.merge_flush.streaming.streams import WriteStream
 
 
 class WriteApi(StreamWriter):
-    """Makes committed and pending streams and appends to them. Safe from several threads, one a stream.
+    """Creates committed and pending streams and appends to them. Safe from several threads, one a stream.
 
     Raises:
         NeedsUserError: When the library is missing.
     """
 
     def create(self, table: str, of: TableId, *, pending: bool = False) -> WriteStream:
-        """A stream of the table `projects/…/datasets/…/tables/…`, whose rows are there at once, or on `commit`.
+        """A stream of the table `projects/…/datasets/…/tables/…`, whose rows can be read at once, or after `commit`.
 
-        A stream that is made twice after a lost answer is left behind empty, and goes with its table or by itself.
+        A stream that is created twice after a lost answer stays empty, and is removed with its table or by BigQuery.
         """
         kind = self._types.WriteStream.Type
         wanted = self._types.WriteStream(type_=kind.PENDING if pending else kind.COMMITTED)
@@ -36,7 +36,7 @@ class WriteApi(StreamWriter):
         return WriteStream(self._opened(ask, table, of).name)
 
     def close_stream(self, stream: WriteStream, of: TableId) -> None:
-        """Let nothing be appended any more; a stream that is closed is no error."""
+        """Finalize a stream, so that nothing is appended any more; a finalized stream is no error."""
         from google.api_core.exceptions import FailedPrecondition
 
         def ask() -> None:
@@ -46,10 +46,10 @@ class WriteApi(StreamWriter):
         self._jobs.request("closing a stream", of, ask, place=stream.name)
 
     def commit(self, table: str, stream: str, of: TableId) -> None:
-        """Make the rows of a closed pending stream part of its table, all at once; it may have happened already.
+        """Commit the rows of a closed pending stream, all at once; one that is committed already is no error.
 
         Raises:
-            NeedsUserError: When nobody knows the stream any more.
+            NeedsUserError: When the stream does not exist any more.
         """
         request = self._types.BatchCommitWriteStreamsRequest(parent=table, write_streams=[stream])
 
@@ -67,5 +67,5 @@ class WriteApi(StreamWriter):
                 hint="see whether its rows are in the table; then take the table out of `tables`, run once and put it in again: it is copied again",
             )
 
-    def _request(self, stream: WriteStream, place: int, rows: Any) -> Any:
-        return self._types.AppendRowsRequest(write_stream=stream.name, offset=place, arrow_rows=rows)
+    def _request(self, stream: WriteStream, offset: int, rows: Any) -> Any:
+        return self._types.AppendRowsRequest(write_stream=stream.name, offset=offset, arrow_rows=rows)

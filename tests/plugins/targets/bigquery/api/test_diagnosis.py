@@ -1,4 +1,4 @@
-"""What is retried, and what needs somebody: only rights, credentials and certificates do."""
+"""What is retried, and what an operator must fix: only rights, credentials and certificates."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LASTING: list[Exception] = [
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda e: type(e).__name__)
-def test_a_fault_that_passes_is_waited_for(error: Exception) -> None:
+def test_a_temporary_fault_is_retried(error: Exception) -> None:
     tries: list[int] = []
 
     def ask() -> str:
@@ -67,7 +67,7 @@ def test_a_fault_that_passes_is_waited_for(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", LASTING, ids=lambda e: type(e).__name__)
-def test_a_missing_right_needs_somebody_at_once(error: Exception) -> None:
+def test_a_missing_right_is_not_retried(error: Exception) -> None:
     with pytest.raises(NeedsUserError) as err:
         RetryPolicy(60).request("asking", None, lambda: (_ for _ in ()).throw(error))
     assert err.value.code in {"RPL-6512", "RPL-6513"}
@@ -75,7 +75,7 @@ def test_a_missing_right_needs_somebody_at_once(error: Exception) -> None:
 
 @pytest.fixture
 def tls_port(tmp_path: Path) -> Iterator[Callable[..., int]]:
-    """Servers with a certificate that nobody knows; one that breaks off speaks no TLS at all."""
+    """Servers with an unknown certificate; one that closes the connection speaks no TLS at all."""
     open_sockets: list[socket.socket] = []
 
     def serve(*, breaks_off: bool = False) -> int:
@@ -106,7 +106,7 @@ def tls_port(tmp_path: Path) -> Iterator[Callable[..., int]]:
         listener.close()
 
 
-def test_a_certificate_that_is_not_trusted_needs_somebody(tls_port: Callable[..., int]) -> None:
+def test_a_certificate_that_is_not_trusted_is_not_retried(tls_port: Callable[..., int]) -> None:
     port = tls_port()
     with pytest.raises(NeedsUserError) as err:
         RetryPolicy(60).request("asking", None, lambda: requests.get(f"https://{LOOPBACK}:{port}", timeout=10))
@@ -114,7 +114,7 @@ def test_a_certificate_that_is_not_trusted_needs_somebody(tls_port: Callable[...
     assert "REQUESTS_CA_BUNDLE" in err.value.hint
 
 
-def test_a_connection_that_breaks_off_in_its_handshake_is_waited_for(tls_port: Callable[..., int]) -> None:
+def test_a_connection_that_closes_in_its_handshake_is_retried(tls_port: Callable[..., int]) -> None:
     port = tls_port(breaks_off=True)
     with pytest.raises(requests.exceptions.ConnectionError) as err:
         requests.get(f"https://{LOOPBACK}:{port}", timeout=10)

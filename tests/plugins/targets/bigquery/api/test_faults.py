@@ -24,7 +24,7 @@ class Refusal:
     Attributes:
         fault: How.
         on: Where: `load`, `merge`, `read`.
-        error: What people are told with.
+        error: The class of the error that is raised.
         code: Its code.
         hint: A word of the next step.
     """
@@ -76,7 +76,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
-def test_a_refusal_is_said_and_the_batch_goes_through_once_it_is_mended(project: Project, refusal: Refusal) -> None:
+def test_a_refusal_is_reported_and_the_batch_is_applied_once_it_is_fixed(project: Project, refusal: Refusal) -> None:
     gate = project.emulators.gate
     changes = batch(1, [insert(row(1, "b")), insert(row(2, _SECRET))])
     gate.plan(refusal.fault, on=_WHERE[refusal.on])
@@ -97,7 +97,7 @@ def test_a_refusal_is_said_and_the_batch_goes_through_once_it_is_mended(project:
 @pytest.mark.parametrize(
     ("on", "reason", "fails"), [("load", "quotaExceeded", True), ("merge", "rateLimitExceeded", False)]
 )
-def test_limits_are_waited_for(project: Project, on: str, reason: str, fails: bool) -> None:
+def test_limits_are_retried(project: Project, on: str, reason: str, fails: bool) -> None:
     """A refused request is repeated under its identifier; a job that failed is begun under the next one."""
     gate = project.emulators.gate
     consumer = project.consumer()
@@ -119,7 +119,9 @@ def storage_gate(bigquery_emulators: Emulators) -> Iterator[Gate]:
     gate.close()
 
 
-def test_no_right_on_the_bucket_is_said_and_nothing_is_lost(bigquery_emulators: Emulators, storage_gate: Gate) -> None:
+def test_a_missing_right_on_the_bucket_is_reported_and_nothing_is_lost(
+    bigquery_emulators: Emulators, storage_gate: Gate
+) -> None:
     project = Project(bigquery_emulators, storage_endpoint=f"http://127.0.0.1:{storage_gate.port}")
     storage_gate.plan(Fault(status=403, reason="forbidden"), on=lambda r: r.method == "POST")
     consumer = project.consumer()
@@ -133,7 +135,7 @@ def test_no_right_on_the_bucket_is_said_and_nothing_is_lost(bigquery_emulators: 
 
 
 @pytest.mark.parametrize("reason", ["quotaExceeded", "rateLimitExceeded"])
-def test_a_limit_of_the_bucket_is_waited_for(bigquery_emulators: Emulators, storage_gate: Gate, reason: str) -> None:
+def test_a_limit_of_the_bucket_is_retried(bigquery_emulators: Emulators, storage_gate: Gate, reason: str) -> None:
     project = Project(bigquery_emulators, storage_endpoint=f"http://127.0.0.1:{storage_gate.port}")
     storage_gate.plan(Fault(status=403, reason=reason), on=lambda r: r.method == "POST")
     consumer = project.consumer()
@@ -143,13 +145,13 @@ def test_a_limit_of_the_bucket_is_waited_for(bigquery_emulators: Emulators, stor
     consumer.stop()
 
 
-def test_a_table_altered_by_hand_is_said_before_anything_is_loaded(project: Project) -> None:
+def test_a_manually_altered_table_is_reported_before_anything_is_loaded(project: Project) -> None:
     first = project.consumer()
     first.apply_batch(batch(1, [insert(row(1, "a"))]))
     first.stop()
     project.select("ALTER TABLE {d}.customers RENAME COLUMN name TO other")
     project.emulators.gate.clear()
-    # The emulator goes on telling of the old columns, where BigQuery tells of the new ones.
+    # The emulator still reports the old columns, where BigQuery reports the new ones.
     consumer = project.consumer()
     table = consumer._table(KEYED.table)
     found = table.found()

@@ -1,4 +1,4 @@
-"""Job identifiers: answers get lost, requests are refused or late, and nothing is there twice or not at all (A4, A5, F1, F2)."""
+"""Job identifiers: answers get lost, requests are refused or late, and each row is there once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def merge(request: Request) -> bool:
     [(LOST,), (BUSY, Fault(seconds=0.5)), (AWAY, LOST), (LOST, AWAY)],
     ids=["answer lost", "429, then late", "503, then lost", "lost, then 503"],
 )
-def test_a_batch_is_there_once(project: Project, on: Callable[[Request], bool], faults: tuple[Fault, ...]) -> None:
+def test_a_batch_is_applied_once(project: Project, on: Callable[[Request], bool], faults: tuple[Fault, ...]) -> None:
     """Rows without a key: any that is staged or merged twice shows."""
     gate = project.emulators.gate
     consumer = project.consumer()
@@ -51,8 +51,8 @@ def test_a_batch_is_there_once(project: Project, on: Callable[[Request], bool], 
     consumer.stop()
 
 
-def test_the_rows_of_an_answer_are_asked_for_again(project: Project) -> None:
-    """They come by requests of their own, behind the one that says that the job is done."""
+def test_the_rows_of_a_result_are_requested_again(project: Project) -> None:
+    """They are read by separate requests, after the one that reports the job as done."""
     consumer = project.consumer()
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     faults = [AWAY, LOST, Fault(cut=True), AWAY, LOST]
@@ -74,7 +74,7 @@ def test_a_lost_answer_is_looked_up_and_the_job_not_begun_again(project: Project
     consumer.stop()
 
 
-def test_a_batch_whose_merge_was_never_heard_of_is_found_done_by_the_next_consumer(project: Project) -> None:
+def test_a_batch_whose_merge_got_no_answer_is_found_done_by_the_next_consumer(project: Project) -> None:
     """The process gives up on a lost answer; what comes after it goes on from what the table says."""
     gate = project.emulators.gate
     first = project.consumer()
@@ -95,7 +95,7 @@ def test_a_batch_whose_merge_was_never_heard_of_is_found_done_by_the_next_consum
 
 
 def test_a_job_that_failed_has_used_up_its_identifier_and_the_next_attempt_takes_another(project: Project) -> None:
-    """A table that somebody altered by hand makes the MERGE fail; mended, the same batch goes through."""
+    """A manually altered table makes the MERGE fail; once it is repaired, the same batch is applied."""
     consumer = project.consumer()
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     project.select("ALTER TABLE {d}.customers RENAME COLUMN name TO other")
@@ -174,7 +174,7 @@ def test_a_flush_takes_three_statements_and_a_load(project: Project) -> None:
     consumer.stop()
 
 
-def test_no_changes_ask_for_no_merge(project: Project) -> None:
+def test_no_changes_need_no_merge(project: Project) -> None:
     """A batch that is there already costs nothing at all."""
     consumer = project.consumer()
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))

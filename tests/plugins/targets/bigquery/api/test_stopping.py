@@ -1,4 +1,4 @@
-"""A run that is asked to stop waits for nobody: what BigQuery refuses is left to the next run."""
+"""A run that is asked to stop does not wait: what BigQuery refuses is left to the next run."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def errors(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
     return [(f.name, f.code) for f in found]
 
 
-def test_all_is_well_where_the_api_answers_and_nothing_is_written(project: Project) -> None:
+def test_there_is_no_finding_where_the_api_answers_and_nothing_is_written(project: Project) -> None:
     gate = project.emulators.write_gate
     with assessor(project) as asked:
         assert errors(asked.assess().findings) == []
@@ -60,8 +60,8 @@ def test_all_is_well_where_the_api_answers_and_nothing_is_written(project: Proje
     assert gate.calls == ["GetWriteStream"] * 2, "the API, and the table"
 
 
-def test_an_address_where_nobody_is_is_said_once(bigquery_emulators: Emulators) -> None:
-    """The twin streams by insertAll, and needs nobody there."""
+def test_an_address_that_does_not_answer_is_reported_once(bigquery_emulators: Emulators) -> None:
+    """The counterpart streams by insertAll, which needs no Storage Write API."""
     nowhere = {"storage_write_endpoint": f"http://{LOOPBACK}:{free_port()}"}
     project = streaming(bigquery_emulators, **nowhere)
     consumer = streaming(bigquery_emulators, dataset_name=project.dataset).consumer()
@@ -74,7 +74,9 @@ def test_an_address_where_nobody_is_is_said_once(bigquery_emulators: Emulators) 
         assert errors(asked.assess().findings) == []
 
 
-def test_a_missing_right_is_said_of_the_table(bigquery_emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_right_is_reported_for_the_table(
+    bigquery_emulators: Emulators, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project, gate = streaming(bigquery_emulators), bigquery_emulators.write_gate
     gate.clear()
     consumer = project.consumer()
@@ -94,7 +96,7 @@ def test_a_missing_right_is_said_of_the_table(bigquery_emulators: Emulators, mon
         assert errors(asked.assess_table(KEYED).findings) == []
 
 
-def test_an_api_that_is_not_enabled_is_said(bigquery_emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_that_is_not_enabled_is_reported(bigquery_emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> None:
     project = streaming(bigquery_emulators)
     off = PermissionDenied("off", error_info=_Reason("SERVICE_DISABLED"))  # type: ignore[no-untyped-call]
 

@@ -71,9 +71,7 @@ def test_rows_are_where_they_moved_to(
 
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_an_update_of_a_row_that_is_not_there_is_never_dropped(
-    bigquery_emulators: Emulators, mode: str, overlap: bool
-) -> None:
+def test_an_update_of_a_missing_row_is_never_dropped(bigquery_emulators: Emulators, mode: str, overlap: bool) -> None:
     """It lacks a column, which only the missing row would have: as Debezium's moves of large values do."""
     bigquery_emulators.gate.clear()
     project = MODES[mode](bigquery_emulators)
@@ -90,7 +88,7 @@ def test_an_update_of_a_row_that_is_not_there_is_never_dropped(
     consumer.stop()
 
 
-def test_a_deleted_row_does_not_come_alive_by_a_new_key(bigquery_emulators: Emulators) -> None:
+def test_a_deleted_row_is_not_restored_by_a_new_key(bigquery_emulators: Emulators) -> None:
     """Two marked rows and a live one have one name; the name becomes the key."""
     bigquery_emulators.gate.clear()
     project = Project(bigquery_emulators, soft_deletes=True)
@@ -114,7 +112,7 @@ def test_a_deleted_row_does_not_come_alive_by_a_new_key(bigquery_emulators: Emul
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_table_that_somebody_removed_is_copied_again(bigquery_emulators: Emulators, mode: str) -> None:
+def test_a_table_removed_at_the_target_is_copied_again(bigquery_emulators: Emulators, mode: str) -> None:
     """An empty one in its place would miss the rows it had."""
     bigquery_emulators.gate.clear()
     project = MODES[mode](bigquery_emulators)

@@ -1,4 +1,4 @@
-"""A batch of more than one file is written by several hands, and arrives as any other."""
+"""A batch of more than one file is written in parallel, and arrives as any other."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def loaded_files(project: Project) -> int:
 
 
 @pytest.mark.usefixtures("_large")
-@pytest.mark.parametrize("hands", ["threads", "executors", "too large for a task"])
-def test_a_large_batch_arrives_whole(project: Project, monkeypatch: pytest.MonkeyPatch, hands: str) -> None:
-    if hands != "threads":
+@pytest.mark.parametrize("workers", ["threads", "executors", "too large for a task"])
+def test_a_large_batch_arrives_whole(project: Project, monkeypatch: pytest.MonkeyPatch, workers: str) -> None:
+    if workers != "threads":
         monkeypatch.setattr(spreading, "is_local", lambda _spark: False)
-    if hands == "too large for a task":
+    if workers == "too large for a task":
         monkeypatch.setattr(spreading, "_TASK_BYTES", 0)
     consumer = project.consumer()
     consumer.apply_batch(batch(1, [insert(row(i, f"n{i}", f"t{i}")) for i in range(COUNT)]))

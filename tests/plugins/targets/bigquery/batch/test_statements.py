@@ -22,7 +22,7 @@ from replicator_target_bigquery.sql.pruning import KeyRanges, Pruning
 from replicator_target_bigquery.sql.script import guarded
 from replicator_target_bigquery.sql.table_ref import TableRef
 from tests.plugins.targets.bigquery.support.changes import at
-from tests.plugins.targets.bigquery.support.sql_parser import judge
+from tests.plugins.targets.bigquery.support.sql_parser import parse_sql
 
 COLUMNS = tuple(
     field_of(name, kind)
@@ -49,9 +49,9 @@ def test_the_merge_of_a_table_with_a_key(keys: tuple[str, ...], nullable: bool, 
     key = tuple(KeyColumn(next(c for c in COLUMNS if c.name == k), nullable) for k in keys)
     unresolved = (("select", 2), ("tags", 6)) if lacking else ()
     merge = KeyedMerge("`p.d.t`", STAGED, COLUMNS, key, pruning(), unresolved, soft)
-    (parsed,) = judge(merge.statement())
+    (parsed,) = parse_sql(merge.statement())
     assert isinstance(parsed, exp.Merge)
-    judge(f"SELECT {merge.lost()}")
+    parse_sql(f"SELECT {merge.lost()}")
     text = merge.statement()
     assert "T.`id` BETWEEN 1 AND 2 OR T.`id` BETWEEN 900 AND 900 OR T.`id` IS NULL" in text
     assert ("THEN DELETE" in text) is not soft
@@ -61,9 +61,9 @@ def test_the_merge_of_a_table_with_a_key(keys: tuple[str, ...], nullable: bool, 
 @pytest.mark.parametrize(("inserts_only", "soft"), list(itertools.product((False, True), (False, True))))
 def test_the_merge_of_a_table_without_a_key(inserts_only: bool, soft: bool) -> None:
     merge = KeylessMerge("`p.d.t`", STAGED, COLUMNS, inserts_only, Pruning((), DAY), soft)
-    (parsed,) = judge(merge.statement())
+    (parsed,) = parse_sql(merge.statement())
     assert isinstance(parsed, exp.Merge)
-    judge(f"SELECT * FROM ({merge.net_counts()})")
+    parse_sql(f"SELECT * FROM ({merge.net_counts()})")
     assert ("ON FALSE" in merge.statement()) is inserts_only
 
 
@@ -84,16 +84,16 @@ def test_the_commit_log() -> None:
     place = TableRef.of(table, BigQueryConfig(project="p", staging_bucket="b"))
     row = Commit(3, COMMITTED, "ns/it's", 2, "batch@3", table, TableProgress(1, 2, at(5)))
     script = guarded(TableState((row,)).checks(2, row.batch), rows_of(place), [insert(place, row)])
-    judge(script)
-    judge(insert_if_newer(place, row))
-    judge(select(place))
-    judge(prune(place))
+    parse_sql(script)
+    parse_sql(insert_if_newer(place, row))
+    parse_sql(select(place))
+    parse_sql(prune(place))
 
 
 def test_every_column_of_a_schema_is_written() -> None:
     schema = TableSchema(TableId("d", "t"), (Column("id", INT64), Column("x", STRING)), ("id",))
     columns = tuple(field_of(c.name, c.type) for c in schema.columns)
-    (parsed,) = judge(KeyedMerge("`p.d.t`", STAGED, columns, (KeyColumn(columns[0], nullable=True),)).statement())
+    (parsed,) = parse_sql(KeyedMerge("`p.d.t`", STAGED, columns, (KeyColumn(columns[0], nullable=True),)).statement())
     (inserted,) = list(parsed.find_all(exp.Insert))
     assert [c.name for c in inserted.this.expressions] == ["_sequence_num", "id", "x"]
     assert Field("id", "INT64") == columns[0]

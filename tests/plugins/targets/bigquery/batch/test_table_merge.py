@@ -20,7 +20,7 @@ from tests.services.bigquery.emulators import Emulators
 from tests.services.bigquery.gate import Fault
 
 
-def test_deleted_rows_stay_marked_and_come_alive_again(bigquery_emulators: Emulators) -> None:
+def test_deleted_rows_stay_marked_and_are_restored_by_an_insert(bigquery_emulators: Emulators) -> None:
     project = Project(bigquery_emulators, soft_deletes=True)
     consumer = project.consumer()
     consumer.apply_batch(batch(1, [insert(row(1, "a", "n")), insert(row(2, "b"))]))
@@ -31,7 +31,7 @@ def test_deleted_rows_stay_marked_and_come_alive_again(bigquery_emulators: Emula
     assert project.select("SELECT name, _is_deleted FROM {d}.customers WHERE id = 1") == [["new", "false"]]
 
 
-def test_of_equal_rows_as_many_are_marked_as_go(bigquery_emulators: Emulators) -> None:
+def test_of_equal_rows_as_many_are_marked_as_are_deleted(bigquery_emulators: Emulators) -> None:
     project = Project(bigquery_emulators, soft_deletes=True)
     consumer = project.consumer()
     one = {"name": "a", "number": None}
@@ -51,7 +51,7 @@ def test_values_that_were_not_sent_stay_also_when_the_key_moves(project: Project
 
 
 @pytest.mark.parametrize(("overlap", "error"), [(False, DataError), (True, SnapshotNeededError)])
-def test_a_value_that_nobody_has_is_an_error_and_nothing_is_written(
+def test_a_value_that_no_row_has_is_an_error_and_nothing_is_written(
     project: Project,
     overlap: bool,
     error: type[Exception],
@@ -83,7 +83,7 @@ def test_a_merge_names_the_keys_and_partitions_it_can_touch(bigquery_emulators: 
     assert (found.partition, found.clustered) == ("day", ("id", "day"))  # the emulator forgets that it insists
 
 
-def test_tables_are_made_with_labels_clusters_and_expiring_staging(bigquery_emulators: Emulators) -> None:
+def test_tables_are_created_with_labels_clusters_and_expiring_staging(bigquery_emulators: Emulators) -> None:
     project = Project(bigquery_emulators, labels={"team": "data"})
     consumer = project.consumer()
     consumer.apply_batch(batch(1, [insert(row(1))]))
@@ -107,7 +107,7 @@ def test_one_bad_table_does_not_stop_the_others(project: Project) -> None:
     assert project.count("log") == 1
 
 
-def test_a_missing_bucket_is_said_with_the_next_step(bigquery_emulators: Emulators) -> None:
+def test_a_missing_bucket_is_reported_with_the_next_step(bigquery_emulators: Emulators) -> None:
     project = Project(bigquery_emulators, staging_bucket="not-there")
     consumer = project.consumer()
     with pytest.raises(NeedsUserError) as err:
@@ -117,7 +117,7 @@ def test_a_missing_bucket_is_said_with_the_next_step(bigquery_emulators: Emulato
         assert [f.name for f in assessor.assess().findings] == ["bucket_missing"]
 
 
-def test_no_right_to_run_jobs_is_said_with_the_next_step(project: Project) -> None:
+def test_a_missing_right_to_run_jobs_is_reported_with_the_next_step(project: Project) -> None:
     consumer = project.consumer()
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     project.emulators.gate.plan(Fault(status=401), on=lambda r: r.kind == "load")
@@ -126,7 +126,7 @@ def test_no_right_to_run_jobs_is_said_with_the_next_step(project: Project) -> No
     assert "serviceAccountKey" in err.value.hint
 
 
-def test_a_dataset_elsewhere_is_said(bigquery_emulators: Emulators) -> None:
+def test_a_dataset_in_another_location_is_reported(bigquery_emulators: Emulators) -> None:
     project = Project(bigquery_emulators)
     project.consumer().apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     moved = Project(bigquery_emulators, dataset_name=project.dataset, staging_bucket_location="EU")
@@ -160,7 +160,7 @@ def test_an_unsent_delete_row_is_staged_as_its_key_alone() -> None:
     assert staged.schema.field("_batch_time").type == pa.timestamp("us", "UTC")
 
 
-def test_loads_of_one_table_keep_their_distance() -> None:
+def test_loads_of_one_table_are_an_interval_apart() -> None:
     now, waited = [0.0], []
 
     def sleep(seconds: float) -> None:

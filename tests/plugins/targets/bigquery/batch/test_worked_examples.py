@@ -1,4 +1,4 @@
-"""Seed 001's worked examples, to the letter, and what design §6 corrects in them."""
+"""The worked examples of docs/seeds.md#001-replicator, to the letter, and what is corrected in them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_net_change_is_the_seeds_diff(project: Project) -> None:
     consumer.stop()
 
 
-def test_a_key_that_moves_twice_in_a_batch_leaves_nothing_behind(project: Project) -> None:
+def test_a_key_that_moves_twice_in_a_batch_leaves_one_row(project: Project) -> None:
     """The seed's diff keeps the row at 0 when one batch holds `0→1→2`."""
     consumer = project.consumer()
     consumer.apply_batch(batch(1, [insert(who(0, "alice"), CUSTOMERS)]))

@@ -13,7 +13,7 @@ from tests.plugins.targets.bigquery.support.project import Project
 
 LIFE = Path(__file__).with_name("killed_run.py")
 PLACES = (
-    "bigquery.commit.before@4",  # the table is made anew, and nobody has said so
+    "bigquery.commit.before@4",  # the table is replaced, and this is not committed yet
     "bigquery.cdc.begun",
     "bigquery.cdc.appended",
     "bigquery.cdc.appended@2",

@@ -101,7 +101,7 @@ def test_every_value_of_any_slice_is_read_back(data: st.DataObject, skipped: int
 def test_requests_hold_all_rows_in_order_and_none_is_too_large(rows: list[bytes], most: int) -> None:
     before, requests.REQUEST_BYTES = requests.REQUEST_BYTES, most  # type: ignore[misc]
     try:
-        parts = list(requests.pieces(pa.array(rows, pa.binary()), AssertionError))
+        parts = list(requests.row_parts(pa.array(rows, pa.binary()), AssertionError))
         sent = [AppendRowsRequest.deserialize(r) for r in requests.requests("stream", _SCHEMA, parts)]
     finally:
         requests.REQUEST_BYTES = before  # type: ignore[misc]

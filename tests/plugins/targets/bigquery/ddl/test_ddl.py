@@ -87,7 +87,7 @@ def test_a_wider_number_is_followed_whatever_the_policy(bigquery_emulators: Emul
     ]
 
 
-def test_not_null_is_taken_away(project: Project) -> None:
+def test_not_null_is_removed(project: Project) -> None:
     strict = replace_columns(KEYED, (ID, Column("name", STRING, nullable=False), NOTE))
     consumer = project.consumer()
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE, strict))
@@ -104,8 +104,8 @@ def test_existing_rows_get_the_default_of_a_new_column(project: Project) -> None
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_swap_of_names_that_was_cut_short_goes_on_where_it_was(project: Project, after: int) -> None:
-    """The names come back to where they were, so only the noted columns tell what is left to do."""
+def test_an_interrupted_swap_of_names_is_continued(project: Project, after: int) -> None:
+    """The names come back to where they were, so only the noted columns show what is left to do."""
     first = started(project)
     arm(f"bigquery.ddl.step=raise@{after}")
     event = alter(2, SWAPPED, *SWAP)
@@ -119,7 +119,7 @@ def test_a_swap_of_names_that_was_cut_short_goes_on_where_it_was(project: Projec
     assert project.select("SELECT id, name, note FROM {d}.customers") == [["1", "n", "a"]]
 
 
-def test_a_table_altered_by_hand_stands_still_and_says_so(project: Project) -> None:
+def test_a_manually_altered_table_stops_with_an_error(project: Project) -> None:
     consumer = started(project)
     consumer.stop()
     consumer = project.consumer()
@@ -130,7 +130,7 @@ def test_a_table_altered_by_hand_stands_still_and_says_so(project: Project) -> N
     assert err.value.table == "shop.customers"
 
 
-def test_a_dropped_table_goes_with_its_staging_table_and_may_come_again(project: Project) -> None:
+def test_a_dropped_table_loses_its_staging_table_and_can_be_created_again(project: Project) -> None:
     consumer = started(project)
     consumer.apply_ddl(ddl(2, DDLOperation.DROP_TABLE, None))
     assert consumer.progress(KEYED.table) is None
@@ -141,7 +141,7 @@ def test_a_dropped_table_goes_with_its_staging_table_and_may_come_again(project:
     assert project.count("customers") == 1
 
 
-def test_a_table_that_people_must_drop_stands_still_until_they_have(bigquery_emulators: Emulators) -> None:
+def test_a_table_with_manual_drops_stops_until_it_is_dropped(bigquery_emulators: Emulators) -> None:
     project = with_policy(bigquery_emulators, "fail", require_manual_drops=True)
     consumer = started(project)
     event = ddl(2, DDLOperation.DROP_TABLE, None)
@@ -154,7 +154,7 @@ def test_a_table_that_people_must_drop_stands_still_until_they_have(bigquery_emu
 
 
 @pytest.mark.parametrize("place", ["bigquery.ddl.begun", "bigquery.ddl.step", "bigquery.ddl.done"])
-def test_a_renamed_table_arrives_whatever_is_cut(project: Project, place: str) -> None:
+def test_a_renamed_table_arrives_wherever_the_run_is_interrupted(project: Project, place: str) -> None:
     first = started(project)
     there = rename_table(KEYED, TableId("shop", "clients"))
     event: DDLEvent = ddl(2, DDLOperation.RENAME_TABLE, there, prev_table=KEYED.table)

@@ -137,7 +137,7 @@ def cut(project: Project, change: Change, place: str) -> bool:
 def test_three_runs_after_each_cut_bring_the_table_to_its_end(
     bigquery_emulators: Emulators, mode: str, policy: str, name: str
 ) -> None:
-    """Cut behind each statement, and between the last and the note that the change is done."""
+    """Cut after each statement, and between the last and the note that the change is done."""
     change, met = CHANGES[name], 0
     steps = [f"bigquery.ddl.step=raise@{n}" for n in range(1, 9)] if name != "truncate" else []
     noted = "bigquery.commit.before=raise@2" if steps else "bigquery.commit.before=raise"
@@ -215,7 +215,7 @@ def test_a_column_that_is_renamed_twice_has_its_table_copied_again(project: Proj
     consumer.stop()
 
 
-def test_only_a_former_column_makes_room_for_a_new_one_of_its_name(bigquery_emulators: Emulators) -> None:
+def test_only_a_former_column_is_renamed_for_a_new_one_of_its_name(bigquery_emulators: Emulators) -> None:
     """The source renames `name`, whose values stay here under it, and adds another `name` a hundred batches later."""
     bigquery_emulators.gate.clear()
     project = Project(bigquery_emulators, schema_changes="newColumn")
@@ -264,7 +264,7 @@ def half_done(project: Project) -> None:
 
 
 @pytest.mark.parametrize("mode", ["batch", "merge-flush"])
-def test_rows_that_pass_a_half_done_change_have_the_table_copied_again(
+def test_rows_that_overtake_an_incomplete_change_have_the_table_copied_again(
     bigquery_emulators: Emulators, mode: str
 ) -> None:
     bigquery_emulators.gate.clear()
@@ -284,7 +284,7 @@ def test_rows_that_pass_a_half_done_change_have_the_table_copied_again(
     last.stop()
 
 
-def test_another_change_behind_a_half_done_one_has_the_table_copied_again(project: Project) -> None:
+def test_another_change_after_an_incomplete_one_has_the_table_copied_again(project: Project) -> None:
     half_done(project)
     consumer = project.consumer(epoch=2)
     with pytest.raises(SnapshotNeededError) as err:

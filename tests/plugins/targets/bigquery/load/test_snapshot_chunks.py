@@ -73,17 +73,17 @@ def test_what_a_failed_task_or_a_killed_run_has_uploaded_is_never_loaded(project
 
 
 @pytest.mark.parametrize(
-    ("reader", "error", "told"),
+    ("reader", "error", "message"),
     [(Refusing(), NeedsUserError, "RPL-3999.*Next: grant it"), (Crashing(), RetryableError, "RPL-4405.*ValueError")],
     ids=["an error of ours", "any other"],
 )
-def test_a_reader_that_fails_on_an_executor_is_told_and_leaves_nothing(
-    project: Project, monkeypatch: pytest.MonkeyPatch, reader: Any, error: type[Exception], told: str
+def test_a_reader_that_fails_on_an_executor_is_reported_and_leaves_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch, reader: Any, error: type[Exception], message: str
 ) -> None:
     monkeypatch.setattr(snapshot, "FILE_BYTES", 1)
     consumer = project.consumer()
     consumer.begin_snapshot(KEYLESS, "plan", at(1))
-    with pytest.raises(error, match=told) as err:
+    with pytest.raises(error, match=message) as err:
         consumer.load_chunks(KEYLESS, "plan", CHUNKS[:2], reader)
     assert "secret" not in str(err.value)
     assert loaded_files(project) == []
@@ -113,7 +113,7 @@ def test_executors_repeat_what_the_bucket_refuses_for_a_moment(gated: tuple[Proj
     consumer.stop()
 
 
-def test_what_the_bucket_refuses_executors_for_good_is_said(gated: tuple[Project, Gate]) -> None:
+def test_what_the_bucket_refuses_executors_for_good_is_reported(gated: tuple[Project, Gate]) -> None:
     project, gate = gated
     gate.plan(Fault(status=403, reason="forbidden"), on=lambda r: r.method == "POST")
     consumer = project.consumer()

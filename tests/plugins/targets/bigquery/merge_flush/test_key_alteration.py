@@ -1,4 +1,4 @@
-"""Changes of a key's schema: what readers of the key column do not notice goes through, the rest is refused (seed 000)."""
+"""Changes of a key's schema: backwards compatible ones are applied, the rest is refused (docs/seeds.md#000-bigquery)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_field_that_may_be_null_is_added_to_the_key(project: Project) -> None:
     consumer.stop()
 
 
-def test_not_null_is_taken_away_in_the_key(project: Project) -> None:
+def test_not_null_is_removed_in_the_key(project: Project) -> None:
     relaxed = TableSchema(TABLE, (replace(A, nullable=True), V), ("a",))
     consumer = merging(project)
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE, BEFORE))

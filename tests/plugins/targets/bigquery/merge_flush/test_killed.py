@@ -32,7 +32,7 @@ def test_the_next_run_merges_on(project: Project, tmp_path: Path, place: str) ->
 
 
 def test_the_next_run_merges_on_by_default_streams(project: Project, tmp_path: Path) -> None:
-    """Answers are lost before the kill and behind it, and rows of the dead run arrive when the next has ended."""
+    """Answers are lost before the kill and after it, and rows of the dead run arrive when the next has ended."""
     gate, lossy = project.emulators.write_gate, streaming(project.emulators, use_default_stream=True)
     gate.plan("AppendRows", Loss.ANSWER, Loss.NOTHING, Loss.LATE)
     assert run(LIFE, lossy, tmp_path, "merge_flush.streamed@2") == -signal.SIGKILL

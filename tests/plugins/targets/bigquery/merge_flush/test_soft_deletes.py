@@ -85,7 +85,7 @@ def test_without_upserts_every_row_stays_marked_by_its_keys_next_delete(
     consumer.stop()
 
 
-def test_a_key_that_comes_again_is_alive_again(marking: Project) -> None:
+def test_a_key_that_is_inserted_again_is_restored(marking: Project) -> None:
     consumer = merging(marking)
     consumer.begin_snapshot(KEYED, "plan", at(1))
     rows = [row(1, "a", "kept"), row(2, "b"), row(3, "c")]

@@ -64,7 +64,7 @@ def test_lost_answers_double_nothing(appending: Project, method: str, loss: Loss
 
 
 @pytest.mark.parametrize("place", ["streamed", "announced", "committed"])
-def test_a_replay_appends_what_is_not_there_and_nothing_else(appending: Project, place: str) -> None:
+def test_a_replay_appends_what_is_missing_and_nothing_else(appending: Project, place: str) -> None:
     def start(epoch: int) -> BigQueryConsumer:
         return appending.consumer(epoch=epoch)
 
@@ -75,12 +75,12 @@ def test_a_replay_appends_what_is_not_there_and_nothing_else(appending: Project,
         first.apply_batch(batch(1, [insert(row(1))]))
     first.stop()
     second = start(2)
-    told = second.progress(KEYED.table)
-    assert told is not None
-    assert told.position == at(0 if place == "streamed" else 1)
+    progress = second.progress(KEYED.table)
+    assert progress is not None
+    assert progress.position == at(0 if place == "streamed" else 1)
     second.apply_batch(batch(1, [insert(row(1))], epoch=2))
     second.apply_batch(batch(2, [insert(row(2))], epoch=2))
-    assert [told[0] for told in rows(appending)] == ["1", "2"]
+    assert [row[0] for row in rows(appending)] == ["1", "2"]
     second.stop()
 
 

@@ -1,4 +1,4 @@
-"""Seed 000's worked example, to the letter, and the eight steps of a merge flush."""
+"""The worked example of docs/seeds.md#000-bigquery, to the letter, and the eight steps of a merge flush."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from replicator_target_bigquery.schema.fields import Field
 from tests.plugins.targets.bigquery.merge_flush.support.projects import intermediates, merging, streaming
 from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.support.project import Project
-from tests.plugins.targets.bigquery.support.sql_parser import judge
+from tests.plugins.targets.bigquery.support.sql_parser import parse_sql
 from tests.services.bigquery.emulators import PROJECT, Emulators
 from tests.services.processes import LOOPBACK
 
@@ -37,8 +37,8 @@ def demo(upsert: bool = True, delete: bool = True, **facts: Any) -> FlushMerge:
 
 
 def test_the_intermediate_table_is_the_seeds() -> None:
-    told = [(f.name, f.type, f.mode) for f in intermediate_fields(KEY, VALUE)]
-    assert told == [
+    columns = [(f.name, f.type, f.mode) for f in intermediate_fields(KEY, VALUE)]
+    assert columns == [
         ("key", "STRUCT", "NULLABLE"),
         ("value", "STRUCT", "NULLABLE"),
         ("partitionTime", "TIMESTAMP", "NULLABLE"),
@@ -71,12 +71,12 @@ WHEN NOT MATCHED AND S.src.value IS NOT NULL
   THEN INSERT (customKeyField, _PARTITIONTIME, f1, f2)
   VALUES (S.src.key, CAST(CAST(DATE(S.src.partitionTime) AS DATE) AS TIMESTAMP), S.src.value.f1, S.src.value.f2)
 """
-"""The seed's, with its slips mended (an alias, `rowTime` for `partitionTime`) and keys compared leaf by leaf."""
+"""The seed's, with its slips corrected (an alias, `rowTime` for `partitionTime`) and keys compared field by field."""
 
 
 def test_the_merge_is_the_seeds() -> None:
     made = demo(partition=PartitionType.DAY).statement()
-    judge(made)
+    parse_sql(made)
 
     def plain(text: str) -> str:
         return sqlglot.parse_one(text, read="bigquery").sql("bigquery", identify=True)
@@ -146,7 +146,7 @@ def seeds(project: Project) -> Project:
 
 def merged(project: Project, upsert: bool, delete: bool) -> list[list[Any]]:
     sql = demo(upsert, delete).statement()
-    judge(sql)
+    parse_sql(sql)
     project.select(sql.replace("`kcbq`", "{d}"))
     return project.select("SELECT customKeyField.k1, customKeyField.k2, f2 FROM {d}.upsertDeleteDemo ORDER BY 1, f2")
 
@@ -193,8 +193,8 @@ def test_structs_in_a_key_are_flattened_however_deep(project: Project) -> None:
     consumer.settle([schema.table])
     assert consumer.settled(schema.table) == at(2)
     found = project.select("SELECT r IS NULL, r.deep IS NULL, r.deep.s, v FROM {d}.nested ORDER BY 1, 2")
-    assert [told[3] for told in found] == ["new", "new", "new"]
-    assert "x" not in [told[2] for told in found]
+    assert [values[3] for values in found] == ["new", "new", "new"]
+    assert "x" not in [values[2] for values in found]
     groups = [job.sql for job in project.emulators.gate.jobs if "MERGE" in job.sql]
     assert (
         "GROUP BY x.`key`.`r` IS NULL, x.`key`.`r`.`n`, x.`key`.`r`.`deep` IS NULL, x.`key`.`r`.`deep`.`s`" in groups[0]
@@ -229,16 +229,16 @@ def test_rows_are_streamed_before_they_are_merged_and_an_i_is_a_changes_own(proj
     consumer.stop()
 
 
-def test_rows_go_on_being_streamed_during_a_merge_and_old_batches_go(project: Project) -> None:
+def test_rows_are_streamed_during_a_merge_and_old_batches_are_deleted(project: Project) -> None:
     """Steps 1, 2 and 8."""
     consumer = merging(project)
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     consumer.apply_batch(batch(1, [insert(row(1, "a"))]))
     arm("merge_flush.merge.before=delay:1.5")
-    consumer._flow(KEYED.table).begin()
+    consumer._flush(KEYED.table).begin()
     consumer.apply_batch(batch(2, [insert(row(2, "b"))]))
     (table,) = intermediates(project)
-    assert [told[3] for told in streamed_rows(project, table)] == ["1", "2"]
+    assert [values[3] for values in streamed_rows(project, table)] == ["1", "2"]
     assert project.count("customers") == 0
     consumer.settle([KEYED.table])
     assert project.count("customers") == 2
@@ -250,7 +250,7 @@ def test_rows_go_on_being_streamed_during_a_merge_and_old_batches_go(project: Pr
     assert intermediates(project) == []
 
 
-def test_a_merge_waits_for_rows_of_its_number_that_are_on_their_way(project: Project) -> None:
+def test_a_merge_waits_for_rows_of_its_number_in_flight(project: Project) -> None:
     """Step 3."""
     consumer = merging(project)
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
@@ -259,7 +259,7 @@ def test_a_merge_waits_for_rows_of_its_number_that_are_on_their_way(project: Pro
     late = threading.Thread(target=lambda: consumer.apply_batch(batch(2, [insert(row(2, "b"))])))
     late.start()
     time.sleep(0.4)
-    consumer._flow(KEYED.table).begin()
+    consumer._flush(KEYED.table).begin()
     late.join()
     consumer.settle([KEYED.table])
     assert consumer.settled(KEYED.table) == at(2)

@@ -1,4 +1,4 @@
-"""A dataset of each test's own in a project of somebody's; `make test-bigquery PROJECT=… BUCKET=…` runs what is here."""
+"""A dataset for each test in a real project; `make test-bigquery PROJECT=… BUCKET=…` runs what is here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RealProject(Project):
         self.target = BigQueryTarget(self.config)
 
     def select(self, sql: str) -> list[list[Any]]:
-        """The rows of a query; `{d}` stands for the dataset."""
+        """The rows of a query; `{d}` is replaced by the dataset."""
         return self.service.rows(sql.replace("{d}", f"`{self.service.project}`.`{self.dataset}`"))
 
 

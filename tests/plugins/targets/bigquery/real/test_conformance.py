@@ -1,4 +1,4 @@
-"""What the SDK promises of every target, before the real service."""
+"""What the SDK promises of every target, on the real service."""
 
 from __future__ import annotations
 

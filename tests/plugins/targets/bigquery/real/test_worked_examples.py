@@ -1,4 +1,4 @@
-"""Seed 001's examples, as beside the emulators; only the fixture `project` is another one. They are about mode `batch`."""
+"""The examples of docs/seeds.md#001-replicator on the real service: only the fixture `project` differs. For mode `batch`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_places_are_nulled_and_no_others(data: st.DataObject, kind: pa.DataType,
 
 
 def test_what_a_delete_happens_to_carry_is_not_in_the_file() -> None:
-    """A DELETE's row is undefined; whatever a reader leaves there is nobody's business."""
+    """A DELETE's row is undefined, so nothing that a reader leaves there is loaded."""
     changes = batch(1, [insert(row(1, "kept")), delete({"id": 2})])
     (given_batch,) = changes.batches()
     rows = pa.array([row(1, "kept"), row(2, "leftover")], given_batch.row.type)

@@ -38,14 +38,14 @@ def test_names_that_fit_stay() -> None:
 
 
 @pytest.mark.parametrize("names", [("a b", "a.b"), ("ID", "id"), ("_sequence_num", "x"), ("ä", "ö")])
-def test_names_that_meet_are_refused(names: tuple[str, str]) -> None:
+def test_names_that_collide_are_refused(names: tuple[str, str]) -> None:
     schema = TableSchema(TableId("d", "t"), tuple(Column(n, INT64) for n in names))
     with pytest.raises(NeedsUserError) as err:
         column_names(schema, ["_sequence_num"])
     assert err.value.code == "RPL-6501"
 
 
-def test_fields_that_meet_inside_a_record_are_refused() -> None:
+def test_fields_that_collide_inside_a_record_are_refused() -> None:
     kind = Record((("a b", INT64), ("a.b", INT64)))
     with pytest.raises(NeedsUserError):
         column_names(TableSchema(TableId("d", "t"), (Column("r", kind),)), [])

@@ -56,7 +56,7 @@ def test_no_text_is_ever_written_into_a_statement() -> None:
     assert not prunes(Field("mail", "STRING"))
 
 
-def test_a_table_that_insists_gets_a_filter_that_every_row_meets() -> None:
+def test_a_table_that_requires_a_filter_gets_one_that_every_row_meets() -> None:
     found = Pruning((), Field("day", "DATE")).conditions("T")
     assert found == ["(T.`day` >= DATE '0001-01-01' OR T.`day` IS NULL)"]
 

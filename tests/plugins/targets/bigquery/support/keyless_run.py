@@ -1,6 +1,6 @@
 """The life of one table without a key, where anything done twice shows; run by a child process that may be killed.
 
-life.py SETTINGS EPOCH
+keyless_run.py SETTINGS EPOCH
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A snapshot whose chunks executors read: numbered rows of a table without a key, where anything loaded twice shows.
 
-numbered.py SETTINGS EPOCH loads it in a process of its own, which may be killed, with executors that are allowed to fail.
+numbered_run.py SETTINGS EPOCH loads it in a process of its own, which may be killed, with executors that are allowed to fail.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Project(TargetSystem):
         return TestTargetContext(MemoryOffset.from_fields, epoch=epoch, spark=self.spark, name=name)
 
     def select(self, sql: str) -> list[list[Any]]:
-        """The rows of a query; `{d}` stands for the dataset."""
+        """The rows of a query; `{d}` is replaced by the dataset."""
         return rows(self.emulators, sql.replace("{d}", f"`{PROJECT}`.`{self.dataset}`"))
 
     def count(self, table: str) -> int:

@@ -1,4 +1,4 @@
-"""An independent judge of statements: sqlglot's BigQuery dialect."""
+"""Parses statements by code that is not the plugin's: sqlglot's BigQuery dialect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlglot import exp
 _CONTROL = ("DECLARE ", "BEGIN TRANSACTION", "COMMIT TRANSACTION", "END IF")
 
 
-def judge(script: str) -> list[exp.Expr]:
+def parse_sql(script: str) -> list[exp.Expr]:
     """Parse every statement of a script, those inside its IF too.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Whose table it is: strangers, other tables of one name, newer runs (I6)."""
+"""Ownership of a table: foreign tables, other tables of one name, and newer runs are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNKS = [SnapshotChunk(i, {"rest": i, "of": 2}) for i in range(2)]
 ROWS = MemoryChunkReader(KEYLESS, [{"name": str(i), "number": i} for i in range(10)])
 
 
-def test_a_zombie_cannot_write_from_the_moment_the_newer_run_looks(project: Project) -> None:
+def test_a_superseded_run_cannot_write_once_the_newer_run_has_read_progress(project: Project) -> None:
     zombie = project.consumer(epoch=1)
     zombie.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     newer = project.consumer(epoch=2)
@@ -38,7 +38,7 @@ def test_two_writers_of_one_epoch_do_not_write_over_each_other(project: Project)
     assert project.count("customers") == 2
 
 
-def test_a_strangers_table_is_left_alone(project: Project) -> None:
+def test_a_foreign_table_is_refused(project: Project) -> None:
     project.consumer().apply_ddl(ddl(0, DDLOperation.CREATE_TABLE, KEYLESS))
     project.select("CREATE TABLE {d}.customers (id INT64, name STRING, note STRING)")
     project.select("INSERT INTO {d}.customers (id) VALUES (1)")
@@ -47,7 +47,7 @@ def test_a_strangers_table_is_left_alone(project: Project) -> None:
     assert err.value.code == "RPL-6524"
 
 
-def test_another_replicators_table_is_left_alone(project: Project) -> None:
+def test_another_replicators_table_is_refused(project: Project) -> None:
     project.consumer(name="one").apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     with pytest.raises(NeedsUserError) as err:
         project.consumer(name="two").progress(KEYED.table)
@@ -64,7 +64,7 @@ def test_two_tables_of_one_name_are_refused(project: Project) -> None:
 
 
 @pytest.mark.parametrize("place", ["uploaded", "announced", "loaded"])
-def test_a_load_that_nobody_confirmed_is_settled_by_the_next_run(project: Project, place: str) -> None:
+def test_an_unconfirmed_load_is_settled_by_the_next_run(project: Project, place: str) -> None:
     """It ran, or it can never run any more; either way every row is there once."""
     first = project.consumer()
     first.begin_snapshot(KEYLESS, "plan", at(1))
@@ -80,7 +80,7 @@ def test_a_load_that_nobody_confirmed_is_settled_by_the_next_run(project: Projec
     assert project.count("log") == 10
 
 
-def test_a_zombies_announced_load_never_runs_once_another_run_has_begun(project: Project) -> None:
+def test_an_announced_load_of_a_superseded_run_never_runs_once_another_run_has_begun(project: Project) -> None:
     """The zombie slept between announcing and loading; its identifier is used up when it wakes."""
     zombie, newer = project.consumer(epoch=1), project.consumer(epoch=2)
     zombie.begin_snapshot(KEYLESS, "plan", at(1))
@@ -101,7 +101,7 @@ def test_a_zombies_announced_load_never_runs_once_another_run_has_begun(project:
     assert project.count("log") == 10
 
 
-def test_many_restarts_do_not_bury_how_far_a_quiet_table_is(project: Project) -> None:
+def test_the_progress_of_a_quiet_table_is_found_after_many_restarts(project: Project) -> None:
     project.consumer().apply_batch(batch(5, [insert(row(1))]))
     columns = "table_name, revision, kind, owner, epoch, batch, source, progress, chunks, note"
     project.select(

@@ -1,4 +1,4 @@
-"""IntermediateTable tables that dead runs leave are removed by the next run of that replicator, and nobody else's ever."""
+"""Intermediate tables that earlier runs leave are removed by the next run of that replicator, and no others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tables(project: Project, prefix: str) -> list[str]:
     return [name for (name,) in found if name.startswith(prefix)]
 
 
-def test_the_next_run_removes_what_a_dead_one_left(project: Project) -> None:
+def test_the_next_run_drops_what_an_earlier_run_left(project: Project) -> None:
     _dead, left = run(project, 1, 1)
     project.select(f"CREATE TABLE {{d}}.`{left[:-1]}0` AS SELECT 1 AS unlabelled")
     alive, made = run(project, 2, 1)
@@ -43,7 +43,7 @@ def test_the_next_run_removes_what_a_dead_one_left(project: Project) -> None:
     assert intermediates(project) == [f"{left[:-1]}0"]
 
 
-def test_what_was_left_under_another_suffix_is_removed_too(project: Project) -> None:
+def test_what_was_left_under_another_suffix_is_dropped_too(project: Project) -> None:
     """Only by its labels: the tables of another replicator, or for another table, stay, whatever their names."""
     before = streaming(project.emulators, dataset_name=project.dataset, intermediate_table_suffix="before")
     dead = merging(before)
@@ -53,7 +53,7 @@ def test_what_was_left_under_another_suffix_is_removed_too(project: Project) -> 
     client: Any = dead._clients.bigquery
     there = client.get_table(f"{project.config.project}.{project.dataset}.{left}")
     kept = []
-    for digit, labels in (("a", {OWNER: "somebody-else"}), ("b", {OF_TABLE: "another-table"}), ("c", {EPOCH: "2"})):
+    for digit, labels in (("a", {OWNER: "another-owner"}), ("b", {OF_TABLE: "another-table"}), ("c", {EPOCH: "2"})):
         kept.append(left.replace(left.rsplit("_", 2)[1], digit * 32))
         other = type(there)(f"{project.config.project}.{project.dataset}.{kept[-1]}", schema=there.schema)
         other.labels = {**there.labels, **labels}
@@ -63,7 +63,7 @@ def test_what_was_left_under_another_suffix_is_removed_too(project: Project) -> 
     alive.stop()
 
 
-def test_a_zombie_cannot_merge_what_it_streamed(project: Project) -> None:
+def test_a_superseded_run_cannot_merge_what_it_streamed(project: Project) -> None:
     zombie, left = run(project, 1, 1)
     alive, made = run(project, 2, 1)
     assert left not in intermediates(project)
@@ -81,7 +81,7 @@ def test_a_zombie_cannot_merge_what_it_streamed(project: Project) -> None:
     alive.stop()
 
 
-def test_a_zombie_cannot_stream_any_more_and_learns_why(project: Project) -> None:
+def test_a_superseded_run_cannot_stream_and_is_fenced(project: Project) -> None:
     zombie, _ = run(project, 1, 1)
     alive, _ = run(project, 2, 1)
     with pytest.raises(FencedError):
@@ -96,7 +96,7 @@ def test_only_what_is_this_replicators_and_older_is_removed(project: Project) ->
     there = client.get_table(f"{project.config.project}.{project.dataset}.{left}")
     kept = []
     for digit, labels in (
-        ("a", {OWNER: "somebody-else"}),
+        ("a", {OWNER: "another-owner"}),
         ("b", {OF_TABLE: "another-table"}),
         ("c", {EPOCH: "2"}),
         ("d", {EPOCH: "3"}),
@@ -111,7 +111,7 @@ def test_only_what_is_this_replicators_and_older_is_removed(project: Project) ->
     alive.stop()
 
 
-def test_a_table_that_somebody_removed_is_streamed_again(project: Project) -> None:
+def test_a_removed_intermediate_table_is_streamed_again(project: Project) -> None:
     first, made = run(project, 1, 1)
     project.select(f"DROP TABLE {{d}}.`{made}`")
     first.settle([KEYED.table])

@@ -26,7 +26,7 @@ def lossy(project: Project, **settings: Any) -> Project:
 
 
 def cleaned(project: Project) -> str:
-    """The intermediate table, once what was merged is removed: that goes on behind the merge."""
+    """The intermediate table, once what was merged is removed: that happens after the merge."""
     (table,) = intermediates(project)
     while project.count(table):
         time.sleep(0.05)
@@ -53,7 +53,7 @@ def test_rows_that_come_twice_are_merged_once(project: Project, form: dict[str, 
 
 
 @pytest.mark.parametrize("form", [{}, DELETES_ONLY], ids=str)
-def test_rows_that_come_behind_their_merge_are_never_merged(project: Project, form: dict[str, bool]) -> None:
+def test_rows_that_arrive_after_their_merge_are_never_merged(project: Project, form: dict[str, bool]) -> None:
     written = lossy(project, **form)
     consumer, gate = merging(written), project.emulators.write_gate
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
@@ -88,7 +88,7 @@ def test_a_second_merge_of_a_number_would_bring_them_back(project: Project) -> N
     consumer.stop()
 
 
-def test_committed_streams_drop_what_comes_late(project: Project) -> None:
+def test_committed_streams_drop_late_rows(project: Project) -> None:
     consumer, gate = merging(project), project.emulators.write_gate
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     gate.plan("AppendRows", Loss.LATE)
@@ -99,10 +99,10 @@ def test_committed_streams_drop_what_comes_late(project: Project) -> None:
     consumer.stop()
 
 
-def test_a_table_that_was_just_made_may_be_unknown_for_a_moment(
+def test_a_table_that_was_just_created_may_be_unknown_for_a_moment(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But not once it has taken rows: then somebody has removed it."""
+    """But not once it has taken rows: then another program has removed it."""
     written = lossy(project)
     consumer, gate = merging(written), project.emulators.write_gate
     waits: list[float] = []

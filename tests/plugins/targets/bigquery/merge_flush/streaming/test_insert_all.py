@@ -95,11 +95,11 @@ def test_rows_that_come_twice_are_merged_once(bigquery_emulators: Emulators, for
     consumer.stop()
 
 
-def test_rows_that_do_not_fit_are_refused_without_being_told(inserting: Project) -> None:
+def test_rows_that_do_not_fit_are_refused_without_their_values(inserting: Project) -> None:
     consumer = merging(inserting)
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     consumer._clients.bigquery.insert_rows_json = lambda *_, **__: [{"errors": [{"message": "secret"}]}]
-    with pytest.raises(DataError, match="RPL-6605") as told:
+    with pytest.raises(DataError, match="RPL-6605") as err:
         consumer.apply_batch(batch(1, [insert(row(1, "secret"))]))
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(err.value)
     consumer.stop()

@@ -1,4 +1,4 @@
-"""Streams: connections break before or after the work is done, and each row is there once (A4, F1, F2)."""
+"""Streams: connections break before or after the work is done, and each row is there once."""
 
 from __future__ import annotations
 

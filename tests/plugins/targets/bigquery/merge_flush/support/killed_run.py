@@ -1,6 +1,6 @@
 """The life of one table in mode merge-flush; run by a child process that may be killed.
 
-life.py SETTINGS EPOCH
+killed_run.py SETTINGS EPOCH
 """
 
 from __future__ import annotations
