@@ -38,7 +38,7 @@ _IMPORTED = (
     "replicator_source_sqlite.plugin",
     "replicator_source_postgres.streaming.reader",
     "replicator_source_mysql.streaming.reader",
-    "replicator_source_kafka.reader",
+    "replicator_source_kafka.window.reader",
     "replicator_target_delta.consumer",
     "replicator_target_bigquery.batch.consumer",
     "psycopg",

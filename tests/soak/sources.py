@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.kafka_stream import MARKER, Stream, kafka_source
+from tests.end_to_end.kafka.stream import MARKER, Stream, kafka_source
 from tests.end_to_end.replicator import mysql_source, postgres_source
 from tests.services.connect.debezium import postgres_connector
 from tests.services.connect.worker import ConnectWorker

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from replicator_sdk.testing.histories.history import History, Step
 from replicator_sdk.testing.source_suite import SourceConformance
-from tests.plugins.sources.kafka.shop import KafkaShop
+from tests.plugins.sources.kafka.harness.simulated_database import KafkaShop
 from tests.services.kafka.broker import KafkaBroker
 
 

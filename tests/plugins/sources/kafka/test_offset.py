@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from replicator_sdk.errors import HistoryLostError
 from replicator_sdk.testing.contexts import TestSourceContext
 from replicator_source_kafka import KafkaOffset
-from replicator_source_kafka.plan import WindowPlan, ranges_between
+from replicator_source_kafka.offset import ranges_between
+from replicator_source_kafka.window.window_log import WindowLog
 
 IDS = {"a": "id-a", "b": "id-b", "ü.😀": ""}
 PLACES = [(topic, partition) for topic in IDS for partition in range(3)]
@@ -74,13 +75,13 @@ def test_ranges_lead_from_one_offset_to_the_next(chain: list[KafkaOffset]) -> No
 @given(chains, st.integers(0, 7))
 def test_a_plan_walks_the_same_windows_again(chain: list[KafkaOffset], back: int) -> None:
     context = TestSourceContext()
-    plan = WindowPlan(context)
+    plan = WindowLog(context)
     plan.resume(chain[0])
     for end in chain[1:]:
         assert plan.next_end(end) is None
         plan.add(end)
     start = min(back, len(chain) - 1)
-    again = WindowPlan(context)
+    again = WindowLog(context)
     again.resume(chain[start])
     walked = [chain[start]]
     while (end_again := again.next_end(walked[-1])) is not None:
@@ -91,12 +92,12 @@ def test_a_plan_walks_the_same_windows_again(chain: list[KafkaOffset], back: int
 def test_windows_that_are_durable_are_forgotten() -> None:
     chain = walk([{("a", 0): 1}] * 5)
     context = TestSourceContext()
-    plan = WindowPlan(context)
+    plan = WindowLog(context)
     for end in chain[1:5]:
         plan.add(end)
     context.committed = chain[3]
     plan.add(chain[5])
-    again = WindowPlan(context)
+    again = WindowLog(context)
     again.resume(chain[0])
     assert again.next_end(chain[0]) == chain[4]
 
