@@ -29,6 +29,7 @@ class BrokerConnections:
     """
 
     def __init__(self, config: KafkaConfig) -> None:
+        connections = fail_fast_connections()
         from kafka.net.selector import NetworkSelector
 
         logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what it would log is raised as well
@@ -38,9 +39,10 @@ class BrokerConnections:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._net = NetworkSelector(**arguments)
-        self._manager = fail_fast_connections()(self._net, **arguments)
-        self._net.start()
+        self._manager: Any = None
         try:
+            self._manager = connections(self._net, **arguments)
+            self._net.start()
             self._manager.bootstrap(min(_BOOTSTRAP_MS, int(arguments.get("request_timeout_ms", _REQUEST_MS))))
         except BaseException:
             self.close()
@@ -57,7 +59,8 @@ class BrokerConnections:
         with self._lock:
             if not self._closed.is_set():
                 self._closed.set()
-                self._manager.close()
+                if self._manager is not None:
+                    self._manager.close()
                 self._net.close()
 
     def ask(self, request: Any) -> Any:

@@ -1,7 +1,8 @@
 """kafka-python's connections, failing at once on errors that another attempt cannot fix.
 
 kafka-python itself retries while a broker's certificate is not trusted, and finally reports only a timeout. When a broker
-refuses a login and closes the connection, it may report the closed connection instead of the answer before it.
+refuses a login and closes the connection, it may report the closed connection instead of the answer before it. And it leaves
+the sockets of failed attempts open until they are garbage-collected.
 """
 
 from __future__ import annotations
@@ -10,12 +11,24 @@ import ssl
 from functools import cache
 from typing import Any
 
+from replicator_source_kafka.client.library import check_library
+
 
 @cache
 def fail_fast_connections() -> Any:
-    """The class of connections to use; created at the first call, which needs kafka-python."""
+    """The class of connections to use; created at the first call, which needs kafka-python.
+
+    Raises:
+        NeedsUserError: When the installed kafka-python is another version.
+        ImportError: When kafka-python is not installed.
+    """
+    check_library()
     from kafka import errors
+    from kafka.net.inet import create_connection
     from kafka.net.manager import KafkaConnectionManager
+    from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+    url = _closing_sockets()
 
     class FailFastConnections(KafkaConnectionManager):  # type: ignore[misc]
         """Connecting after a permanent error raises that error again."""
@@ -29,11 +42,29 @@ def fail_fast_connections() -> Any:
             connection.init_future.add_errback(self._keep)
             return connection
 
-        async def _build_transport(self, *node: Any, **options: Any) -> Any:
-            transport = await super()._build_transport(*node, **options)
+        async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+            options = self.config["socket_options"]
+            sock = await create_connection(
+                self._net, node.host, node.port, options, proxy_url=url, timeout_at=timeout_at
+            )
+            transport = None
+            try:
+                transport = self._transport(sock, node.host)
+                await transport.handshake()
+            except BaseException as error:
+                (transport or sock).close()
+                if transport is None or not isinstance(error, Exception):
+                    raise
+                raise errors.KafkaConnectionError(f"Handshake failed: {error}") from error
             receive = transport._sock_recv  # noqa: SLF001 - there is no public hook between socket and connection
             transport._sock_recv = lambda: _data_before_error(*receive())  # noqa: SLF001
             return transport
+
+        def _transport(self, sock: Any, host: str) -> Any:
+            if not self.ssl_enabled:
+                return KafkaTCPTransport(self._net, sock, host=host)
+            settings = {name: value for name, value in self.config.items() if name.startswith("ssl_")}
+            return KafkaSSLTransport(self._net, sock, host=host, **settings)
 
         def _keep(self, error: Exception) -> None:
             if not isinstance(error, (errors.KafkaError, OSError)):  # the client fails on its own settings
@@ -42,6 +73,26 @@ def fail_fast_connections() -> Any:
                 self.permanent_error = error
 
     return FailFastConnections
+
+
+@cache
+def _closing_sockets() -> str:
+    """Register a kind of socket that is closed when it cannot connect; returns the proxy URL that selects it."""
+    from kafka.net.inet import KafkaNetSocket
+
+    class ClosingSocket(KafkaNetSocket):  # type: ignore[misc]
+        """Connects without a proxy, as kafka-python does by default."""
+
+        SCHEMES = ("replicator-direct",)
+
+        async def sock_connect(self, net: Any, sock: Any, *address: Any, **options: Any) -> Any:
+            try:
+                return await super().sock_connect(net, sock, *address, **options)
+            except BaseException:
+                sock.close()
+                raise
+
+    return f"{ClosingSocket.SCHEMES[0]}://"
 
 
 def _data_before_error(data: bytes, error: Exception | None) -> tuple[bytes, Exception | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import ExitStack
 from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
@@ -55,8 +56,8 @@ class KafkaLog(DistributedLog):
     def initialize(self, offset: Offset | None) -> Offset:
         """Find the topics and the offset to start from; see `DistributedLog.initialize`."""
         quarantine.check_selected(self._config, self._definition.tables)
-        with diagnosed("preparing to read the topics"):
-            cluster = self._cluster = Cluster(self._config)
+        with diagnosed("preparing to read the topics"), ExitStack() as on_error:
+            cluster = self._cluster = on_error.enter_context(Cluster(self._config))
             if offset is None:
                 position = resolve_start(cluster, self._config, find_topics(cluster, self._config))
             elif isinstance(offset, KafkaOffset):
@@ -64,6 +65,7 @@ class KafkaLog(DistributedLog):
                 check_position(cluster, self._config, position)
             else:
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
+            on_error.pop_all()
         self._new_partitions = NewPartitions(cluster, self._config)
         self._pin(position)
         return position

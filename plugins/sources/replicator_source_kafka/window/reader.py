@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
@@ -70,17 +71,18 @@ class KafkaEventReader(EventReader):
     def initialize(self, offset: Offset | None) -> Offset:
         """Find the topics and the offset to start from; see `EventReader.initialize`."""
         quarantine.check_selected(self._config, self._definition.tables)
-        with diagnosed("preparing to read the topics"):
-            cluster = self._cluster = Cluster(self._config)
+        with diagnosed("preparing to read the topics"), ExitStack() as on_error:
+            cluster = self._cluster = on_error.enter_context(Cluster(self._config))
             if offset is None:
                 offset = self._first_start(cluster)
             if not isinstance(offset, KafkaOffset):
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
             self._offset = offset
             check_position(cluster, self._config, self._offset)
-        cluster.pin(self._offset.topics)
-        self._windows.resume(self._offset)
-        self._tables.resume(self._offset)
+            cluster.pin(self._offset.topics)
+            self._windows.resume(self._offset)
+            self._tables.resume(self._offset)
+            on_error.pop_all()
         return self._offset
 
     def _first_start(self, cluster: Cluster) -> KafkaOffset:
