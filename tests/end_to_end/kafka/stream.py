@@ -1,4 +1,4 @@
-"""Databases whose changes come through Debezium, Kafka Connect and Kafka, and what befalls those meanwhile."""
+"""Databases with changes through Debezium, Kafka Connect and Kafka, whose processes are killed and restarted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stream:
     _markers: int = 0
 
     def create_marker(self) -> None:
-        """Make the table by which the end of the changes is known."""
+        """Create the table of markers, by which the end of the changes is found."""
         self.database.execute(f"CREATE TABLE {MARKER} (id int PRIMARY KEY)")
 
     @property
@@ -59,13 +59,13 @@ class Stream:
     def start(self, connector: Mapping[str, object]) -> None:
         """Run the connector and wait until its snapshot is over.
 
-        A snapshot that is cut short is taken anew, and rows deleted in between stay in the topics: Debezium's, not ours.
+        Debezium repeats an interrupted snapshot, and rows deleted in between stay in the topics.
         """
         self.worker.create(self.prefix, connector)
         self._await_marker(lambda change: change["op"] == "c")
 
     def disturb(self, chance: random.Random, *harms: str, pause: float = 1.5) -> None:
-        """Do the harms, "worker killed" or "broker restarted" and the like, with pauses before each."""
+        """Run the faults, such as "worker killed" or "broker restarted", with a pause before each."""
         known = {
             "worker restarted": self.worker.restart,
             "broker restarted": self.broker.restart,

@@ -1,4 +1,4 @@
-"""What Debezium and compaction leave out of a topic: deletes that only tombstones hold, values that are nowhere."""
+"""Topics without what Debezium and compaction leave out: deletes with tombstones only, missing large values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases under writers and their copies through Debezium, Connect and Kafka end equal, whatever is restarted underneath."""
+"""Databases under load and their copies through Debezium, Connect and Kafka end equal, whatever is restarted."""
 
 from __future__ import annotations
 

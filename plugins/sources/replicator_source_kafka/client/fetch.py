@@ -86,9 +86,9 @@ def read_new(cluster: Cluster, begin: Mapping[TopicPartition, int]) -> list[Rang
 
 def _passed(cluster: Cluster, begin: Mapping[TopicPartition, int]) -> list[RangeRecords]:
     """The ranges up to the end of the log that hold no records any more, since all were compacted or rolled back."""
-    behind = {tp for tp, end in cluster.offsets(dict.fromkeys(begin, -1)).items() if end > begin[tp]}
+    unread = {tp for tp, end in cluster.offsets(dict.fromkeys(begin, -1)).items() if end > begin[tp]}
     pieces = []
-    for tp in behind:
+    for tp in unread:
         (fetched,) = cluster.fetch({tp: begin[tp]}, wait_ms=0)
         if not fetched.data and fetched.stable > fetched.begin:
             wanted = PartitionRange(*tp, fetched.begin, fetched.stable)

@@ -1,4 +1,4 @@
-"""What the assessor says of brokers, topics and records."""
+"""The findings about brokers, topics and records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_brokers_that_do_not_answer_are_an_error(kafka: KafkaBroker) -> None:
     assert found["unreachable"].code == "RPL-3967"
 
 
-def test_a_topic_that_is_not_there_is_an_error(kafka: KafkaBroker) -> None:
+def test_a_missing_topic_is_an_error(kafka: KafkaBroker) -> None:
     assert findings(kafka, "no-such-topic")["unreachable"].code == "RPL-3951"
 
 
@@ -59,9 +59,7 @@ def test_a_table_without_a_key_is_a_warning(kafka: KafkaBroker) -> None:
         assert assessor.assess_table(orders()).findings == ()
 
 
-def test_a_record_that_cannot_be_read_is_an_error_or_goes_to_quarantine(
-    kafka: KafkaBroker, kafka_topic: MakeTopic
-) -> None:
+def test_an_unreadable_record_is_an_error_or_is_put_into_quarantine(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     kafka.produce(topic, [(b"k", b"hush: no json")])
     found = findings(kafka, topic)["unreadable_record"]

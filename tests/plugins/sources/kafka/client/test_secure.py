@@ -1,4 +1,4 @@
-"""Topics behind TLS and a login, read as one stream and in slices; what is wrong with either is said at once."""
+"""Topics of brokers with TLS and logins, read as one stream and in slices; errors of both are reported at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafkaBrok
 
 
 def access(broker: SecureKafkaBroker, mechanism: str = "", **differing: str) -> dict[str, Any]:
-    """Settings of the source that let it in."""
+    """Settings of the source with a valid login."""
     login = {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD} if mechanism else {}
     kafka: Mapping[str, object] = {
         "security.protocol": "SASL_SSL" if mechanism else "SSL",
@@ -50,7 +50,7 @@ def access(broker: SecureKafkaBroker, mechanism: str = "", **differing: str) -> 
 
 
 @pytest.mark.parametrize("mechanism", ["", *MECHANISMS])
-def test_who_may_come_in_reads_both_ways(broker: SecureKafkaBroker, mechanism: str) -> None:
+def test_a_valid_login_can_read_both_ways(broker: SecureKafkaBroker, mechanism: str) -> None:
     settings = access(broker, mechanism)
     pump = Pump(broker, [TOPIC], **settings)
     assert sorted(number for _, number in pump.ids(pump.read())) == list(range(20))
@@ -60,17 +60,19 @@ def test_who_may_come_in_reads_both_ways(broker: SecureKafkaBroker, mechanism: s
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_refused_wherever_it_is_used(broker: SecureKafkaBroker, mechanism: str) -> None:
+def test_a_wrong_password_is_refused_everywhere(broker: SecureKafkaBroker, mechanism: str) -> None:
     wrong = access(broker, mechanism, sasl_password="not-the-password")
     refused_everywhere(broker, access(broker, mechanism), wrong, "RPL-3963")
 
 
-def test_a_broker_of_another_authority_is_refused_wherever_it_is_met(broker: SecureKafkaBroker, tmp_path: Path) -> None:
+def test_a_broker_with_an_untrusted_certificate_is_refused_everywhere(
+    broker: SecureKafkaBroker, tmp_path: Path
+) -> None:
     stranger = access(broker, ssl_ca_location=str(issue(tmp_path).authority))
     refused_everywhere(broker, access(broker), stranger, "RPL-3966")
 
 
-def test_a_file_without_a_certificate_is_named_as_a_fault_of_tls(broker: SecureKafkaBroker) -> None:
+def test_a_file_without_a_certificate_is_a_tls_error(broker: SecureKafkaBroker) -> None:
     no_authority = access(broker, ssl_ca_location=str(broker.certificate.key))
     with pytest.raises(NeedsUserError, match="RPL-3966"):
         source_of(broker, topics=[TOPIC], **no_authority).latest_offset()
@@ -79,7 +81,7 @@ def test_a_file_without_a_certificate_is_named_as_a_fault_of_tls(broker: SecureK
 def refused_everywhere(
     broker: SecureKafkaBroker, right: Mapping[str, Any], wrong: Mapping[str, Any], code: str
 ) -> None:
-    """Neither the stream nor the planner nor an executor gets in, and each says so soon, on a line without secrets."""
+    """Stream, planner and executor fail soon, each with a message of one line without secrets."""
     pump = Pump(broker, [TOPIC], **right)
     stranger = pump.source = source_of(broker, topics=[TOPIC], **wrong)
     planner = Planner(broker, [orders()], topics=[TOPIC], **right)
@@ -97,7 +99,7 @@ def refused_everywhere(
         since = time.monotonic()
         with pytest.raises(NeedsUserError) as caught:
             attempt()
-        assert time.monotonic() - since < 12, "the bootstrap's patience, for what no patience mends"
+        assert time.monotonic() - since < 12, "it retried a permanent error until the bootstrap's timeout"
         assert caught.value.code == code
         assert "\n" not in str(caught.value)
         assert "not-the-password" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Partitions led by different brokers, and leaders that go while they are read, as one stream and in slices."""
+"""Partitions led by different brokers, and leaders that stop during reading, as one stream and in slices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def topic(cluster: KafkaCluster) -> str:
     return name
 
 
-def test_all_leaders_are_asked(cluster: KafkaCluster, topic: str) -> None:
+def test_all_leaders_are_read(cluster: KafkaCluster, topic: str) -> None:
     assert cluster.leaders(topic) == {0: 1, 1: 2}
     pump = Pump(cluster, [topic])
     assert sorted(number for _, number in pump.ids(pump.read())) == list(range(20))
@@ -38,8 +38,8 @@ def test_all_leaders_are_asked(cluster: KafkaCluster, topic: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_a_leader_that_goes_is_followed_without_an_error(cluster: KafkaCluster, topic: str, how: str) -> None:
-    """One that is stopped hands its partitions over; one that is killed is missed after three seconds."""
+def test_a_new_leader_is_used_without_an_error(cluster: KafkaCluster, topic: str, how: str) -> None:
+    """A broker that is stopped hands its partitions over; one that is killed is noticed after three seconds."""
     pump = Pump(cluster, [topic])
     made = Planner(cluster, [orders()], topics=[topic])
     start = made.log.initialize(None)

@@ -1,4 +1,4 @@
-"""What Debezium's Postgres connector writes with Connect's JsonConverter, schemas enabled; made here without either."""
+"""Records as Debezium's Postgres connector writes them with Connect's JsonConverter and schemas enabled."""
 
 from __future__ import annotations
 

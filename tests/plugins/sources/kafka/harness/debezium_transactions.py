@@ -1,4 +1,4 @@
-"""What Debezium's Postgres connector writes of transactions with `provide.transaction.metadata`, without schemas.
+"""Records of transactions as Debezium's Postgres connector writes them (`provide.transaction.metadata`), without schemas.
 
 Made after what the connector, 3.5, wrote: each event of a transaction has the transaction's number and a place of its own.
 """
@@ -17,7 +17,7 @@ PREFIX = "shop"
 
 @dataclass(frozen=True)
 class Transaction:
-    """Rows put in, by table and id.
+    """Inserted rows, by table and id.
 
     Attributes:
         number: PostgreSQL's number of it.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DeltaCopy:
-    """Topics and a lake, with a pipeline between them that ends at the topics' ends."""
+    """Topics, a Delta folder, and a pipeline between them that ends at the topics' ends."""
 
     def __init__(self, folder: Path, spark: SparkSession, broker: KafkaBroker, **settings: Any) -> None:
         self.lake = Lake(folder / "lake", spark)

@@ -1,4 +1,4 @@
-"""What a consumer group was told, as its broker says."""
+"""The committed offsets of a consumer group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_YET = (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoo
 
 
 def group_offsets(broker: KafkaBroker, group: str, seconds: float = 60) -> dict[TopicPartition, int]:
-    """The group's offsets by partition, none where nobody told it any.
+    """The group's committed offsets by partition; empty without any.
 
     A broker makes the topic of all groups' offsets when it is first needed, and loads it at every start: it is asked again
     until it can say.

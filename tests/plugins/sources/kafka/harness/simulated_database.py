@@ -1,4 +1,4 @@
-"""A database that the kit does as it likes in, whose changes a connector writes to Kafka; both live in this process."""
+"""A database for the conformance kit whose changes are written to Kafka; database and connector are simulated."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _SAMPLES: Final[Mapping[str, Any]] = {
 
 
 def source_of(broker: KafkaClient, **settings: Any) -> KafkaSource:
-    """The source on a broker, impatient as tests are."""
+    """The source on a broker, with short waits."""
     usual = {"bootstrapServers": broker.bootstrap, "metadataIntervalSeconds": 0.2, "kafka": {"fetch.max.wait.ms": 50}}
     return KafkaSource(KafkaConfig.model_validate({**usual, **settings}))
 
 
 class KafkaShop(SourceSystem):
-    """Topics with a common beginning of their names, one a table.
+    """Topics with a common prefix, one for each table.
 
     What a connector snapshots of a table lies in its topic before reading begins (`startFrom` is `latest`): one row, put in
-    and deleted. Without any record nobody could tell the table's columns.
+    and deleted. Without any record the table's columns would be unknown.
     """
 
     def __init__(self, broker: KafkaBroker, partitions: int = 1) -> None:
@@ -66,7 +66,7 @@ class KafkaShop(SourceSystem):
         self._producer = self._exit.enter_context(broker.producer(linger_ms=0))
 
     def create_table(self, name: str, schema: TableSchema) -> TableId:
-        """Make a topic, whatever characters the table's name has."""
+        """Create a topic; the table's name may have any characters."""
         table = TableId(self._name, name, "public")
         topic = f"{self._name}.{len(self._topics)}"
         self._topics[table] = self._broker.create_topic(topic, self._partitions)
@@ -79,7 +79,7 @@ class KafkaShop(SourceSystem):
         return table
 
     def execute(self, steps: Sequence[tuple[Step, TableSchema]]) -> None:
-        """Change the tables, and write what changed, in order."""
+        """Change the tables, and write the changes, in order."""
         for step, schema in steps:
             for change in self._tables.perform(step, schema.table, MemoryOffset(0)):
                 self._write(change)
@@ -101,7 +101,7 @@ class KafkaShop(SourceSystem):
         self._broker.delete_topics(f"{self._name}.none", *self._topics.values())
 
     def _write(self, change: RowChange | DDLEvent) -> None:
-        """A moved key is a delete and an insert; a change of columns shows with the next row."""
+        """A changed key is a delete and an insert; a change of columns is written with the next row."""
         if isinstance(change, DDLEvent):
             if not change.alters and change.schema is not None:
                 self._send(change.schema, None, envelope(change.schema, "t"))

@@ -1,4 +1,4 @@
-"""A Kafka source under test, and records to feed it with."""
+"""Runs of a Kafka source, and records for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def orders(table: str = "orders", *more: Column, keyless: bool = False) -> Table
 
 
 def inserts(ids: Iterable[int], schema: TableSchema | None = None, **row: Any) -> list[Content]:
-    """Records of rows put in."""
+    """Records of inserted rows."""
     schema = schema or orders()
     blank = dict.fromkeys(schema.names)
     rows = ({**blank, "id": number, "note": f"n{number}", **row} for number in ids)
@@ -35,7 +35,7 @@ def inserts(ids: Iterable[int], schema: TableSchema | None = None, **row: Any) -
 
 
 def deletes(ids: Iterable[int], schema: TableSchema | None = None) -> list[Content]:
-    """Records of rows deleted, each with its tombstone."""
+    """Records of deleted rows, each with its tombstone."""
     schema = schema or orders()
     found: list[Content] = []
     for number in ids:
@@ -65,7 +65,7 @@ class Pump(SourcePump):
         super().__init__(source, {t.table: t for t in listed if tables is None or t.table in tables})
 
     def table(self, name: str) -> TableId:
-        """A table of the made-up shop."""
+        """A table of the test."""
         return TableId("shop", name, "public")
 
     def ids(self, run: Run, name: str = "orders") -> list[tuple[str, Any]]:
@@ -85,7 +85,7 @@ class Planner:
         self.log = made
 
     def ids(self, start: KafkaOffset, end: KafkaOffset | None = None, schema: TableSchema | None = None) -> list[int]:
-        """The ids of all rows of the next slice, whatever partition they lie in."""
+        """The ids of all rows of the next slice, of all partitions."""
         piece = self.log.plan(start, 1 << 30, end)
         if piece is None:
             return []

@@ -1,4 +1,4 @@
-"""Batches as Java compresses them are read, as one stream and in slices; what cannot be decompressed is an error."""
+"""Batches compressed by Java are read, as one stream and in slices; data that cannot be decompressed are an error."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ def read_both_ways(kafka: KafkaBroker, topic: str) -> None:
 
 
 def codecs(kafka: KafkaBroker, topic: str) -> set[int]:
-    """The codecs that batches of the topic have at the broker."""
+    """The codecs of the topic's batches at the broker."""
     source = source_of(kafka, topics=[topic])
     with Cluster(source.config) as cluster:
         answers = cluster.fetch(dict.fromkeys(cluster.topics([topic])[topic].places, 0))
@@ -45,7 +46,7 @@ def codecs(kafka: KafkaBroker, topic: str) -> set[int]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_the_broker_compressed_is_read(kafka: KafkaBroker, kafka_topic: MakeTopic, codec: str) -> None:
-    """Its codecs are those of the Java client; it writes each batch anew, in that of the topic."""
+    """The broker has the codecs of the Java client, and compresses each batch again with the topic's codec."""
     topic = kafka_topic(2, compression_type=codec)
     kafka.produce(topic, inserts(ROWS, note=LONG))
     assert codecs(kafka, topic) == {CODECS[codec]}
@@ -53,7 +54,7 @@ def test_what_the_broker_compressed_is_read(kafka: KafkaBroker, kafka_topic: Mak
 
 
 def test_what_a_java_producer_compressed_is_read(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
-    """With snappy, which it frames in a way of its own."""
+    """With snappy, for which it has its own framing."""
     topic = kafka_topic(2)
     lines = [b"%s\t%s\n" % (key, value) for key, value in inserts(ROWS, note=LONG) if key and value]
     program = command(
@@ -67,12 +68,25 @@ def test_what_a_java_producer_compressed_is_read(kafka: KafkaBroker, kafka_topic
 
 
 @given(st.sampled_from(sorted(CODECS.values())), st.binary(max_size=50))
-def test_bytes_that_nobody_compressed_are_an_error_of_the_data_or_nothing(codec: int, data: bytes) -> None:
+def test_random_bytes_are_a_data_error_or_bytes(codec: int, data: bytes) -> None:
+    found: bytes | memoryview = b""
     with contextlib.suppress(DataError):
-        decompress(codec, memoryview(data))
+        found = decompress(codec, memoryview(data))
+    assert isinstance(found, bytes)
 
 
-def test_codecs_of_the_future_are_refused() -> None:
+@given(st.sampled_from(sorted(CODECS)), st.binary(max_size=5000))
+def test_compressed_bytes_are_decompressed_to_the_same_bytes(name: str, data: bytes) -> None:
+    target = pa.BufferOutputStream()
+    if name == "snappy":
+        target.write(pa.compress(data, codec=name))
+    else:
+        with pa.CompressedOutputStream(target, name) as stream:
+            stream.write(data)
+    assert decompress(CODECS[name], memoryview(target.getvalue().to_pybytes())) == data
+
+
+def test_unknown_codecs_are_refused() -> None:
     with pytest.raises(DataError, match=r"RPL-3981.*codec 5"):
         decompress(5, memoryview(b"x"))
 

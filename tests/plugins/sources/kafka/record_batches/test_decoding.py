@@ -1,4 +1,4 @@
-"""Record batches by columns give what kafka-python gives record by record."""
+"""Record batches are decoded by columns to the same records as by kafka-python."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def batch_of(
 
 
 def at(offset: int, builder: MemoryRecordsBuilder) -> bytes:
-    """The batch, as a broker stores it: its first offset is no part of the checksum."""
+    """The batch as a broker stores it; its first offset is not part of the checksum."""
     return offset.to_bytes(8, "big") + bytes(builder.buffer())[8:]
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(records, st.sampled_from([0, 1, 4])), max_size=4), st.integers(0, 1 << 40))
-def test_columns_are_what_the_client_reads(
+def test_columns_equal_what_the_client_reads(
     content: list[tuple[list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]], int]], offset: int
 ) -> None:
     data = b"".join(batch_of(batch, codec, offset + 100 * i) for i, (batch, codec) in enumerate(content))
@@ -74,7 +74,7 @@ def plain_batch(count: int = 3, offset: int = 10) -> bytes:
 
 
 @given(st.integers(0, 200))
-def test_a_batch_that_is_cut_off_is_left_out(kept: int) -> None:
+def test_an_incomplete_batch_is_left_out(kept: int) -> None:
     whole, cut = plain_batch(), plain_batch(offset=13)
     found = list(read_batches(whole + cut[: min(kept, len(cut) - 1)]))
     assert [batch.base_offset for batch in found] == [10]
@@ -88,7 +88,7 @@ def test_a_changed_byte_is_an_error(place: int, difference: int) -> None:
         list(read_batches(bytes(data)))
 
 
-def test_a_format_of_before_is_told() -> None:
+def test_a_batch_in_an_older_format_is_an_error() -> None:
     builder = MemoryRecordsBuilder(1, 0, 1 << 20)
     builder.append(1000, b"k", b"v", [])
     builder.close()
@@ -112,7 +112,7 @@ def test_records_of_a_transaction_that_was_rolled_back_are_left_out_and_others_k
 
 
 @given(st.lists(st.integers(1, 4), max_size=6), st.integers(1, 400))
-def test_blocks_hold_every_record_once_and_each_about_as_much_as_asked(sizes: list[int], most_bytes: int) -> None:
+def test_blocks_contain_every_record_once_and_have_about_the_requested_size(sizes: list[int], most_bytes: int) -> None:
     batches = list(read_batches(b"".join(plain_batch(size, 10 * i) for i, size in enumerate(sizes))))
     blocks = list(record_blocks(batches, "t", 0, most_bytes))
     joined = concatenated(blocks, "t", 0)
@@ -125,7 +125,7 @@ def test_blocks_hold_every_record_once_and_each_about_as_much_as_asked(sizes: li
     assert 0 not in counts
 
 
-def test_a_range_is_cut_out_by_offsets_not_by_places() -> None:
+def test_a_range_is_selected_by_offsets_not_by_indexes() -> None:
     data = plain_batch(3, 10) + plain_batch(3, 20)
     found = records_of(list(read_batches(data)), "t", 0)
     assert between(found, 11, 21).offset.tolist() == [11, 12, 20]

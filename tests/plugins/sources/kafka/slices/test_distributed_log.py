@@ -1,4 +1,4 @@
-"""Topics read in slices: what a database's random history leaves in them ends as the database, however it is cut."""
+"""Topics read in slices: a random history of a database ends with equal tables, whatever the slices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TopicLog:
                 self._waiting.append((topic, 0 if content[0] is None else None, content))
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send the records that are kept."""
         for topic in dict.fromkeys(topic for topic, _, _ in self._waiting):
             if topic not in self._topics:
                 self._topics.add(self._broker.create_topic(topic, 3))
@@ -93,7 +93,7 @@ def topic_log(kafka: KafkaBroker) -> Iterator[TopicLog]:
 def test_a_random_history_ends_as_the_database(
     kafka: KafkaBroker, topic_log: TopicLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """With columns and a topic that come in the middle, and a crash in the middle of a slice."""
+    """With columns and a topic that are added on the way, and a crash in the middle of a slice."""
     monkeypatch.setattr(slice_size, "_FIRST_BYTES", 60_000)
     monkeypatch.setattr(slice_size, "_LEAST_BYTES", 60_000)
     shop = PartitionedShop(tmp_path, seed)
@@ -188,7 +188,7 @@ def test_a_new_topic_joins_in_a_slice_without_records(kafka: KafkaBroker, kafka_
     made.log.close()
 
 
-def test_the_group_is_told_what_is_durable(
+def test_the_durable_offset_is_committed_to_the_group(
     kafka: KafkaBroker, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_group, "_SECONDS", 0.0)
@@ -203,12 +203,12 @@ def test_the_group_is_told_what_is_durable(
     counted = CountingMetrics()
     made.context.metrics = counted
     deadline = time.monotonic() + 60
-    while True:  # the broker may have to make the place for groups first
+    while True:  # the broker may have to create the topic of group offsets first
         before = counted.counters["source.group_not_told"]
         assert made.log.plan(piece.end, 1 << 30) is not None
         if counted.counters["source.group_not_told"] == before:
             break
-        assert time.monotonic() < deadline, "the broker cannot be told"
+        assert time.monotonic() < deadline, "commits to the group keep failing"
         time.sleep(0.1)
     assert group_offsets(kafka, f"group-{topic}") == {(topic, 0): 5}
     made.log.close()
@@ -217,7 +217,7 @@ def test_the_group_is_told_what_is_durable(
 def test_a_small_range_of_a_compressed_topic_is_read_without_the_rest(
     kafka: KafkaBroker, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer may hold many times what is wanted, and a batch many times its own bytes: neither is unpacked."""
+    """An answer may hold much more than is wanted, and a batch expand to much more than its bytes: both stay compressed."""
     topic = kafka_topic(1, compression_type="gzip")
     for begin in range(0, 4000, 100):
         kafka.produce(topic, inserts(range(begin, begin + 100), note="the same in every row " * 50))
@@ -241,7 +241,7 @@ def test_a_small_range_of_a_compressed_topic_is_read_without_the_rest(
     made.log.close()
 
 
-def test_records_that_retention_took_are_missed_not_skipped(
+def test_records_deleted_by_retention_are_an_error_in_a_slice(
     kafka: KafkaBroker, planner: tuple[Planner, str, KafkaOffset]
 ) -> None:
     made, topic, start = planner
@@ -255,7 +255,7 @@ def test_records_that_retention_took_are_missed_not_skipped(
 # ------------------------------------------------------------ reading
 
 
-def test_columns_beyond_those_known_are_told_and_not_delivered(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_new_columns_are_reported_and_their_rows_are_not_emitted(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     wide = orders("orders", Column("more", INT64))
     kafka.produce(topic, [*inserts([1]), *inserts([2], wide), *inserts([3])])
@@ -274,7 +274,7 @@ def test_columns_beyond_those_known_are_told_and_not_delivered(kafka: KafkaBroke
     made.log.close()
 
 
-def test_a_record_nobody_can_read_stops_or_goes_to_quarantine(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_an_unreadable_record_stops_or_is_put_into_quarantine(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     kafka.produce(topic, [*inserts([1]), (b"{}", b"no json"), *deletes([1])])
     tables = {orders().table: orders(), quarantine.TABLE: quarantine.SCHEMA}
@@ -293,7 +293,7 @@ def test_a_record_nobody_can_read_stops_or_goes_to_quarantine(kafka: KafkaBroker
         made.log.close()
 
 
-def test_an_emptied_table_is_named(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_a_truncate_is_an_error_that_names_the_table(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     kafka.produce(topic, [*inserts([1]), (None, envelope(orders(), "t"))])
     made = Planner(kafka, [orders()], topics=[topic])

@@ -1,4 +1,4 @@
-"""Tables as the topics' records show them."""
+"""Tables as found in the topics' records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_table_has_the_columns_of_its_first_and_of_its_last_records(
     assert schema.primary_key == ("id",)
 
 
-def test_topics_that_never_held_a_record_are_waited_for(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_topics_without_any_record_are_a_retryable_error(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     with (
         source_of(kafka, topics=[topic]).create_table_registry() as registry,
@@ -40,8 +40,8 @@ def test_topics_that_never_held_a_record_are_waited_for(kafka: KafkaBroker, kafk
         registry.list_tables()
 
 
-def test_topics_whose_records_are_gone_hold_no_table(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
-    """A pipeline that knows its tables goes on without."""
+def test_topics_whose_records_were_deleted_have_no_table(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    """A pipeline whose tables are known continues without records."""
     topic = kafka_topic()
     kafka.produce(topic, inserts([1]))
     kafka.delete_records(topic, {0: 1})
@@ -51,7 +51,7 @@ def test_topics_whose_records_are_gone_hold_no_table(kafka: KafkaBroker, kafka_t
             registry.describe_table(TableId("shop", "orders", "public"))
 
 
-def test_the_quarantine_is_listed_where_it_is_wanted(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_the_quarantine_table_is_listed_if_configured(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     kafka.produce(topic, inserts([1]))
     with source_of(kafka, topics=[topic], onPoison="quarantine").create_table_registry() as registry:
@@ -64,7 +64,7 @@ def test_the_quarantine_is_listed_where_it_is_wanted(kafka: KafkaBroker, kafka_t
 def test_a_table_is_ahead_of_an_offset_that_has_read_none_of_its_topic(
     kafka: KafkaBroker, kafka_topic: MakeTopic
 ) -> None:
-    """Only such a table may be selected later: everything of it is still to be read."""
+    """Only such a table may be selected later, since none of its records was read."""
     read, new = kafka_topic(), kafka_topic()
     kafka.produce(read, inserts([1]))
     kafka.produce(new, inserts([2], orders("others")))

@@ -18,7 +18,7 @@ from tests.services.kafka.fixtures import MakeTopic
 
 
 @pytest.mark.parametrize("distributed", [True, False])
-def test_the_first_record_is_waited_for(
+def test_a_run_waits_for_the_first_record(
     kafka: KafkaBroker, kafka_topic: MakeTopic, tmp_path: Path, *, distributed: bool
 ) -> None:
     topic = kafka_topic(2)

@@ -1,4 +1,4 @@
-"""A key whose records come to another partition: one row in Delta whatever is read together, or an error."""
+"""A key with records in several partitions: one row in Delta in any order of reading, or an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def test_keys_that_moved_when_partitions_were_added_are_one_row_with_their_newest_values(
     tmp_path: Path, spark: SparkSession, kafka: KafkaBroker, kafka_topic: MakeTopic
 ) -> None:
-    """First with the topic read to its end before; then with older changes still unread, which are read first."""
+    """First with the topic read to its end; then with older changes still unread, which are read first."""
     topic = kafka_topic(1)
     copy = DeltaCopy(tmp_path, spark, kafka, topics=[topic])
     kafka.produce(topic, inserts(range(4)), partition=0)

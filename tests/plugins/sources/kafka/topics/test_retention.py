@@ -1,4 +1,4 @@
-"""What retention takes after it was read is not missed: tables go on, also those of which no record is left to list them by."""
+"""Records that retention deletes after they were read are not needed: tables continue, even if no record is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.services.kafka.fixtures import MakeTopic
 
 @pytest.mark.parametrize("distributed", [True, False])
 @pytest.mark.parametrize("emptied", [("orders",), ("orders", "goods")])
-def test_a_table_whose_records_are_gone_goes_on_with_its_next_record(
+def test_a_table_whose_records_were_deleted_continues_with_its_next_record(
     kafka: KafkaBroker, kafka_topic: MakeTopic, tmp_path: Path, emptied: tuple[str, ...], *, distributed: bool
 ) -> None:
     topics = {name: kafka_topic(2) for name in ("orders", "goods")}

@@ -1,4 +1,4 @@
-"""Every semantic type: the standard type it becomes, and a value of it."""
+"""The standard type of every semantic type, and a value of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kind(base: str, name: str = "", **parameters: str) -> ConnectType:
 
 
 def convert(of: ConnectType, *values: Any, connector: str = "", rule: OutOfRange = OutOfRange.FAIL) -> list[Any]:
-    """The values as the converter writes them, in their standard type, with a NULL behind them."""
+    """The values as the converter writes them, and a NULL after them, in their standard type."""
     codec = codec_of(of, connector)
     read = pa.array([fit(written(v), codec.wire) for v in (*values, None)], codec.wire)
     result = codec.convert(read, Limits(rule, "t", "c"))
@@ -113,7 +113,7 @@ def test_a_type_has_its_standard_type_and_its_value(of: ConnectType, standard: s
         ("mysql", kind("bytes", DATA + "Bits", length="9"), "binary", b"\x05", b"\x00\x05"),
     ],
 )  # fmt: skip
-def test_a_type_is_read_as_our_source_of_that_database_reads_it(
+def test_a_type_is_read_as_by_the_source_of_that_database(
     connector: str, of: ConnectType, standard: str, value: Any, wanted: Any
 ) -> None:
     assert str(codec_of(of, connector).kind) == standard
@@ -136,7 +136,7 @@ def test_a_type_is_read_as_our_source_of_that_database_reads_it(
         (kind("string", TIME + "IsoTime"), "04:05:06.00000700001Z", AT.time()),
     ],
 )
-def test_what_lies_outside_goes_by_the_rule(of: ConnectType, value: Any, nearest: Any) -> None:
+def test_values_out_of_range_are_handled_by_the_policy(of: ConnectType, value: Any, nearest: Any) -> None:
     with pytest.raises(DataError, match="RPL-3905"):
         convert(of, value)
     assert convert(of, value, rule=OutOfRange.NULL) == [None]
@@ -158,12 +158,12 @@ def test_what_lies_outside_goes_by_the_rule(of: ConnectType, value: Any, nearest
         (kind("int32", TIME + "Year"), 2**31 - 1),
     ],
 )
-def test_what_is_no_value_of_the_type_is_refused(of: ConnectType, value: Any) -> None:
+def test_a_value_that_is_not_of_the_type_is_refused(of: ConnectType, value: Any) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the message is Arrow's
         convert(of, value)
 
 
-def test_floats_that_are_no_numbers_are_read_out_of_quotes() -> None:
+def test_quoted_floats_such_as_nan_are_read() -> None:
     found = convert(kind("double"), float("nan"), float("-inf"), -0.0, 5e-324)
     assert [struct.pack(">d", v) for v in found[1:]] == [struct.pack(">d", v) for v in (float("-inf"), -0.0, 5e-324)]
     assert found[0] != found[0]

@@ -1,4 +1,4 @@
-"""docs/types.md says what the types of Connect and Debezium become."""
+"""docs/types.md has the standard types of all types of Connect and Debezium."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIELDS = {
 }
 
 
-def test_types_become_what_the_page_says() -> None:
+def test_types_are_mapped_as_documented() -> None:
     section = PAGE.split("## Kafka → standard type → Delta", 1)[1].split("\n## ", 1)[0]
     rows = re.findall(r"^\| `([^`(]+)(?:\((\w+)\))?` \| ([^|]+?) \|", section, re.MULTILINE)
     assert len(rows) > 25

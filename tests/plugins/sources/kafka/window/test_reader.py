@@ -1,4 +1,4 @@
-"""The reader on a real broker: where it begins, what it reads, what it gives up on."""
+"""The reader on a real broker: start positions, windows, errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_form_of_start_begins_where_it_says(kafka: KafkaBroker, kafka_topi
 
 
 def test_latest_is_decided_once(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
-    """Records that come between two starts are read, though nothing had been read before the second."""
+    """Records between two starts are read, although the first run read nothing."""
     topic = kafka_topic()
     kafka.produce(topic, inserts([0]))
     pump = Pump(kafka, [topic], startFrom="latest")
@@ -68,7 +68,7 @@ def test_latest_is_decided_once(kafka: KafkaBroker, kafka_topic: MakeTopic) -> N
     assert pump.ids(pump.read()) == upserted([1])
 
 
-def test_offsets_that_are_not_there_are_refused(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_missing_start_offsets_are_refused(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     kafka.produce(topic, inserts([0]))
     for start in ({topic: {"0": 2}}, {topic: {"1": 0}}):
@@ -76,7 +76,7 @@ def test_offsets_that_are_not_there_are_refused(kafka: KafkaBroker, kafka_topic:
             Pump(kafka, [topic], startFrom=start).prepare()
 
 
-def test_a_topic_that_is_not_there_is_named(kafka: KafkaBroker) -> None:
+def test_a_missing_topic_is_named(kafka: KafkaBroker) -> None:
     with pytest.raises(NeedsUserError, match=r"RPL-3951.*no-such-topic"):
         Pump(kafka, ["no-such-topic"])
 
@@ -85,7 +85,7 @@ def test_a_topic_that_is_not_there_is_named(kafka: KafkaBroker) -> None:
 
 
 def test_a_replay_from_every_window_is_the_same(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
-    """However records fall into windows when they are read first, a restart makes the same windows of them."""
+    """A restart has the same windows as the first run."""
     topics = [kafka_topic(3), kafka_topic(1, prefix="more")]
     pump = Pump(kafka, topics, tables=[], kafka={"fetch.max.wait.ms": 20, "fetch.max.bytes": 20_000})
     emitter = CollectingEmitter()
@@ -109,7 +109,7 @@ def test_a_replay_from_every_window_is_the_same(kafka: KafkaBroker, kafka_topic:
 
 
 class _Dying(CollectingEmitter):
-    """Dies where the first window would end, as a process does that is killed there."""
+    """Fails at the end of the first window, like a process that is killed there."""
 
     end: Offset | None = None
 
@@ -118,8 +118,8 @@ class _Dying(CollectingEmitter):
         raise ConnectionError
 
 
-def test_a_window_that_was_cut_short_ends_where_it_would_have(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
-    """A table may have the window already, and knows so by its end; more records have come since."""
+def test_an_interrupted_window_is_emitted_with_the_same_end(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    """A table may have applied the window already, and knows it by its end; more records were written since."""
     topic = kafka_topic(3)
     kafka.produce(topic, inserts(range(30)))
     pump = Pump(kafka, [topic])
@@ -194,7 +194,7 @@ def test_a_compacted_topic_is_read_to_its_end(kafka: KafkaBroker, kafka_topic: M
 
 
 def test_a_range_is_read_by_itself(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
-    """What an executor does: nothing but settings, ids and a range."""
+    """As on an executor, with settings, ids and a range only."""
     topic = kafka_topic(2)
     kafka.produce(topic, [(b"k", b"v%d" % i) for i in range(3000)], partition=1)
     source = source_of(kafka, topics=[topic], kafka={"fetch.max.bytes": 4000})
@@ -204,8 +204,8 @@ def test_a_range_is_read_by_itself(kafka: KafkaBroker, kafka_topic: MakeTopic) -
     assert records.value.to_pylist() == [b"v%d" % i for i in range(100, 2900)]
 
 
-def test_ranges_that_are_read_together_are_whole(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
-    """An answer that had no room for a partition does not mean that the partition has nothing."""
+def test_ranges_that_are_read_together_are_complete(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    """An answer without records of a partition does not mean that the partition has none."""
     topic = kafka_topic(3)
     for partition in range(3):
         for _ in range(4):
@@ -221,7 +221,7 @@ def test_ranges_that_are_read_together_are_whole(kafka: KafkaBroker, kafka_topic
 # ------------------------------------------------------------ tables
 
 
-def test_a_topic_that_comes_later_joins_as_a_new_table(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_a_new_topic_becomes_a_new_table(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     first = kafka_topic(prefix="join")
     kafka.produce(first, inserts([1]))
     prefix = first.replace(".", r"\.")
@@ -237,9 +237,7 @@ def test_a_topic_that_comes_later_joins_as_a_new_table(kafka: KafkaBroker, kafka
     assert sorted(number for _, number in pump.ids(run, "later")) == list(range(10))
 
 
-def test_a_column_that_comes_later_is_added_before_the_rows_that_have_it(
-    kafka: KafkaBroker, kafka_topic: MakeTopic
-) -> None:
+def test_a_new_column_is_added_before_its_rows(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic(2)
     kafka.produce(topic, inserts([1]), partition=0)
     pump = Pump(kafka, [topic])
@@ -260,14 +258,14 @@ def test_rows_around_a_truncate_keep_their_order(kafka: KafkaBroker, kafka_topic
     pump = Pump(kafka, [topic])
     kafka.produce(topic, [(None, envelope(orders(), "t"))])
     kafka.produce(topic, inserts([3]))
-    told = [type(event).__name__ for event in pump.read().events]
-    assert told == ["ChangeBatch", "DDLEvent", "ChangeBatch"]
+    kinds = [type(event).__name__ for event in pump.read().events]
+    assert kinds == ["ChangeBatch", "DDLEvent", "ChangeBatch"]
 
 
 # ------------------------------------------------------------ records that cannot be read
 
 
-def test_poison_stops_and_names_its_place(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_an_unreadable_record_stops_the_run_and_names_its_position(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     kafka.produce(topic, inserts([1]))
     pump = Pump(kafka, [topic])
@@ -279,7 +277,9 @@ def test_poison_stops_and_names_its_place(kafka: KafkaBroker, kafka_topic: MakeT
     assert "secret" not in str(caught.value)
 
 
-def test_poison_goes_to_quarantine_once_and_the_rest_goes_on(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_an_unreadable_record_is_put_into_quarantine_once_and_others_are_emitted(
+    kafka: KafkaBroker, kafka_topic: MakeTopic
+) -> None:
     topic = kafka_topic(retention_ms=-1)
     kafka.produce(topic, inserts([1]))
     pump = Pump(kafka, [topic], onPoison="quarantine")
@@ -294,7 +294,7 @@ def test_poison_goes_to_quarantine_once_and_the_rest_goes_on(kafka: KafkaBroker,
     assert kept["reason"]
 
 
-def test_a_quarantine_that_nobody_selects_is_refused(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_a_quarantine_table_that_is_not_selected_is_refused(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     kafka.produce(topic, inserts([1]))
     pump = Pump(kafka, [topic], tables=["orders"], onPoison="quarantine")
@@ -305,7 +305,7 @@ def test_a_quarantine_that_nobody_selects_is_refused(kafka: KafkaBroker, kafka_t
 # ------------------------------------------------------------ what it gives up on
 
 
-def test_records_that_retention_took_are_an_error(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_records_deleted_by_retention_are_an_error(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic(2)
     kafka.produce(topic, inserts(range(10)), partition=1)
     pump = Pump(kafka, [topic])
@@ -315,7 +315,7 @@ def test_records_that_retention_took_are_an_error(kafka: KafkaBroker, kafka_topi
         pump.prepare()
 
 
-def test_what_was_read_may_be_taken(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_records_deleted_after_they_were_read_are_not_an_error(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     kafka.produce(topic, inserts(range(10)))
     pump = Pump(kafka, [topic])
@@ -325,7 +325,9 @@ def test_what_was_read_may_be_taken(kafka: KafkaBroker, kafka_topic: MakeTopic) 
     assert pump.ids(pump.read()) == upserted([10])
 
 
-def test_a_topic_created_anew_is_an_error_also_with_as_many_records(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_a_topic_created_again_is_an_error_also_with_as_many_records(
+    kafka: KafkaBroker, kafka_topic: MakeTopic
+) -> None:
     topic = kafka_topic()
     kafka.produce(topic, inserts(range(3)))
     pump = Pump(kafka, [topic])
@@ -337,7 +339,7 @@ def test_a_topic_created_anew_is_an_error_also_with_as_many_records(kafka: Kafka
         pump.prepare()
 
 
-def test_a_topic_created_anew_while_it_is_read_is_an_error(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_a_topic_created_again_while_it_is_read_is_an_error(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     kafka.produce(topic, inserts(range(3)))
     pump = Pump(kafka, [topic], metadataIntervalSeconds=600)
@@ -367,7 +369,7 @@ def test_a_topic_that_is_deleted_is_an_error(kafka: KafkaBroker, kafka_topic: Ma
     assert run.error.code == "RPL-3951"
 
 
-def test_partitions_that_were_added_are_an_error_until_somebody_decides(
+def test_added_partitions_are_an_error_unless_the_settings_allow_them(
     kafka: KafkaBroker, kafka_topic: MakeTopic
 ) -> None:
     topic = kafka_topic(1)
@@ -386,7 +388,7 @@ def test_partitions_that_were_added_are_an_error_until_somebody_decides(
 # ------------------------------------------------------------ how far
 
 
-def test_valid_through_is_the_least_of_the_partitions_newest_records(
+def test_valid_through_is_the_earliest_of_the_partitions_newest_records(
     kafka: KafkaBroker, kafka_topic: MakeTopic
 ) -> None:
     topic = kafka_topic(2, retention_ms=-1)
@@ -397,7 +399,7 @@ def test_valid_through_is_the_least_of_the_partitions_newest_records(
     assert pump.context.metrics.gauges["source.valid_through"] == 3.0  # type: ignore[attr-defined]
 
 
-def test_the_group_is_told_what_is_durable_and_nothing_beyond(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+def test_only_the_durable_offset_is_committed_to_the_group(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic(2)
     kafka.produce(topic, inserts(range(20)))
     group = f"group-{topic}"

@@ -1,4 +1,4 @@
-"""A transaction of the source arrives whole: however its records come, in every window, and not for ever waited for."""
+"""A transaction of the source is emitted whole, in any order of its records, and does not wait for ever."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ READ = [TableId("shop", table, "public") for table in TABLES]
 
 
 class Log:
-    """Partitions in memory, read piece by piece as a broker would send them."""
+    """Partitions in memory, read in parts as a broker would send them."""
 
     def __init__(self, **settings: Any) -> None:
         kafka = {"bootstrapServers": "none:1", "topics": ["t"], "distributed": False, "transactionTopic": TOPIC}
@@ -56,7 +56,7 @@ class Log:
             self.written.setdefault((topic, places[number % len(places)]), []).append(content)
 
     def send(self, place: TopicPartition, count: int) -> None:
-        """The next records of a partition are read; what is given out is counted by transaction."""
+        """Read the next records of a partition; count the released ones by transaction."""
         begin = self.sent[place]
         contents = self.written[place][begin : begin + count]
         self.sent[place] = end = begin + len(contents)
@@ -75,7 +75,7 @@ class Log:
 
 @settings(deadline=None, max_examples=20)
 @given(st.data())
-def test_in_whatever_order_records_come_all_or_nothing_of_a_transaction_is_delivered(data: st.DataObject) -> None:
+def test_a_transaction_is_emitted_whole_or_not_at_all_in_any_order_of_records(data: st.DataObject) -> None:
     rows = st.lists(st.sampled_from(TABLES), max_size=6)
     whole = [
         Transaction(700 + number, [(table, 10 * number + row) for row, table in enumerate(tables)])
@@ -91,7 +91,7 @@ def test_in_whatever_order_records_come_all_or_nothing_of_a_transaction_is_deliv
     assert log.rows == Counter({note: size for note, size in sizes.items() if size})
 
 
-def test_events_of_tables_that_nobody_reads_are_not_waited_for() -> None:
+def test_a_transaction_does_not_wait_for_tables_that_are_not_read() -> None:
     log = Log()
     log.write(Transaction(1, [("orders", 1), ("audit", 1)]), [0])
     del log.written["audit", 0]
@@ -100,7 +100,7 @@ def test_events_of_tables_that_nobody_reads_are_not_waited_for() -> None:
     assert log.rows == {"of 1": 1}
 
 
-def test_with_too_much_that_waits_it_is_cut_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_held_records_are_released_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "_MOST_BYTES", 100)
     log = Log()
     log.write(Transaction(1, [("orders", 1)]), [0], ends=False)
@@ -119,7 +119,7 @@ def test_with_too_much_that_waits_it_is_cut_and_counted(monkeypatch: pytest.Monk
         (TableId("shop", "orders", "public"), "public.order", False),
     ],
 )
-def test_debeziums_names_of_tables_are_understood(table: TableId, name: str, is_it: bool) -> None:
+def test_debeziums_names_of_tables_are_matched(table: TableId, name: str, is_it: bool) -> None:
     assert is_named(table, name) is is_it
 
 
@@ -159,13 +159,13 @@ def shop(kafka: KafkaBroker) -> Any:
 
 
 def notes(run: Run) -> list[Counter[str]]:
-    """Of each window with rows the transactions, with their rows counted."""
+    """The transactions of each window with rows, with the count of their rows."""
     windows = [[batch for batch in window.events if hasattr(batch, "row")] for window in run.emitter.closed_windows]
     found = [Counter(n for batch in window for n in batch.row.field("note").to_pylist()) for window in windows]  # type: ignore[union-attr]
     return [each for each in found if each]
 
 
-def test_windows_hold_whole_transactions_and_a_replay_cuts_the_same(shop: Shop) -> None:
+def test_windows_contain_whole_transactions_also_in_a_replay(shop: Shop) -> None:
     pump = shop.pump(kafka={"fetch.max.wait.ms": 20})
     first = pump.prepare()
     emitter = CollectingEmitter()
@@ -182,7 +182,7 @@ def test_windows_hold_whole_transactions_and_a_replay_cuts_the_same(shop: Shop) 
     assert notes(again)[: len(found)] == found
 
 
-def test_a_transaction_without_its_end_waits_and_then_arrives_cut_and_counted(shop: Shop) -> None:
+def test_a_transaction_without_its_end_waits_and_is_then_released_and_counted(shop: Shop) -> None:
     pump = shop.pump(transactionWaitSeconds=3)
     pump.context.metrics = counted = CountingMetrics()
     with pump.running() as run:
@@ -195,6 +195,6 @@ def test_a_transaction_without_its_end_waits_and_then_arrives_cut_and_counted(sh
     assert counted.counters["source.transactions_cut"] == 1
 
 
-def test_a_topic_of_transactions_that_is_not_there_is_named(shop: Shop) -> None:
+def test_a_missing_topic_of_transactions_is_named(shop: Shop) -> None:
     with pytest.raises(NeedsUserError, match=r"RPL-3951.*no\.such\.topic"):
         shop.pump(transactionTopic="no.such.topic")

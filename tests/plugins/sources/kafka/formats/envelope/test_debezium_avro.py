@@ -1,4 +1,4 @@
-"""`debezium-avro`, against a registry of the test's own; fastavro's writer is what a converter's is."""
+"""`debezium-avro`, with a small registry; records are written by fastavro."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class _Registry(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(answer).encode())
 
     def log_message(self, *_: Any) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ NONE = dict.fromkeys(FULL) | {"id": 1, "small": 0}
 
 
 def rows(decoded: Decoded) -> list[Any]:
-    """The rows of the one part there is to be."""
+    """The rows of the only part."""
     (part,) = decoded.parts
     return list(part.row.to_pylist())
 
@@ -214,7 +214,7 @@ def test_a_value_that_was_not_sent_is_unchanged(registry: str) -> None:
         (b"\0\0\0\0\4", "RPL-3915"),
     ],
 )
-def test_a_broken_record_is_poison_and_its_neighbours_are_whole(registry: str, value: bytes, code: str) -> None:
+def test_a_corrupt_record_is_poison_and_other_records_are_read(registry: str, value: bytes, code: str) -> None:
     good = [change("c", None, FULL | {"id": i}) for i in range(10)]
     decoded = avro(registry).decode(records(*good[:4], (good[0][0], value), *good[4:]))
     assert [(p.index, p.code) for p in decoded.poison] == [(4, code)]

@@ -40,13 +40,13 @@ def debezium_json() -> Format:
 
 
 def only_part(decoded: Decoded) -> Part:
-    """The one part there is to be."""
+    """The only part."""
     assert list(decoded.poison) == []
     (part,) = decoded.parts
     return part
 
 
-def test_operations_become_ours_and_keep_their_records() -> None:
+def test_operations_are_mapped_and_keep_the_indexes_of_their_records() -> None:
     old, new = {"id": 1, "text": "a"}, {"id": 1, "text": "b"}
     block = records(
         NARROW.change("r", None, old),
@@ -88,7 +88,7 @@ def _wide() -> Any:
 
 
 def _expected(row: dict[str, Any]) -> dict[str, Any]:
-    """What the row's values are in standard types."""
+    """The row's values in standard types."""
     at, day = row["at"], row["day"]
     return row | {
         "at": None if at is None else dt.datetime(1970, 1, 1) + at * _MICRO,
@@ -135,7 +135,7 @@ def test_values_are_exactly_those_the_converter_wrote(rows: list[dict[str, Any]]
         NARROW.change("u", {"id": 1, "text": "a"}, None)[1],
     ],
 )
-def test_a_broken_record_is_poison_and_its_neighbours_are_whole(broken: bytes) -> None:
+def test_a_corrupt_record_is_poison_and_other_records_are_read(broken: bytes) -> None:
     good = [NARROW.change("c", None, {"id": i, "text": f"t{i}"}) for i in range(50)]
     key = good[0][0]
     for place in (0, 17, 50):
@@ -151,7 +151,7 @@ def test_a_broken_record_is_poison_and_its_neighbours_are_whole(broken: bytes) -
         assert got == [(i + (i >= place), i) for i in range(50)]
 
 
-def test_records_written_in_another_order_say_the_same() -> None:
+def test_records_with_another_order_of_members_are_read_alike() -> None:
     key, value = NARROW.change("c", None, {"id": 1, "text": "a"})
     document = json.loads(value)
     turned = json.dumps({"payload": document["payload"], "schema": document["schema"]}, indent=1).encode()
@@ -203,7 +203,7 @@ def test_a_value_that_was_not_sent_is_unchanged() -> None:
     assert part.op.to_pylist() == [2, 2]
 
 
-def test_tables_in_one_topic_are_told_apart() -> None:
+def test_tables_in_one_topic_are_separated() -> None:
     other = Table((ID, AT), name="items")
     one, two = {"id": 1, "text": "a"}, {"id": 2, "at": 0}
     block = records(
@@ -216,7 +216,7 @@ def test_tables_in_one_topic_are_told_apart() -> None:
     assert found == {"public.orders": [0, 3], "public.items": [1], "public.shard_2": [2]}
 
 
-def test_a_truncate_is_no_change_of_a_row() -> None:
+def test_a_truncate_is_not_a_change_of_a_row() -> None:
     block = records(NARROW.change("c", None, {"id": 1, "text": ""}), (None, NARROW.change("t", None, None)[1]), first=5)
     parts = debezium_json().decode(block).parts
     assert sorted(i for part in parts for i in part.truncates.tolist()) == [1]
@@ -231,7 +231,7 @@ def test_a_truncate_is_no_change_of_a_row() -> None:
         "io.debezium.connector.common.TransactionMetadataValue",
     ],
 )
-def test_records_beside_changes_are_no_poison(name: str) -> None:
+def test_metadata_records_are_not_poison(name: str) -> None:
     from tests.plugins.sources.kafka.formats.connect import struct
 
     value = with_schema(struct("", Field("ts_ms", "int64"), semantic=name), {"ts_ms": 1})
@@ -239,7 +239,7 @@ def test_records_beside_changes_are_no_poison(name: str) -> None:
     assert (list(decoded.parts), list(decoded.poison)) == ([], [])
 
 
-def test_a_format_travels_and_large_arrays_do_as_well() -> None:
+def test_a_format_can_be_pickled_and_reads_large_arrays() -> None:
     block = records(NARROW.change("c", None, {"id": 1, "text": "a"}))
     wide = pickle.loads(pickle.dumps(block))
     object.__setattr__(wide, "value", wide.value.cast(pa.large_binary()))

@@ -1,4 +1,4 @@
-"""`debezium-protobuf`: what Google's own library writes is read, by what the converter's schemas say."""
+"""`debezium-protobuf`: messages of Google's library are read, with schemas of the converter."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ def change(op: str, before: Any, after: Any, schema: int = 1, **source: Any) -> 
 
 
 def rows(decoded: Decoded) -> list[Any]:
-    """The rows of the one part there is to be."""
+    """The rows of the only part."""
     assert not decoded.poison
     (part,) = decoded.parts
     return list(part.row.to_pylist())
 
 
-def test_values_are_exact_and_nulls_are_told_from_zeros(registry: str) -> None:
+def test_values_are_exact_and_nulls_differ_from_zeros(registry: str) -> None:
     decoded = protobuf(registry).decode(
         records(change("c", None, FULL), change("u", None, NONE), change("d", NONE, None))
     )
@@ -146,7 +146,7 @@ def test_values_are_exact_and_nulls_are_told_from_zeros(registry: str) -> None:
     assert part.timestamps.tolist() == [7000] * 3
 
 
-def test_wrappers_tell_null_as_well(registry: str) -> None:
+def test_wrappers_contain_null_as_well(registry: str) -> None:
     full = {"id": 1, "text": {"value": ""}, "small": {"value": 0}, "large": {"value": 2**63 - 1}, "raw": {"value": b""}}
     days = {"days": [{"year": 1, "month": 1, "day": 3}]}
     decoded = protobuf(registry).decode(
@@ -156,13 +156,13 @@ def test_wrappers_tell_null_as_well(registry: str) -> None:
     assert rows(decoded) == [first, dict.fromkeys(first) | {"id": 2, "days": [dt.date(1, 1, 1)]}]
 
 
-def test_a_schema_that_writes_null_as_zero_is_refused_with_the_setting_that_mends_it(registry: str) -> None:
+def test_a_schema_that_writes_null_as_zero_is_refused_with_the_setting_that_fixes_it(registry: str) -> None:
     decoded = protobuf(registry).decode(records(change("c", None, {"id": 1, "text": "a"}, 4)))
     assert [p.code for p in decoded.poison] == ["RPL-3973"]
     assert "optional.for.nullables" in decoded.poison[0].reason
 
 
-def test_settings_give_the_types_whose_names_the_converter_drops(registry: str) -> None:
+def test_types_that_the_converter_drops_can_be_configured(registry: str) -> None:
     decoder = protobuf(registry, micros="timestamp/us", text="json")
     (row,) = rows(decoder.decode(records(change("c", None, FULL | {"text": "{}"}))))
     assert row["micros"] == dt.datetime(2023, 11, 14, 22, 13, 20, 123)
@@ -170,7 +170,7 @@ def test_settings_give_the_types_whose_names_the_converter_drops(registry: str) 
     assert [p.code for p in poison] == ["RPL-3904"]
 
 
-def test_a_list_with_nothing_in_it_may_be_null_and_goes_by_the_rule(registry: str) -> None:
+def test_an_empty_list_may_be_null_and_is_handled_by_the_policy(registry: str) -> None:
     bare = records(change("c", None, {"id": 1, "counts": {"a": 1}}))
     with pytest.raises(DataError, match=r"RPL-3905.*'tags'"):
         protobuf(registry).decode(bare)
@@ -178,7 +178,7 @@ def test_a_list_with_nothing_in_it_may_be_null_and_goes_by_the_rule(registry: st
     assert rows(protobuf(registry, OutOfRange.CLAMP).decode(bare))[0]["tags"] == []
 
 
-def test_tables_and_connectors_of_a_topic_are_told_apart(registry: str) -> None:
+def test_tables_and_connectors_of_a_topic_are_separated(registry: str) -> None:
     decoded = protobuf(registry, micros="timestamp/us").decode(
         records(
             change("c", None, FULL),
@@ -202,11 +202,11 @@ def test_a_delete_without_a_row_takes_the_key_and_a_value_that_was_not_sent_is_u
     assert sorted(part.unchanged) == ["raw", "tags", "text"]
 
 
-def test_the_path_ahead_of_a_datum_chooses_the_message(registry: str) -> None:
+def test_the_path_before_the_data_selects_the_message(registry: str) -> None:
     assert rows(protobuf(registry).decode(records(change("c", None, {"id": 5}, 8)))) == [{"id": 5}]
 
 
-def test_heartbeats_say_nothing(registry: str) -> None:
+def test_heartbeats_are_skipped(registry: str) -> None:
     beat = framed(5, message(HEARTBEAT, "Heartbeat", {"ts_ms": 1}))
     decoded = protobuf(registry).decode(records((None, beat), (None, None)))
     assert (list(decoded.parts), list(decoded.poison)) == ([], [])
@@ -236,7 +236,7 @@ BAD_TEXT = change("c", None, FULL)[1].replace("é".encode(), b"\xff\xff")
         (change("c", None, FULL | {"amount": {"value": b"\1", "scale": 3}})[1], "RPL-3914"),
     ],
 )
-def test_a_broken_record_is_poison_and_its_neighbours_are_whole(registry: str, value: bytes, code: str) -> None:
+def test_a_corrupt_record_is_poison_and_other_records_are_read(registry: str, value: bytes, code: str) -> None:
     good = [change("c", None, FULL | {"id": i}) for i in range(10)]
     decoded = protobuf(registry).decode(records(*good[:4], (good[0][0], value), *good[4:]))
     assert [(p.index, p.code) for p in decoded.poison] == [(4, code)]
@@ -254,7 +254,7 @@ def test_a_broken_record_is_poison_and_its_neighbours_are_whole(registry: str, v
         ({"clock": {"nanos": 1}}, {"clock": dt.time()}),
     ],
 )
-def test_what_lies_outside_goes_by_the_rule(registry: str, value: Any, nearest: Any) -> None:
+def test_values_out_of_range_are_handled_by_the_policy(registry: str, value: Any, nearest: Any) -> None:
     given = records(change("c", None, FULL | value))
     with pytest.raises(DataError, match="RPL-3905"):
         protobuf(registry).decode(given)
@@ -288,7 +288,7 @@ def _known(registry: str, rule: OutOfRange = OutOfRange.FAIL) -> Format:
         max_size=8,
     )
 )
-def test_any_row_comes_back(registry: str, given_rows: list[dict[str, Any]]) -> None:
+def test_any_row_is_read_back(registry: str, given_rows: list[dict[str, Any]]) -> None:
     decoded = _known(registry).decode(records(*(change("c", None, row) for row in given_rows)))
     wanted = [dict.fromkeys(FULL) | row | {"counts": '{"a":1}'} for row in given_rows]
     assert rows(decoded) == wanted
@@ -296,7 +296,7 @@ def test_any_row_comes_back(registry: str, given_rows: list[dict[str, Any]]) -> 
 
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 200), st.integers(1, 255))
-def test_no_bytes_break_more_than_their_record(registry: str, noise: bytes, place: int, difference: int) -> None:
+def test_corrupt_bytes_affect_their_record_only(registry: str, noise: bytes, place: int, difference: int) -> None:
     good = change("c", None, FULL)
     flipped = bytearray(good[1])
     flipped[place % len(flipped)] ^= difference

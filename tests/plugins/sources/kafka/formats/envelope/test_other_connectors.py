@@ -1,4 +1,4 @@
-"""What Debezium's Oracle and SQL Server connectors write is read; `samples/README.md` says who made these records."""
+"""Records of Debezium's Oracle and SQL Server connectors are read; `samples/README.md` describes their origin."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_text_modes_keep_decimals_exactly(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["sqlserver", "oracle", "sqlserver-connect-string-base64", "oracle-connect-string-base64"]
 )
-def test_operations_and_commit_times_are_told(name: str) -> None:
+def test_operations_and_commit_times_are_read(name: str) -> None:
     part = read(name)
     inserted, updated, deleted = DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE
     assert part.op.to_pylist() == [inserted, inserted, updated, deleted]
@@ -126,7 +126,7 @@ def test_large_objects_that_an_update_did_not_touch_are_unchanged(name: str) -> 
     assert unchanged == {column: [False, False, True, False] for column in ("C_CLOB", "C_BLOB")}
 
 
-def test_digits_that_a_standard_type_cannot_hold_are_not_cut_off_unasked() -> None:
+def test_excess_digits_are_cut_off_only_if_configured() -> None:
     with pytest.raises(DataError, match=r"RPL-3905.*c_time7.*digits beyond microseconds"):
         read("sqlserver", OutOfRange.FAIL)
     row = read("sqlserver", OutOfRange.NULL).row[0].as_py()
@@ -134,7 +134,7 @@ def test_digits_that_a_standard_type_cannot_hold_are_not_cut_off_unasked() -> No
 
 
 def read(name: str, rule: OutOfRange = OutOfRange.CLAMP) -> Part:
-    """The changes of a file of samples, which are of one table. Some have seven or nine digits behind the second."""
+    """The changes in a file of samples of one table. Some have seven or nine digits of a second."""
     lines = (Path(__file__).parents[2] / f"samples/{name}.tsv").read_text().splitlines()
     topics, keys, values = zip(*(line.split("\t") for line in lines), strict=True)
     (topic,) = set(topics)

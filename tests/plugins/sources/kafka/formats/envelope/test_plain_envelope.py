@@ -1,4 +1,4 @@
-"""`debezium-json` without schemas: natural types, and those of `columnTypes`."""
+"""`debezium-json` without schemas: inferred types, and those of `columnTypes`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def record(op: str, before: Any, after: Any, key: Any = None, **source: Any) -> 
 
 
 def decode(*pairs: tuple[bytes | None, bytes | None], **types: str) -> Decoded:
-    """What records say, with types for columns of `public.orders`."""
+    """The decoded records, with configured types of `public.orders`."""
     config = KafkaConfig.model_validate(
         {"bootstrapServers": "127.0.0.1:1", "topics": ["t"], "columnTypes": {"public.orders": types}}
     )
@@ -38,7 +38,7 @@ def rows(decoded: Decoded) -> list[Any]:
     return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
 
-def test_columns_have_natural_types_and_the_key_comes_from_the_record() -> None:
+def test_column_types_are_inferred_and_the_key_is_that_of_the_record() -> None:
     row = {"id": 2**62, "text": "2024-01-01", "span": 1.5, "flag": True, "tags": {"a": [1]}, "none": None}
     decoded = decode(record("c", None, row), record("u", None, row | {"text": PLACEHOLDER}), record("d", row, None))
     (part,) = decoded.parts
@@ -72,7 +72,7 @@ def test_a_value_of_another_kind_is_poison() -> None:
     assert len(rows(decoded)) == 39
 
 
-def test_settings_give_types() -> None:
+def test_types_can_be_configured() -> None:
     row = {
         "id": 1,
         "amount": "AeJA",
@@ -109,7 +109,7 @@ def test_settings_give_types() -> None:
     ]
 
 
-def test_text_that_may_be_a_number_or_bytes_is_never_guessed() -> None:
+def test_text_that_may_be_a_number_or_bytes_is_refused() -> None:
     decoded = decode(record("c", None, {"id": 1, "n": "1234"}), n="decimal(9,0)")
     assert [p.code for p in decoded.poison] == ["RPL-3914"]
 
@@ -121,7 +121,7 @@ def test_a_delete_without_a_row_before_takes_the_key() -> None:
     assert part.before.to_pylist() == [{"id": 7, "x": None}, None]
 
 
-def test_tables_and_keys_are_told_apart() -> None:
+def test_tables_and_keys_are_separated() -> None:
     decoded = decode(
         record("c", None, {"id": 1}),
         record("c", None, {"id": "a"}, table="items"),
@@ -145,7 +145,7 @@ def test_tables_and_keys_are_told_apart() -> None:
         (json.dumps(TABLE.payload("c", None, {"id": 1}, table=None)).encode(), "RPL-3912"),
     ],
 )
-def test_a_broken_record_is_poison_and_its_neighbours_are_whole(value: bytes, code: str) -> None:
+def test_a_corrupt_record_is_poison_and_other_records_are_read(value: bytes, code: str) -> None:
     good = [record("c", None, {"id": i}) for i in range(30)]
     decoded = decode(*good[:11], (b'{"id":1}', value), *good[11:])
     assert [(p.index, p.code) for p in decoded.poison] == [(11, code)]
@@ -155,7 +155,7 @@ def test_a_broken_record_is_poison_and_its_neighbours_are_whole(value: bytes, co
 @pytest.mark.parametrize(
     "value", [b'{"ts_ms":1}', b'{"status":"END","id":"1","event_count":3}', b'{"ddl":"","databaseName":""}']
 )
-def test_records_beside_changes_are_no_poison(value: bytes) -> None:
+def test_metadata_records_are_not_poison(value: bytes) -> None:
     assert decode((b'{"serverName":"s"}', value)) == Decoded([], [])
 
 

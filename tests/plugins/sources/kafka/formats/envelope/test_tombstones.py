@@ -1,4 +1,4 @@
-"""Records without a value, in topics of envelopes: what compaction leaves of a delete."""
+"""Records without a value in topics of envelopes, which compaction keeps of deletes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def key(table: Table, row: dict[str, Any]) -> bytes:
     return found
 
 
-def test_a_tombstone_behind_its_own_delete_says_nothing_more_and_any_other_is_a_delete_by_key() -> None:
+def test_a_tombstone_after_its_delete_is_skipped_and_any_other_deletes_by_key() -> None:
     table = Table((Field("id", "int64", optional=False), Field("text", "string")))
     one, two = {"id": 1, "text": "a"}, {"id": 2, "text": "b"}
     block = records(
@@ -84,7 +84,7 @@ def test_a_key_that_is_not_the_tables_is_poison(text: bytes) -> None:
     assert [p.code for p in poison] in (["RPL-3917"], ["RPL-3916"])
 
 
-def test_a_topics_table_is_known_by_its_records_or_by_a_name_that_only_it_has() -> None:
+def test_a_topics_table_is_found_by_its_records_or_by_a_unique_name() -> None:
     mine, others = ORDERS, TableId("other", "orders", "public")
     tables = TopicTables()
     assert tables.table_of("a.public.orders", [], [mine], ["a.public.orders"]) == mine
@@ -96,7 +96,7 @@ def test_a_topics_table_is_known_by_its_records_or_by_a_name_that_only_it_has() 
     assert tables.table_of("orders", [], [mine], ["orders"]) == mine
 
 
-def test_a_reader_emits_a_delete_for_what_compaction_left_of_one(kafka: KafkaBroker) -> None:
+def test_a_reader_emits_a_delete_for_a_tombstone_that_compaction_kept(kafka: KafkaBroker) -> None:
     """Also in a window without any other record; a replay gives the same."""
     topic = kafka.create_topic(f"cdc{time.monotonic_ns()}.public.orders", 1)
     kafka.produce(topic, inserts([1, 2]))

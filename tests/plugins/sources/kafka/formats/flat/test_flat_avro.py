@@ -1,4 +1,4 @@
-"""`flattened-avro` and `upsert-avro`; fastavro's writer is what a converter's is."""
+"""`flattened-avro` and `upsert-avro`; records are written by fastavro."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def datum(identity: int, value: Any) -> bytes:
 
 
 def decode(url: str, form: str, *pairs: tuple[bytes | None, bytes | None], **settings: Any) -> Decoded:
-    """What records say."""
+    """The decoded records."""
     given = {"bootstrapServers": "127.0.0.1:1", "topics": ["t"], "format": form, "schemaRegistryUrl": url, **settings}
     decoder: Format = pickle.loads(pickle.dumps(make_format(KafkaConfig.model_validate(given))))
     return decoder.decode(records(*pairs))
@@ -94,13 +94,13 @@ def test_extracted_rows_have_types_marks_and_times_and_tombstones_delete_by_thei
     assert {int(t) for part in decoded.parts if len(part) == 2 for t in part.timestamps} == {5000}
 
 
-def test_columns_of_the_key_only_are_columns_also_where_keys_are_json(registry: str) -> None:
+def test_columns_in_the_key_only_are_columns_also_in_json_keys(registry: str) -> None:
     value = datum(3, {"x": "a", "to": None})
     decoded = decode(registry, "upsert-avro", (datum(1, ONE), value), (b'{"n":7}', value))
     assert [row for *_, row in said(decoded)] == [{"x": "a", "to": None} | ONE, {"x": "a", "to": None, "n": 7}]
 
 
-def test_a_field_sends_records_to_tables(registry: str) -> None:
+def test_a_field_names_the_table_of_each_record(registry: str) -> None:
     pairs = [(datum(1, ONE), datum(3, {"x": "a", "to": to})) for to in ("shop.orders", None)]
     decoded = decode(registry, "upsert-avro", *pairs, (datum(1, ONE), None), tableField="to")
     assert [part.table for part in decoded.parts] == [TableId("shop", "orders")]
@@ -119,7 +119,7 @@ def test_a_field_sends_records_to_tables(registry: str) -> None:
         ((datum(1, ONE)[:-1], None), "RPL-3916"),
     ],
 )
-def test_a_broken_record_is_poison_and_its_neighbours_are_whole(
+def test_a_corrupt_record_is_poison_and_other_records_are_read(
     registry: str, pair: tuple[bytes | None, bytes | None], code: str
 ) -> None:
     good = [(datum(1, ONE | {"id": i}), datum(3, {"x": str(i), "to": None})) for i in range(10)]

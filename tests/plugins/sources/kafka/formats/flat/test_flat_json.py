@@ -24,7 +24,7 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 def decode(kind: str, *pairs: Pair, **settings: Any) -> Decoded:
-    """What records say."""
+    """The decoded records."""
     given = {"bootstrapServers": "127.0.0.1:1", "topics": ["t"], "format": kind, **settings}
     decoder: Format = pickle.loads(pickle.dumps(make_format(KafkaConfig.model_validate(given))))
     return decoder.decode(records(*pairs))
@@ -47,7 +47,7 @@ def test_a_value_is_an_upsert_and_a_tombstone_a_delete() -> None:
     assert {part.schema.primary_key for part in decoded.parts} == {("id",)}
 
 
-def test_key_columns_that_stand_in_the_key_only_are_columns() -> None:
+def test_columns_in_the_key_only_are_columns_of_the_table() -> None:
     decoded = decode("upsert-json", plain({"id": 1, "n": "a"}, {"x": 1.5}), plain({"id": 2, "n": "b"}, {"x": 2.5}))
     assert [row for *_, row in said(decoded)] == [{"x": 1.5, "id": 1, "n": "a"}, {"x": 2.5, "id": 2, "n": "b"}]
 
@@ -72,7 +72,7 @@ def test_extracted_rows_have_types_marks_and_times() -> None:
     assert {str(c.type) for part in decoded.parts for c in part.schema.columns if c.name == "id"} == {"int32"}
 
 
-def test_extracted_rows_without_schemas_say_the_same() -> None:
+def test_extracted_rows_without_schemas_are_read_alike() -> None:
     decoded = decode(
         "flattened-json",
         plain({"id": 1}, {"id": 1, "a": 1, "__deleted": "false"}),
@@ -83,7 +83,7 @@ def test_extracted_rows_without_schemas_say_the_same() -> None:
     assert said(decoded) == [(0, 3, {"id": 1, "a": None})]
 
 
-def test_a_field_sends_records_to_tables() -> None:
+def test_a_field_names_the_table_of_each_record() -> None:
     decoded = decode(
         "upsert-json",
         plain({"id": 1}, {"id": 1, "to": "shop.orders", "x": 1}),
@@ -118,7 +118,7 @@ def test_a_pattern_names_the_table() -> None:
         ((b'{"id":9}', b'"text"'), "RPL-3900"),
     ],
 )
-def test_a_broken_record_is_poison_and_its_neighbours_are_whole(pair: Pair, code: str) -> None:
+def test_a_corrupt_record_is_poison_and_other_records_are_read(pair: Pair, code: str) -> None:
     good = [plain({"id": i}, {"id": i, "x": i}) for i in range(20)]
     decoded = decode("upsert-json", *good[:7], pair, *good[7:])
     assert [(p.index, p.code) for p in decoded.poison] == [(7, code)]

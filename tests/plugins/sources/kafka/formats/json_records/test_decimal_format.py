@@ -1,4 +1,4 @@
-"""Decimals that JSON holds as numbers (`decimal.format=NUMERIC`) are as exact as those in base64."""
+"""Decimals that are numbers in JSON (`decimal.format=NUMERIC`) are as exact as those in base64."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table(second: str = "version") -> Table:
 
 
 def decode(form: str, *pairs: tuple[bytes | None, bytes | None]) -> Decoded:
-    """What records say."""
+    """The decoded records."""
     return make_format(
         KafkaConfig.model_validate({"bootstrapServers": "127.0.0.1:1", "topics": ["t"], "format": form})
     ).decode(records(*pairs))
@@ -103,7 +103,7 @@ FEW = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(FEW, st.sampled_from(["version", "table"]))
-def test_any_mixture_comes_back(given_rows: list[tuple[bool, dict[str, Any]]], second: str) -> None:
+def test_any_mixture_of_formats_is_read(given_rows: list[tuple[bool, dict[str, Any]]], second: str) -> None:
     """Also where a column has the name of a text in the envelope."""
     made = [
         (numeric, {"id": Decimal(row["id"]), second: _thousandths(row["version"]), "text": row["text"]})
@@ -127,7 +127,7 @@ def test_a_delete_takes_a_key_of_numbers() -> None:
 
 
 @pytest.mark.parametrize("value", ["12.34567", "1e400", "true", '"12.3"', "{}"])
-def test_what_is_no_such_decimal_is_poison_and_its_neighbours_are_whole(value: str) -> None:
+def test_an_invalid_decimal_is_poison_and_other_records_are_read(value: str) -> None:
     good = {"id": Decimal(1), "version": Decimal("0.001"), "text": "a"}
     key, whole = change("c", good, numeric=True)
     bad = whole.replace(b'"version":0.001', b'"version":' + value.encode())

@@ -1,4 +1,4 @@
-"""A schema registry of a few lines, for what a real one cannot be brought to do, and where it would take too long."""
+"""A small schema registry, for errors that a real one does not have, and for fast tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def registry_that_answers(answers: Mapping[str, tuple[int, Any]]) -> Iterator[st
             self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
 
         def log_message(self, *_: Any) -> None:
-            """Quiet."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
         threading.Thread(target=lambda: server.serve_forever(0.02), daemon=True).start()

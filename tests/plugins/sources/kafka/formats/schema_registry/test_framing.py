@@ -1,4 +1,4 @@
-"""Where records tell their schemas: ahead of the datum or in a header, by number or GUID."""
+"""Schema ids of records: before the data or in a header, by number or GUID."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def varint(number: int) -> bytes:
 
 
 def headers(**given: bytes | None) -> bytes:
-    """A record's headers; `__` in a name stands for a dot, but at its beginning."""
+    """A record's headers; `__` in a name means a dot, except at its beginning."""
     out = varint(len(given))
     for name, value in given.items():
         key = (name if name.startswith("__") else name.replace("__", ".")).encode()
@@ -43,8 +43,8 @@ def headers(**given: bytes | None) -> bytes:
     return out
 
 
-def told(value: bytes, header: bytes | None = None) -> tuple[tuple[str, str], bytes] | str:
-    """What a record's value tells: its schema's id and the datum, or the code of its poison."""
+def schema_of(value: bytes, header: bytes | None = None) -> tuple[tuple[str, str], bytes] | str:
+    """The schema id of a record's value and its data, or the code of its poison."""
     made = with_headers(records((None, value)), header)
     poison: list[Poison] = []
     found = [
@@ -82,8 +82,8 @@ def with_headers(made: Records, *given: bytes | None) -> Records:
         (b"", None, "RPL-3930"),
     ],
 )
-def test_a_record_tells_its_schema(value: bytes, header: bytes | None, wanted: object) -> None:
-    assert told(value, header) == wanted
+def test_the_schema_id_of_a_record_is_found(value: bytes, header: bytes | None, wanted: object) -> None:
+    assert schema_of(value, header) == wanted
 
 
 FORMS = {
@@ -98,7 +98,7 @@ WANTED = {"four": "id", "eight": "id", "guid": "guid", "header": "guid", "apicur
 
 
 @given(st.lists(st.sampled_from(sorted(FORMS)), min_size=1, max_size=30))
-def test_records_of_all_forms_beside_each_other_are_told_apart(forms: list[str]) -> None:
+def test_all_layouts_of_ids_can_be_mixed(forms: list[str]) -> None:
     made = with_headers(records(*((None, FORMS[form][0]) for form in forms)), *(FORMS[form][1] for form in forms))
     poison: list[Poison] = []
     index = np.arange(len(forms))
@@ -108,7 +108,7 @@ def test_records_of_all_forms_beside_each_other_are_told_apart(forms: list[str])
     assert names_schema(made, "value", index).tolist() == [form != "none" for form in forms]
 
 
-def test_guids_and_ids_of_headers_are_asked_for_where_they_are_known() -> None:
+def test_guids_and_ids_in_headers_are_requested_by_their_interface() -> None:
     pytest.importorskip("fastavro")
     schema = '{"type":"record","name":"Row","fields":[{"name":"id","type":"int"}]}'
     answers = {

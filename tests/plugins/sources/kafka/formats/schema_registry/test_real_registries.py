@@ -1,4 +1,4 @@
-"""With a real registry (Apicurio's), and records that Kafka Connect's worker and Apicurio's AvroConverter write of a database."""
+"""A real registry (Apicurio's), and records of a database from Kafka Connect with Apicurio's AvroConverter."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ ORDER = 'syntax = "proto3"; package shop; import "shop/amount.proto"; message Or
 
 
 @pytest.mark.parametrize("interface", ["ccompat/v7", "registry/v2", "registry/v3"])
-def test_schemas_come_with_all_they_refer_to(schema_registry: ApicurioRegistry, interface: str) -> None:
+def test_schemas_are_read_with_their_references(schema_registry: ApicurioRegistry, interface: str) -> None:
     schema_registry.register("unit", UNIT, "PROTOBUF")
     schema_registry.register(
         "amount", COMMON, "PROTOBUF", [{"name": "shop/unit.proto", "subject": "unit", "version": 1}]

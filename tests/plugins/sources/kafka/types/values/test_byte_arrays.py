@@ -17,9 +17,7 @@ VALUES = st.lists(st.none() | st.binary(max_size=20))
 
 
 @given(VALUES, st.integers(0, 3))
-def test_base64_is_read_whatever_the_lengths_and_wherever_the_column_begins(
-    values: list[bytes | None], start: int
-) -> None:
+def test_base64_is_read_for_all_lengths_and_slices_of_columns(values: list[bytes | None], start: int) -> None:
     text = pa.array([None if v is None else base64.b64encode(v).decode() for v in values], pa.string())
     assert from_base64(text[start:]).to_pylist() == values[start:]
 
