@@ -20,7 +20,7 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.topics.selection import find_topics
 
 
-class KafkaSource(DeltaSource):
+class KafkaSource(DeltaSource[KafkaConfig]):
     """Debezium's change topics, and keyed topics, in Kafka; see `DeltaSource`.
 
     The source has no snapshots of its own: a connector's snapshot is in the topics, before the changes.
@@ -30,8 +30,6 @@ class KafkaSource(DeltaSource):
     title: ClassVar[str] = "Debezium change topics (any connector) and keyed topics in Kafka"
     config_type: ClassVar[type[PluginConfig]] = KafkaConfig
     offset_type: ClassVar[type[Offset]] = KafkaOffset
-
-    config: KafkaConfig
 
     def configure(self, configurer: Configurer) -> None:
         """Report files that do not exist; the settings model checks everything else."""

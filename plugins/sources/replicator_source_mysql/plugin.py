@@ -21,15 +21,13 @@ if TYPE_CHECKING:
     import pymysql
 
 
-class MySqlSource(DeltaSource):
+class MySqlSource(DeltaSource[MySqlConfig]):
     """MySQL 8 and 9, MariaDB 10 and 11, through the binlog; see `DeltaSource`."""
 
     name: ClassVar[str] = "mysql"
     title: ClassVar[str] = "MySQL 8 and 9, MariaDB 10 and 11, row-based binlog"
     config_type: ClassVar[type[PluginConfig]] = MySqlConfig
     offset_type: ClassVar[type[Offset]] = MySqlOffset
-
-    config: MySqlConfig
 
     def configure(self, configurer: Configurer) -> None:
         """Refuse a certificate file that does not exist; the settings model checks everything else."""

@@ -19,15 +19,13 @@ from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.replication.identify_system import latest_offset, source_identity
 
 
-class PostgresSource(DeltaSource):
+class PostgresSource(DeltaSource[PostgresConfig]):
     """PostgreSQL 13 to 18 through logical replication; see `DeltaSource`."""
 
     name: ClassVar[str] = "postgres"
     title: ClassVar[str] = "PostgreSQL 13 to 18, logical replication (pgoutput)"
     config_type: ClassVar[type[PluginConfig]] = PostgresConfig
     offset_type: ClassVar[type[Offset]] = PostgresOffset
-
-    config: PostgresConfig
 
     def configure(self, configurer: Configurer) -> None:
         """Check that the certificate file exists; the settings model checks the rest."""

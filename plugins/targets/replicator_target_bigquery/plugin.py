@@ -13,13 +13,12 @@ from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_bigquery.config import BigQueryConfig, Mode
 
 
-class BigQueryTarget(DeltaTarget):
+class BigQueryTarget(DeltaTarget[BigQueryConfig]):
     """Writes one BigQuery table for each source table, merged to its latest state."""
 
     name: ClassVar[str] = "bigquery"
     title: ClassVar[str] = "BigQuery tables, by load jobs and MERGE"
     config_type: ClassVar[type[PluginConfig]] = BigQueryConfig
-    config: BigQueryConfig
 
     def create_table_assessor(self) -> TableAssessor:
         """Checks credentials, bucket, datasets and schemas."""

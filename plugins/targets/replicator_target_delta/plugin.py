@@ -46,15 +46,14 @@ def session_settings(cores: int, path: str) -> dict[str, str]:
     }
 
 
-class DeltaLakeTarget(DeltaTarget):
+class DeltaLakeTarget(DeltaTarget[DeltaConfig]):
     """Keeps one Delta table for each source table, merged to its latest state."""
 
     name: ClassVar[str] = "delta"
     title: ClassVar[str] = "Delta Lake tables, written by Spark"
     config_type: ClassVar[type[PluginConfig]] = DeltaConfig
-    config: DeltaConfig
 
-    def __init__(self, config: PluginConfig) -> None:
+    def __init__(self, config: DeltaConfig) -> None:
         super().__init__(config)
         self._maintenance: Maintenance | None = None
 

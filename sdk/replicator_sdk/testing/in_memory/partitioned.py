@@ -1,7 +1,7 @@
-"""A distributed log in a folder, any process can read it: for tests of the runtime and of targets that apply slices.
+"""A distributed log in a folder that any process can read, for tests of the runtime and of targets that apply slices.
 
 Each partition is a file of records, as a topic's partition in Kafka: a change under the schema of its moment, nothing
-else. Keys are spread by a hash; a row that moves to another key is a delete and an insert, as Debezium tells it.
+else. Keys are spread by a hash; a row that moves to another key is a delete and an insert, as Debezium writes it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PartitionedOffset(Offset):
         """
         pairs = list(zip(self.read, other.read, strict=True))
         if any(a < b for a, b in pairs) and any(a > b for a, b in pairs):
-            raise BugError(f"{self} and {other} lie on no chain", code="RPL-9111")
+            raise BugError(f"{self} and {other} are not ordered", code="RPL-9111")
         return any(a < b for a, b in pairs)
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class LogFolder:
             self._write(number, Record(None, timestamp))
 
     def spoil(self, partition: int, table: TableId) -> None:
-        """Record something of `table` that nobody can read."""
+        """Appends a record of `table` that no reader can decode."""
         self._write(partition, table)
 
     def records(self, partition: int) -> list[Any]:
@@ -213,7 +213,7 @@ class FolderLog(DistributedLog):
         self._folder = folder
         self.read = FolderReader(folder)
         self.repeats = repeats
-        self.told: list[Offset] = []
+        self.committed_offsets: list[Offset] = []
 
     def initialize(self, offset: Offset | None) -> Offset:
         """From the beginning, when nothing says otherwise."""
@@ -244,8 +244,8 @@ class FolderLog(DistributedLog):
         return widened(known, seen)
 
     def committed(self, offset: Offset) -> None:
-        """Keep what is told."""
-        self.told.append(offset)
+        """Keeps the offset."""
+        self.committed_offsets.append(offset)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -255,7 +255,7 @@ class PartitionedConfig(PluginConfig):
     """Settings of a partitioned source.
 
     Attributes:
-        folder: Where its log lies.
+        folder: The folder of its log.
         partitions: How many it has.
         repeats: `DistributedLog.repeats`.
     """
@@ -265,7 +265,7 @@ class PartitionedConfig(PluginConfig):
     repeats: bool = True
 
 
-class PartitionedSource(DeltaSource):
+class PartitionedSource(DeltaSource[PartitionedConfig]):
     """Reads a `LogFolder`; its tables are those of its records."""
 
     name: ClassVar[str] = "partitioned"
@@ -276,7 +276,7 @@ class PartitionedSource(DeltaSource):
     @property
     def settings(self) -> PartitionedConfig:
         """Its settings."""
-        return cast("PartitionedConfig", self.config)
+        return self.config
 
     @property
     def folder(self) -> LogFolder:
@@ -292,7 +292,7 @@ class PartitionedSource(DeltaSource):
         return self.folder.end()
 
     def create_table_registry(self) -> TableRegistry:
-        """The tables, each as all its records tell it by now."""
+        """The tables, each with the schema of all its records so far."""
         schemas: dict[TableId, TableSchema] = {}
         for partition in range(self.folder.partitions):
             for record in self.folder.records(partition):

@@ -109,7 +109,7 @@ class MemorySourceConfig(PluginConfig):
     chunks: int = 3
 
 
-class MemorySource(DeltaSource):
+class MemorySource(DeltaSource[MemorySourceConfig]):
     """Reads a `MemoryDatabase`."""
 
     name: ClassVar[str] = "memory"
@@ -120,7 +120,7 @@ class MemorySource(DeltaSource):
     @property
     def database(self) -> MemoryDatabase:
         """The database it reads."""
-        return MemoryDatabase.of(cast("MemorySourceConfig", self.config).database)
+        return MemoryDatabase.of(self.config.database)
 
     def identity(self) -> str:
         """The database's identity."""
@@ -141,7 +141,7 @@ class MemorySource(DeltaSource):
         emitter: EventEmitter,
     ) -> EventReader:
         """A reader of the log."""
-        return MemoryReader(self.database, definition, emitter, cast("MemorySourceConfig", self.config))
+        return MemoryReader(self.database, definition, emitter, self.config)
 
     def create_snapshot_reader(
         self,
@@ -149,7 +149,7 @@ class MemorySource(DeltaSource):
         context: DeltaSourceContext,  # noqa: ARG002 - part of the contract
     ) -> SnapshotReader | None:
         """A reader of copies."""
-        return MemorySnapshotReader(self.database, cast("MemorySourceConfig", self.config).chunks)
+        return MemorySnapshotReader(self.database, self.config.chunks)
 
 
 class MemoryRegistry(TableRegistry):
@@ -189,7 +189,7 @@ class MemoryReader(EventReader):
         self._names = {table: set(schema.names) for table, schema in definition.tables.items()}
 
     def initialize(self, offset: Offset | None) -> Offset:
-        """Stand after `offset`, or after the last transaction."""
+        """Starts after `offset`, or after the last transaction."""
         found = MemoryOffset(len(self._database.log)) if offset is None else cast("MemoryOffset", offset)
         if found.transaction < self._database.oldest:
             raise HistoryLostError(
@@ -254,7 +254,7 @@ class MemoryReader(EventReader):
             self._names[table] |= {a.column.name for a in event.alters if a.column is not None}
 
     def _narrowed(self, event: DDLEvent) -> DDLEvent | None:
-        """What an event is to somebody who asked for some columns; None when nothing."""
+        """The event narrowed to the selected columns; None when nothing of it is left."""
         names = self._names[event.table]
         alters = tuple(a for a in event.alters if a.previous is not None and a.previous.name in names)
         if event.alters and not alters:
@@ -335,7 +335,7 @@ class MemoryChunkReader:
     rows: list[Row] = field(repr=False)
 
     def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
-        """The rows whose key falls into the chunk."""
+        """The rows whose keys belong to the chunk."""
         rest, count = chunk.bounds["rest"], chunk.bounds["of"]
         found = [row for row in self.rows if _hash(self.schema, row) % count == rest]
         if found:

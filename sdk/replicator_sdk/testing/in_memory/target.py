@@ -6,7 +6,7 @@ import pickle
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.config import PluginConfig
@@ -73,7 +73,7 @@ class MemoryTargetConfig(PluginConfig):
     store: str = "default"
 
 
-class MemoryTarget(DeltaTarget):
+class MemoryTarget(DeltaTarget[MemoryTargetConfig]):
     """Keeps tables in a `MemoryStore`."""
 
     name: ClassVar[str] = "memory"
@@ -83,7 +83,7 @@ class MemoryTarget(DeltaTarget):
     @property
     def store(self) -> MemoryStore:
         """The store it writes to."""
-        return MemoryStore.of(cast("MemoryTargetConfig", self.config).store)
+        return MemoryStore.of(self.config.store)
 
     def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
         """A consumer writing under the context's epoch."""
@@ -123,7 +123,7 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
                 )
 
     def apply_batch(self, changes: TableChanges) -> None:
-        """Apply all changes and the progress under one lock; a change that does not fit leaves nothing behind."""
+        """Apply all changes and the progress under one lock; a change that does not fit changes nothing."""
         with self._store.lock:
             self._check_epoch(changes.table, changes.identity.epoch)
             done = self._store.progress.get(changes.table)
@@ -186,7 +186,7 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
         return len(rows)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
-        """Let the table stand at `position`, unless it is beyond it already."""
+        """Sets the table's position to `position`, unless it is beyond it already."""
         with self._store.lock:
             self._check_epoch(schema.table, self._context.epoch)
             done = self._store.progress[schema.table]
