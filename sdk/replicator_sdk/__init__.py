@@ -5,7 +5,7 @@ offer it through a `hookimpl`, and run the conformance kit in `replicator_sdk.te
 """
 
 from replicator_sdk.authoring.renames import ordered_renames
-from replicator_sdk.batch import BatchIdentity, ChangeBatch, Commits, TableChanges, single_commit
+from replicator_sdk.batch import BatchIdentity, ChangeBatch, Commits, Int64s, TableChanges, combined, single_commit
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 from replicator_sdk.context import (
     Configurer,
@@ -85,6 +85,7 @@ __all__ = [
     "EventReaderDefinition",
     "Finding",
     "FixedTables",
+    "Int64s",
     "LineageRecorder",
     "LogItem",
     "LogPartition",
@@ -120,6 +121,7 @@ __all__ = [
     "TableSummary",
     "TableTally",
     "chunk_dataframe",
+    "combined",
     "hookimpl",
     "ordered_renames",
     "run_on_executors",

@@ -1,4 +1,4 @@
-"""The net change of a table without a key: how many more or fewer of each distinct row (design §6, "No primary key")."""
+"""The net change of a table without a key: how many more or fewer of each distinct row."""
 
 from __future__ import annotations
 

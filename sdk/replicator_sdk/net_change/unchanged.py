@@ -41,7 +41,7 @@ def find_origins(history: History, outcome: KeyOutcome, lost: Callable[[str, int
 
     Args:
         history: The changes.
-        outcome: What becomes of their keys.
+        outcome: The outcome of their keys.
         lost: Makes the error for a column and a change that needs a value of it that is gone.
 
     Raises:

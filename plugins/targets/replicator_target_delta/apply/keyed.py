@@ -14,7 +14,7 @@ from replicator_sdk.batch import TableChanges, combined
 from replicator_sdk.errors import DataError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import NetPlan, Upserts
-from replicator_sdk.net_change.keys import encode_rows as code_rows
+from replicator_sdk.net_change import encode_rows as code_rows
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_target_delta.apply.key_lookup import Place, find

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replicator_sdk.batch import combined
-from replicator_sdk.net_change.keys import encode_rows
+from replicator_sdk.net_change import encode_rows
 from replicator_target_delta.files.deletion_vector import read_deletion_vector
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.schema.encoding import conform

@@ -18,7 +18,7 @@ from replicator_sdk.distributed.partitioned_log import LogPartition
 from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableTally, valid_through
 from replicator_sdk.errors import DataError, FencedError
 from replicator_sdk.failpoint import failpoint, register
-from replicator_sdk.net_change.keys import encode_rows
+from replicator_sdk.net_change import encode_rows
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.keyed import in_several_partitions
