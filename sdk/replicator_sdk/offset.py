@@ -1,4 +1,4 @@
-"""Offsets and positions: where in a source's log something stands (seed 001, "Offset")."""
+"""Offsets and positions: places in a source's log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from replicator_sdk.errors import HistoryLostError
 class Offset(ABC):
     """A place between two transactions of one source's log, from which the source can resume.
 
-    Defined by its source, comparable only with offsets of the same source. An offset stands *after* a committed
-    transaction: everything up to it is done, nothing behind it has been seen. A frozen dataclass, so that equal places
+    Defined by its source, comparable only with offsets of the same source. An offset is the place *after* a committed
+    transaction: everything up to it has been read, nothing after it has. A frozen dataclass, so that equal places
     are equal and hash alike. After the same offset a source must re-emit the same changes in the same order with the same
     commits between them; how it cuts windows may differ.
     """
@@ -26,7 +26,7 @@ class Offset(ABC):
 
     @abstractmethod
     def fields(self) -> Mapping[str, bytes]:
-        """The stored form: key → bytes, small, stable over releases (seed 001's offset file)."""
+        """The stored form: key → bytes, small, stable over releases, since it is stored in the offset file."""
 
     @classmethod
     @abstractmethod

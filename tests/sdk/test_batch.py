@@ -1,4 +1,4 @@
-"""Changes in columns, commits, and what a target is handed."""
+"""Changes in columns, commits, and what a target receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What will go wrong, said before it does (seed 001, "Validation" and the assessment REST answers)."""
+"""Assessment: reports what will go wrong with a source, a target or a table before a run starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Severity(enum.StrEnum):
 
 
 class Support(enum.StrEnum):
-    """Whether a column arrives: whole, changed in a stated way, or not at all (seed 001)."""
+    """Whether a column arrives: whole, changed in a stated way, or not at all."""
 
     YES = "YES"
     PARTIAL = "PARTIAL"
@@ -36,7 +36,7 @@ class Finding:
         description: What was found.
         impact: What it does to the replicator or to the source.
         suggestion: What to do, in words.
-        fix: The exact statement that mends it, ready to paste; empty when there is none.
+        fix: The exact statement that fixes it, ready to paste; empty when there is none.
         table: The table concerned; None when it is the whole source or target.
         column: The column concerned; empty when it is the whole table.
         code: Stable code `RPL-nnnn` where an error of the same cause would carry one.
@@ -86,7 +86,7 @@ class ColumnAssessment:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form, with the seed's keys."""
+        """The JSON form; its keys are part of the command line's stable output."""
         return {
             "sourceName": self.name,
             "targetName": self.name,

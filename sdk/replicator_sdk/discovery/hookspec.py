@@ -1,4 +1,4 @@
-"""Every hook a plugin package may implement; built-in plugins enter by the same door as strangers.
+"""Every hook a plugin package may implement; built-in plugins use the same ones as any other package.
 
 A package names a module in the entry-point group `replicator.plugins`; the module holds functions marked `hookimpl`.
 """

@@ -1,4 +1,4 @@
-"""Listing and describing a source's tables (seed 001, `listTables` and `describeTable`)."""
+"""Listing and describing a source's tables."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class TableRegistry(ABC):
     """Reads a source's catalogue. Used by one thread; holds a connection until closed.
 
     Class attributes:
-        lists_all: Whether a table that is not listed is not there. False where the log alone tells of tables, as topics do:
-            a table of an earlier run goes on then although none of its records is left to list it by.
+        lists_all: Whether a table that is not listed is not there. False where only the log shows which tables exist, as topics do:
+            a table of an earlier run is then continued although none of its records is left.
     """
 
     lists_all: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Work where there are hands for it, for targets that write files: threads of the driver, or Spark's executors."""
+"""Runs tasks on threads of the driver or on Spark's executors, for targets that write files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run_on_executors(spark: SparkSession, work: Callable[[_Task], _Result], task
 
     `work`, tasks and results are pickled; results come to the driver all at once, so they should be small. A
     `ReplicatorError` ends its task for good. After any other error Spark repeats the task, and it may run one task twice at
-    the same time: whatever a run of `work` leaves behind must not count unless its result says so.
+    the same time: what a run of `work` writes must have no effect unless the returned result names it.
 
     Raises:
         ReplicatorError: As `work` raised it on an executor.

@@ -1,8 +1,8 @@
-"""Optional power of a source: a log read in parallel, anywhere (design §3, "a distributed read").
+"""Optional capability of a source: a log of many partitions, read in parallel by Spark's executors.
 
 The driver plans a *slice*: how far the log is to be read next, as a list of small picklable partitions. A picklable
 function turns a partition into changes, in any process; rows never pass through the driver. One slice is applied after
-the other, each table's part in one commit that stands at the slice's end.
+the other, each table's part in one commit whose position is the slice's end.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class LogSlice:
 
     Attributes:
         start: Everything up to it is before the slice.
-        end: Everything up to it is in the slice or before it; behind `start`.
-        partitions: Where its records lie; no two overlap. Empty when the log moved on without any.
+        end: Everything up to it is in the slice or before it; after `start`.
+        partitions: Where its records are; no two overlap. Empty when the log moved on without any.
         first_sequence: Names the slice for people, with `last_sequence`: a function of the two offsets only, above the
             `last_sequence` of every slice that ends at `start` or before.
         last_sequence: At least `first_sequence`.
-        is_complete: Whether every partition of the log takes part: only then can be told through when it is valid.
-        tables: The only known tables that can have changes in it; None when nobody knows before it is read.
+        is_complete: Whether every partition of the log takes part: only then is it known until when the tables are valid.
+        tables: The only known tables that can have changes in it; None when that is unknown before it is read.
     """
 
     start: Offset
@@ -62,7 +62,7 @@ class LogSlice:
 
     @property
     def estimated_bytes(self) -> int:
-        """About how many bytes at the source; those of partitions that do not tell count nothing."""
+        """About how many bytes at the source; partitions that do not report a size count as 0."""
         return sum(max(0, p.estimated_bytes) for p in self.partitions)
 
 
@@ -71,7 +71,7 @@ class SchemaSeen:
     """Records under a schema that the reader was not given; their changes are not delivered.
 
     Attributes:
-        schema: The table as these records tell it.
+        schema: The table as these records describe it.
     """
 
     schema: TableSchema
@@ -104,8 +104,8 @@ class LogPartitionReader(Protocol):
 
         Args:
             partition: Of a slice of this log.
-            tables: The tables wanted, and what is known of them. Of a wanted table whose records go beyond that a
-                `SchemaSeen` comes instead of its changes, and so of a table that is not wanted, at least once.
+            tables: The tables wanted, and what is known of them. Of a wanted table whose records do not fit that, a
+                `SchemaSeen` is yielded instead of its changes; of a table that is not wanted, at least once.
 
         Raises:
             DataError: When a record cannot be read; with its table, where that is known. Not for a record of a table
@@ -128,18 +128,18 @@ class SchemaStep:
 
 
 class DistributedLog(ABC):
-    """A source's log as a row of slices. Used by one thread of the driver.
+    """A source's log as a sequence of slices. Used by one thread of the driver.
 
     Promises of every source that has it:
 
     * A key of a table lives in exactly one partition, so that the parts of a slice can be applied independently. An
       UPDATE never moves a row to a key of another partition: that is a DELETE there and an INSERT here.
-    * A table without a key only gets INSERTs, unless all its records lie in one partition.
+    * A table without a key only gets INSERTs, unless all its records are in one partition.
     * Two offsets of plans made one after the other are ordered, and so is any of them and a given `end`.
 
     Attributes:
         read: Reads a partition of a slice; valid in any process until `close`.
-        repeats: Whether the log may tell again what it told before (a connector that was restarted), so that inserts
+        repeats: Whether the log may repeat earlier changes (a connector that was restarted), so that inserts
             must be upserts and deletes of missing rows are no error.
     """
 
@@ -162,7 +162,7 @@ class DistributedLog(ABC):
         Args:
             start: Where the slice before ended.
             limit_bytes: About how many bytes at the source it may have; one partition's smallest piece may be larger.
-            end: Do not go beyond it in any partition: some table stands there. The slice may end before it; at it, when
+            end: Do not go beyond it in any partition: it is some table's position. The slice may end before it; at it, when
                 the limit allows.
 
         Raises:
@@ -180,7 +180,7 @@ class DistributedLog(ABC):
         """
 
     def committed(self, offset: Offset) -> None:
-        """`offset` is durable at target and state: the source may be told (I5). Must not fail for long."""
+        """`offset` is durable at target and state: the source may delete its log up to there. Must not fail for long."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A slice of a distributed log on its way into the target: what a task reads, what the target does, what came of it."""
+"""Applying a slice of a distributed log: what a task reads, what the target applies, and the outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TableTally:
         updates: UPDATEs.
         deletes: DELETEs.
         nbytes: Bytes of their arrays.
-        partitions: In how many partitions they lie.
+        partitions: In how many partitions they are.
         newest: Highest commit time, microseconds since 1970 UTC; -1 unknown.
     """
 
@@ -66,7 +66,7 @@ class PartitionsRead:
         partitions: By table, for each of its batches the index of the partition it is from.
         tallies: By table.
         seen: Schemas beyond those that were given, each once.
-        read_until: By partition index, how late it was read; only of partitions that tell.
+        read_until: By partition index, the latest time read in it; only of partitions that report it.
     """
 
     batches: dict[TableId, list[ChangeBatch]] = field(default_factory=dict)
@@ -150,10 +150,10 @@ class SliceChanges:
 
 @dataclass(frozen=True, slots=True)
 class SliceOutcome:
-    """What became of a slice.
+    """The outcome of a slice.
 
     Attributes:
-        applied: The tables whose changes are durable, also those that stood at its end before.
+        applied: The tables whose changes are durable, also those that were at its end before.
         failures: The tables that failed; nothing of the slice is in them unless the answer to a commit was lost.
         seen: Schemas the tables do not have. A table of `SliceChanges.tables` among them was not touched.
         valid_through: Every change the source committed up to then is in the slice or before it: the lowest over all
@@ -167,14 +167,14 @@ class SliceOutcome:
 
 
 def valid_through(log_slice: LogSlice, read_until: Mapping[int, int]) -> int:
-    """`SliceOutcome.valid_through` of a slice whose partitions were read so late."""
+    """`SliceOutcome.valid_through` of a slice whose partitions were read up to these times."""
     if not log_slice.is_complete or len(read_until) < len(log_slice.partitions):
         return -1
     return min(read_until.values(), default=-1)
 
 
 class RangeConsumer(BatchConsumer):
-    """Optional power of a target: applies a slice of a distributed log where it is read.
+    """Optional capability of a target: applies a slice of a distributed log where it is read.
 
     `apply_slice` is called by one thread, never beside `apply_batch` or `apply_ddl`.
     """
@@ -184,7 +184,7 @@ class RangeConsumer(BatchConsumer):
         """Apply the slice's changes to all its tables: each table's in one atomic commit that also stores
         `TableProgress.of(changes.identity)`. Durable on return.
 
-        A table that stands at the slice's end or later already is skipped; one without changes in it may be left as it
+        A table that is at the slice's end or later already is skipped; one without changes in it may be left as it
         is. A table of which a `SchemaSeen` came is left untouched. A table that fails does not stop the others.
 
         Raises:

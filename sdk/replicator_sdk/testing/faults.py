@@ -131,7 +131,7 @@ class FaultScript:
         if isinstance(fault, Hold):
             fault.entered.set()
             if not fault.release.wait(fault.timeout):
-                raise BugError(f"nobody released a held {operation}", code="RPL-9110")
+                raise BugError(f"the test did not release a held {operation}", code="RPL-9110")
         result = call()
         if isinstance(fault, FailAfterWrite):
             raise fault.error()
@@ -182,7 +182,7 @@ def faulty(consumer: EventConsumer, script: FaultScript) -> EventConsumer:
 
 
 class _FaultyConsumer(EventConsumer):
-    """The simple door."""
+    """Applies one event, for consumers that take rows one by one."""
 
     def __init__(self, consumer: EventConsumer, script: FaultScript) -> None:
         self._consumer = consumer

@@ -106,7 +106,7 @@ class Recording:
         reached = not self.start < latest or self.emitter.wait_for(latest, seconds, self._thread.is_alive)
         if self.error is not None:
             raise self.error
-        assert reached, f"{latest} was not reached within {seconds} s; the reader stands at {self.emitter.last_offset}"
+        assert reached, f"{latest} was not reached within {seconds} s; the reader is at {self.emitter.last_offset}"
         return self.logged()
 
     def logged(self) -> list[Logged]:
@@ -145,7 +145,7 @@ class Recording:
             self._reader.run()
         except ReaderClosed:
             pass
-        except BaseException as error:  # noqa: BLE001 - handed to the test's thread
+        except BaseException as error:  # noqa: BLE001 - raised again in the test's thread
             self.error = error
 
 

@@ -149,7 +149,7 @@ class _Copy:
 
 
 class _Nowhere(Offset):
-    """Stands for the offset of DDL events that only the simulator sees."""
+    """The offset of DDL events that only the simulator sees."""
 
     __slots__ = ()
 

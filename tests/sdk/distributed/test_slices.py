@@ -43,7 +43,7 @@ def test_changes_of_several_partitions_are_counted_by_table(log: LogFolder) -> N
     found = read_partitions(FolderLog(log, repeats=True).read, piece.partitions, {THINGS.table: THINGS})
     tally = found.tallies[THINGS.table]
     assert (tally.inserts, tally.deletes, tally.partitions, tally.newest) == (2, 1, 2, 20)
-    assert found.seen == [OTHER], "a table that is not wanted is told of, and not delivered"
+    assert found.seen == [OTHER], "a table that is not wanted is reported, and not delivered"
     assert found.batches.keys() == {THINGS.table}
     assert valid_through(piece, found.read_until) == 10
 

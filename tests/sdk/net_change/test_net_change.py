@@ -86,14 +86,14 @@ class _Interpreter:
         self.rows[self.key_of(row)] = row
         self.changes.append(Change(INSERT, row))
 
-    def update(self, key: Key, new: Row, unchanged: frozenset[str], *, tell: bool) -> None:
+    def update(self, key: Key, new: Row, unchanged: frozenset[str], *, carry_key: bool) -> None:
         old = self.rows.pop(key)
         assert self.key_of(new) not in self.rows
         new = new | {name: old[name] for name in unchanged}
         self.rows[self.key_of(new)] = new
-        told = tell or self.key_of(new) != key
+        with_key = carry_key or self.key_of(new) != key
         sent = new | dict.fromkeys(unchanged)
-        before = dict(zip(self.key, key, strict=True)) if told else None
+        before = dict(zip(self.key, key, strict=True)) if with_key else None
         self.changes.append(Change(UPDATE, sent, before, unchanged))
 
     def delete(self, key: Key) -> None:
@@ -156,14 +156,16 @@ def histories(draw: st.DrawFn) -> tuple[TableSchema, dict[Key, Row], _Interprete
             moves = draw(st.booleans())
             if table.rows and moves:  # move a row here
                 source = draw(st.sampled_from(sorted(table.rows, key=repr)))
-                table.update(source, row_at(at), frozenset(draw(st.sets(st.sampled_from(free_columns)))), tell=True)
+                table.update(
+                    source, row_at(at), frozenset(draw(st.sets(st.sampled_from(free_columns)))), carry_key=True
+                )
             else:
                 table.insert(row_at(at))
         elif draw(st.integers(0, 2)) == 0:
             table.delete(at)
         else:
             lacking = frozenset(draw(st.sets(st.sampled_from(free_columns))))
-            table.update(at, row_at(at), lacking, tell=draw(st.booleans()))
+            table.update(at, row_at(at), lacking, carry_key=draw(st.booleans()))
     lengths = draw(st.lists(st.integers(1, 8), max_size=4))
     return make_schema(COLUMNS, key), start, table, lengths
 
@@ -187,7 +189,7 @@ def test_any_history_nets_to_what_doing_it_row_by_row_gives(
 def test_a_replay_over_a_target_that_has_part_of_it_already_changes_nothing(
     history: tuple[TableSchema, dict[Key, Row], _Interpreter, list[int]], data: st.DataObject
 ) -> None:
-    """With `overlap`, a target that stands anywhere inside the history ends like one at its start; updates are full."""
+    """With `overlap`, a target anywhere inside the history ends like one at its start; updates are full."""
     schema, start, table, lengths = history
     if any(c.unchanged for c in table.changes):
         return
@@ -223,7 +225,7 @@ def _move(old: Any, new: Any, a: str = "x") -> Change:
 
 
 def test_a_chain_leaves_only_its_end() -> None:
-    """0→1→2 in one batch: the seed's query would leave row 0."""
+    """0→1→2 in one batch: a MERGE on the last key alone would leave row 0."""
     net = _net([_move(0, 1), _move(1, 2)])
     assert net.upserts.to_pylist() == [{"id": 2, "a": "x"}]
     assert net.deletes.to_pylist() == [{"id": 0}]

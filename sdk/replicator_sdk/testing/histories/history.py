@@ -2,9 +2,9 @@
 
 A case file in `cases/` is JSON:
 
-* `claim`: what holds when the case passes, in one sentence; `source`: where the case comes from.
+* `claim`: what holds when the case passes, in one sentence; `source` (optional): the document it is taken from.
 * `needs`: capabilities of the suite without which the case is skipped.
-* `tables`: name → `columns` (name → standard type, with ` not null` behind it where so) and `key`.
+* `tables`: name → `columns` (name → standard type, followed by ` not null` where it is so) and `key`.
 * `transactions`: lists of steps. A step's first key is its kind, with the table's name:
   `{"insert": T, "rows": [{…}, …]}`, `{"update": T, "where": {…}, "set": {…}, "unchanged": […], "limit": n}`,
   `{"delete": T, "where": {…}, "limit": n}`, `{"truncate": T}`,
@@ -113,7 +113,7 @@ def _schema(table: str, facts: Mapping[str, Any]) -> TableSchema:
 
 
 def column(name: str, text: str) -> Column:
-    """A column from its type's text form, ` not null` behind it where so."""
+    """A column from its type's text form, which ends in ` not null` where it is so."""
     bare = text.removesuffix(" not null")
     return Column(name, parse_type(bare), bare == text, bare)
 

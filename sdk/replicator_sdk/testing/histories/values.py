@@ -20,7 +20,7 @@ Row = dict[str, Any]
 def from_json(kind: DataType, value: Any) -> Any:
     """A value of `kind` from its JSON form.
 
-    Numbers, texts and booleans stand for themselves; decimals, dates, times and timestamps are text; binary is
+    Numbers, texts and booleans are themselves; decimals, dates, times and timestamps are text; binary is
     hexadecimal text; `"NaN"`, `"Infinity"` and `"-Infinity"` are floats.
     """
     if value is None:
@@ -105,7 +105,7 @@ def multiset(schema: TableSchema, rows: Iterable[Mapping[str, Any]]) -> Counter[
 
 
 def difference(schema: TableSchema, expected: Iterable[Mapping[str, Any]], found: Iterable[Mapping[str, Any]]) -> str:
-    """What tells two contents of a table apart, in words; empty when nothing does."""
+    """The difference between two contents of a table, in words; empty when there is none."""
     wanted, there = multiset(schema, expected), multiset(schema, found)
     lines = [f"missing {count} × {row}" for row, count in (wanted - there).items()]
     lines += [f"too many {count} × {row}" for row, count in (there - wanted).items()]

@@ -243,9 +243,9 @@ def test_the_source_gets_only_offsets_that_were_saved_before(pair: Pair, monkeyp
     pair.shop.trade(60)
     result = pair.run()
     [log] = logs
-    assert log.told == sorted(log.told)
-    assert len(log.told) > 2
-    assert str(log.told[-1]) < result.offset
+    assert log.committed_offsets == sorted(log.committed_offsets)
+    assert len(log.committed_offsets) > 2
+    assert str(log.committed_offsets[-1]) < result.offset
 
 
 def test_how_far_all_partitions_are_read_is_reported_when_all_took_part(
