@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.batch import ChangeBatch, Int64s
 from replicator_sdk.errors import BugError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change.keys import Int64s, encode_rows, join
+from replicator_sdk.net_change.keys import encode_rows, join
 from replicator_sdk.schema import TableSchema
 
 

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.batch import ChangeBatch, Int64s
 from replicator_sdk.errors import BugError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change.keys import Bools, Codes, Int64s, encode_keys, join
+from replicator_sdk.net_change.keys import Bools, Codes, encode_keys, join
 from replicator_sdk.schema import TableSchema
 
 _UPDATE = DMLOperation.UPDATE

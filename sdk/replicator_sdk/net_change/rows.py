@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.batch import ChangeBatch, Int64s
 from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change.keys import Bools, Int64s, join
+from replicator_sdk.net_change.keys import Bools, join
 from replicator_sdk.net_change.plan import History, KeyOutcome, decide_keys, read_history
 from replicator_sdk.net_change.unchanged import find_origins
 from replicator_sdk.schema import TableSchema

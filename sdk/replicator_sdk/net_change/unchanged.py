@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replicator_sdk.batch import Int64s
 from replicator_sdk.errors import DataError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change.keys import Bools, Int64s
+from replicator_sdk.net_change.keys import Bools
 from replicator_sdk.net_change.plan import History, KeyOutcome
 
 _NONE = -1  # the row is older than the history

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 from hypothesis import given
@@ -94,11 +95,11 @@ NAMES = st.lists(st.sampled_from(["a", "A", "b", "B", "c", "d", "e"]), unique_by
 
 
 @given(NAMES, NAMES, st.randoms())
-def test_every_step_can_be_applied_after_those_before_it(old: list[str], new: list[str], chance: object) -> None:
+def test_every_step_can_be_applied_after_those_before_it(old: list[str], new: list[str], chance: random.Random) -> None:
     """The reference interpreter refuses a step that takes a name in use or changes a column that is not there."""
     before, after = schema(*old), schema(*new)
     kept = list(old)
-    chance.shuffle(kept)  # type: ignore[attr-defined] - Hypothesis's random.Random
+    chance.shuffle(kept)
     origins = dict(zip(new, kept[: len(kept) // 2 + 1], strict=False))
     steps = alter_steps(before, after, origins)
     table = ReferenceTable(before, [{name: name for name in old}])

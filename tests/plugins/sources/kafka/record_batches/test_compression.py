@@ -40,7 +40,7 @@ def codecs(kafka: KafkaBroker, topic: str) -> set[int]:
     """The codecs of the topic's batches at the broker."""
     source = source_of(kafka, topics=[topic])
     with Cluster(source.config) as cluster:
-        answers = cluster.fetch(dict.fromkeys(cluster.topics([topic])[topic].places, 0))
+        answers = cluster.fetch(dict.fromkeys(cluster.topics([topic])[topic].partitions, 0))
     return {batch.attributes & 7 for answer in answers for batch in read_batches(answer.data)}
 
 

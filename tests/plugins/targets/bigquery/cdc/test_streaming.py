@@ -162,7 +162,7 @@ def test_a_superseded_run_that_has_read_the_log_loses_against_the_newer_run(proj
         newer.apply_batch(batch(3, [update(row(1, "d"), before=row(1))], epoch=2))
         return send(*args)  # type: ignore[arg-type]
 
-    zombie._streams.append = sleeps  # type: ignore[method-assign]
+    zombie._streams.append = sleeps  # type: ignore[method-assign, assignment]
     with pytest.raises(FencedError):
         zombie.apply_batch(batch(2, [update(row(1, "c"), before=row(1)), delete({"id": 2})]))
     assert project.select(_ROWS) == [["1", "d", None]]
