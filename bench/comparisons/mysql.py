@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from bench.comparisons.turns import Copy, Plan, copies, drains, piped, scratch
+from bench.data.mysql_orders import MysqlOrders
+from bench.data.postgres_orders import orders_server
 from bench.measure import Book
-from bench.mysql_orders import MysqlOrders
-from bench.orders import orders_server
 from bench.ours import Ours, decoding
 from bench.peers import kafka, mysql_clients
 from bench.peers.connect import JdbcSink
-from bench.turns import Copy, Plan, copies, drains, piped, scratch
 
 
 def snapshot(orders: MysqlOrders, plan: Plan, book: Book) -> None:

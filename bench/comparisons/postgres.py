@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from bench.comparisons.turns import Copy, Plan, copies, drains, piped, scratch
+from bench.data.postgres_orders import Orders
 from bench.measure import Book, Measured
-from bench.orders import Orders
 from bench.ours import Ours, decoding
 from bench.peers import debezium, dlt_connectorx, kafka, recvlogical
 from bench.peers.connect import IcebergSink, JdbcSink
-from bench.turns import Copy, Plan, copies, drains, piped, scratch
 
 SNAPSHOT, BACKLOG, DECODE = "snapshot", "backlog", "decode"
 

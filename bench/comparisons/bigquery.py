@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import sqlglot
 from sqlglot import exp
 
+from bench.comparisons.turns import Plan
+from bench.data.order_changes import ORDERS, SHAPES, changes, rows_changed_by
 from bench.measure import Book, Measured
-from bench.order_changes import ORDERS, SHAPES, changes, rows_changed_by
-from bench.turns import Plan
 from replicator_sdk.batch import BatchIdentity, ChangeBatch, TableChanges
 from replicator_sdk.datatype import DATE, INT64, STRING
 from replicator_sdk.offset import NumberOffset, Position

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from bench.source import DATABASE, Source
+from bench.data.source import DATABASE, Source
 from tests.services.mysql.fixtures import make_server
 from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
 from tests.services.mysql.server import MysqlServer

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.comparisons.turns import Plan, scratch
+from bench.data.postgres_orders import Orders
 from bench.measure import Book, marginal
-from bench.orders import Orders
 from bench.ours import Ours
 from bench.peers import kafka
 from bench.peers.connect import IcebergSink, JdbcSink, fill_topic
 from bench.process import Cost
-from bench.turns import Plan, scratch
 from tests.services.processes import LOOPBACK
 
 TOPIC, ONE_CORE = "topic", "ours, one core"

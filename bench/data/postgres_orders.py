@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from bench.source import DATABASE, Source
+from bench.data.source import DATABASE, Source
 from tests.services.postgres.server import PostgresServer
 
 PUBLICATION = "bench_orders"

@@ -14,12 +14,12 @@ from pathlib import Path
 import psycopg
 from deltalake import DeltaTable, QueryBuilder
 
+from bench.comparisons.turns import Plan, scratch
+from bench.data.postgres_orders import Orders
+from bench.data.source import DATABASE
 from bench.measure import Book, Measured
-from bench.orders import Orders
 from bench.ours import Ours
 from bench.process import end
-from bench.source import DATABASE
-from bench.turns import Plan, scratch
 
 RATE = 100
 SECONDS = 60

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from bench.data.source import Source
 from bench.measure import Book, marginal
 from bench.peers.connect import ConnectPeer
 from bench.process import Cost
-from bench.source import Source
 
 Copy: TypeAlias = Callable[[str, Path], Cost]
 """Copies a table into a new folder."""
