@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
 from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
@@ -14,7 +13,7 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.topics.selection import find_topics, partitions_of
 
-_AGAIN: Final = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location"
+_AGAIN = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location"
 
 
 def check_position(cluster: Cluster, config: KafkaConfig, offset: KafkaOffset) -> None:

@@ -148,6 +148,8 @@ class SchemaChanges:
                 raise Rejoin
             return
         assert event.position is not None
+        if _came_with_the_copy(record, event):
+            return
         self._note(record, event)
         failpoint("engine.ddl.before_apply")
         self._applier.apply_ddl(event)
@@ -175,3 +177,14 @@ class SchemaChanges:
             news = record.learn(event.position, event.schema)
         if news:
             self._run.table_store.save()
+
+
+def _came_with_the_copy(record: TableRecord, event: DDLEvent) -> bool:
+    """Whether the table was copied after the change, which the log announced only after the copy.
+
+    A log that announces a change with the next row of the table (PostgreSQL's) positions it there.
+    """
+    if event.operation is not DDLOperation.ALTER_TABLE or event.needs_snapshot:
+        return False
+    assert event.position is not None
+    return event.schema is not None and record.was_copied_with(event.position, event.schema)
