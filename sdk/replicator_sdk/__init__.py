@@ -4,18 +4,7 @@ A plugin package needs this distribution and nothing else of the project: subcla
 offer it through a `hookimpl`, and run the conformance kit in `replicator_sdk.testing`.
 """
 
-from replicator_sdk.authoring.renames import ordered_renames
-from replicator_sdk.batch import BatchIdentity, ChangeBatch, Commits, Int64s, TableChanges, combined, single_commit
-from replicator_sdk.config import OutOfRange, PluginConfig, Secret
-from replicator_sdk.context import (
-    Configurer,
-    DeltaContext,
-    DeltaSourceContext,
-    DeltaTargetContext,
-    LineageRecorder,
-    Metrics,
-)
-from replicator_sdk.discovery.assessment import (
+from replicator_sdk.assessment import (
     AcceptingAssessor,
     Assessment,
     ColumnAssessment,
@@ -25,10 +14,17 @@ from replicator_sdk.discovery.assessment import (
     TableAssessment,
     TableAssessor,
 )
-from replicator_sdk.discovery.hookspec import hookimpl
-from replicator_sdk.discovery.table_registry import FixedTables, TableRegistry, TableSummary
-from replicator_sdk.distributed.executors import run_on_executors
-from replicator_sdk.distributed.partitioned_log import (
+from replicator_sdk.batch import BatchIdentity, ChangeBatch, Commits, TableChanges, single_commit
+from replicator_sdk.config import OutOfRange, PluginConfig, Secret
+from replicator_sdk.context import (
+    Configurer,
+    DeltaContext,
+    DeltaSourceContext,
+    DeltaTargetContext,
+    LineageRecorder,
+    Metrics,
+)
+from replicator_sdk.distributed_log import (
     DistributedLog,
     LogItem,
     LogPartition,
@@ -38,10 +34,14 @@ from replicator_sdk.distributed.partitioned_log import (
     SchemaSeen,
     SchemaStep,
 )
-from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome, TableTally
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLEvent, DMLOperation
+from replicator_sdk.executors import run_on_executors
+from replicator_sdk.hookspec import hookimpl
 from replicator_sdk.offset import NumberOffset, Offset, Position
+from replicator_sdk.registry import FixedTables, TableRegistry, TableSummary
+from replicator_sdk.renames import ordered_renames
 from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_sdk.slices import RangeConsumer, SliceChanges, SliceOutcome, TableTally
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk, SnapshotReader, TableSnapshot, chunk_dataframe
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, ReaderClosed
 from replicator_sdk.target import (
@@ -85,7 +85,6 @@ __all__ = [
     "EventReaderDefinition",
     "Finding",
     "FixedTables",
-    "Int64s",
     "LineageRecorder",
     "LogItem",
     "LogPartition",
@@ -121,7 +120,6 @@ __all__ = [
     "TableSummary",
     "TableTally",
     "chunk_dataframe",
-    "combined",
     "hookimpl",
     "ordered_renames",
     "run_on_executors",

@@ -1,4 +1,4 @@
-"""Parses a column's type as the catalogue writes it."""
+"""A column's type as the catalogue writes it, taken apart."""
 
 from __future__ import annotations
 

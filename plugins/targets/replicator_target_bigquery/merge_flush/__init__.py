@@ -1,1 +1,4 @@
-"""Mode `merge-flush`: changes are streamed into intermediate tables and merged at intervals (docs/seeds.md#000-bigquery)."""
+"""Mode `merge-flush` (seed 000): changes are streamed into intermediate tables and merged at intervals.
+
+The door is `consumer`; `settings` and `record` are what the other modes' modules know of it.
+"""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
 
 
@@ -15,3 +17,8 @@ def name(*parts: str) -> str:
 def text(value: str) -> str:
     """A STRING literal."""
     return "'" + "".join(_ESCAPES.get(c, c if c.isprintable() else f"\\U{ord(c):08x}") for c in value) + "'"
+
+
+def listed(items: Iterable[str], between: str = ", ") -> str:
+    """Items one after another."""
+    return between.join(items)

@@ -1,1 +1,0 @@
-"""Tests that `make test-bigquery` runs on the real service."""

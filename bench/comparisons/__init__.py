@@ -1,1 +1,0 @@
-"""What is compared, and how the sides take turns."""

@@ -1,1 +1,0 @@
-"""Reports problems of brokers, topics and records before a pipeline is started."""

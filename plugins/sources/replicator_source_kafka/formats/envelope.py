@@ -1,0 +1,101 @@
+"""Debezium's change envelope: what its schema says about a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from replicator_source_kafka.types.column_codec import Codec
+from replicator_source_kafka.types.connect_type import ConnectType
+from replicator_source_kafka.types.mapping import codec_of
+
+_CONNECTOR = re.compile(r"^io\.debezium\.connector\.([a-z0-9]+)\.")
+_SOURCE_TEXTS, _SOURCE_NUMBERS = ("db", "schema", "table"), ("ts_us", "ts_ms")
+_QUIET = re.compile(
+    r"^io\.debezium\.(connector\.common\.(Heartbeat|TransactionMetadataValue|Notification)"
+    r"|connector\.[a-z0-9]+\.SchemaChangeValue|connector\.schema\.)"
+)
+
+
+class NotAnEnvelope(ValueError):  # noqa: N818 - it is about the record, which becomes poison
+    """The record is none of Debezium's changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A compiled envelope schema. Its records are read as `wire`; columns travel by `codecs`.
+
+    Attributes:
+        connector: `postgresql`, `mysql`, …; empty when the schema does not tell.
+        columns: The row's fields, in order.
+        codecs: How each travels.
+        key: Names of the key's columns; empty without a key.
+        wire: The struct to read a record's payload with.
+    """
+
+    connector: str
+    columns: tuple[tuple[str, ConnectType], ...]
+    codecs: dict[str, Codec]
+    key: tuple[str, ...]
+    wire: pa.StructType
+
+
+def is_quiet(name: str) -> bool:
+    """Whether records of a schema of this name say nothing about rows (heartbeats, schema changes, transactions)."""
+    return _QUIET.match(name) is not None
+
+
+MakeCodec = Callable[[str, ConnectType, str], Codec]
+"""How a column of that name and type travels, of a connector."""
+
+
+def _usual(_name: str, kind: ConnectType, connector: str) -> Codec:
+    return codec_of(kind, connector)
+
+
+def compile_envelope(
+    kind: ConnectType, key: tuple[str, ...], codec: MakeCodec = _usual, connector: str = ""
+) -> Envelope:
+    """The envelope that the schema `kind` describes.
+
+    Args:
+        kind: The schema.
+        key: The names in the records' keys.
+        codec: How its columns travel.
+        connector: Debezium's connector, where the schema does not tell it.
+
+    Raises:
+        NotAnEnvelope: When it describes none.
+    """
+    row, source = kind.get("after") or kind.get("before"), kind.get("source")
+    if kind.base != "struct" or row is None or source is None or kind.get("op") is None or not row.fields:
+        raise NotAnEnvelope("is no change of Debezium's: its schema has no op, source and after")
+    if missing := [name for name in key if row.get(name) is None]:
+        raise NotAnEnvelope(f"has a key with {', '.join(missing)}, which its row lacks")
+    found = _CONNECTOR.match(source.name)
+    connector = found.group(1) if found else connector
+    codecs = {name: codec(name, field, connector) for name, field in row.fields}
+    return Envelope(connector, row.fields, codecs, key, _wire(codecs, key, kind))
+
+
+def _wire(codecs: dict[str, Codec], key: tuple[str, ...], kind: ConnectType) -> pa.StructType:
+    """What is read of an envelope: of a table with a key, only the key of the row before."""
+    source, transaction = kind.get("source"), kind.get("transaction")
+    source_fields = [
+        pa.field(name, column_type)
+        for names, column_type in ((_SOURCE_TEXTS, pa.string()), (_SOURCE_NUMBERS, pa.int64()))
+        for name in names
+        if source is not None and source.get(name) is not None
+    ]
+    fields = [
+        pa.field("before", pa.struct([pa.field(n, c.wire) for n, c in codecs.items() if not key or n in key])),
+        pa.field("after", pa.struct([pa.field(n, c.wire) for n, c in codecs.items()])),
+        pa.field("source", pa.struct(source_fields)),
+        pa.field("op", pa.string()),
+    ]
+    if transaction is not None and transaction.get("id") is not None:
+        fields.append(pa.field("transaction", pa.struct([pa.field("id", pa.string())])))
+    return pa.struct(fields)

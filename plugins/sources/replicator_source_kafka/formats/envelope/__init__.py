@@ -1,1 +1,0 @@
-"""Decodes Debezium's change envelopes: JSON, Avro and Protobuf."""

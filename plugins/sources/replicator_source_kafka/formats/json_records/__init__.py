@@ -1,1 +1,0 @@
-"""Reads JSON keys and values, with an embedded schema or without."""

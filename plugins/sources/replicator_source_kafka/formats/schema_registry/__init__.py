@@ -1,1 +1,0 @@
-"""Reads Avro and Protobuf data whose schemas are in a schema registry."""

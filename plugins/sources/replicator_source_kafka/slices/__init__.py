@@ -1,1 +1,0 @@
-"""Reads ranges of partitions on Spark's executors (`DistributedLog`)."""

@@ -1,1 +1,0 @@
-"""Converts values of whole columns: bytes, decimals, dates and times."""

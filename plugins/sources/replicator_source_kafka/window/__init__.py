@@ -1,1 +1,0 @@
-"""Reads all topics as one stream, window by window (`EventReader`)."""

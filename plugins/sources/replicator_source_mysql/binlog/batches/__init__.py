@@ -1,1 +1,0 @@
-"""Row events decoded into one change batch per table."""

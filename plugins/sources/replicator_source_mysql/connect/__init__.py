@@ -1,1 +1,0 @@
-"""Connections to the server: the driver's errors, grants, the catalogue, and packets read in bulk."""

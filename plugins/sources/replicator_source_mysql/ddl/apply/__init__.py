@@ -1,1 +1,0 @@
-"""Statements applied to the definitions of the tables they change."""

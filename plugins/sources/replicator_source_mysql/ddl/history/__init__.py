@@ -1,1 +1,0 @@
-"""Table definitions by log position."""

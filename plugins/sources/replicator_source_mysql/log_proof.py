@@ -1,0 +1,99 @@
+"""Whether a file of the binlog is the one that was read before.
+
+A server that is restored in place writes files of the same names, gives its transactions the same numbers, and may end a
+transaction at the same place. The time at which a file was created and the first event of the last transaction before an
+offset differ, and are read again before reading goes on from the offset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import zlib
+from dataclasses import dataclass
+from typing import Self
+
+from replicator_sdk.errors import BugError, HistoryLostError, RetryableError
+from replicator_source_mysql.binlog.event import Events, FilePosition, Kind
+from replicator_source_mysql.binlog.stream import BinlogStream
+from replicator_source_mysql.connection import Endpoint, Server
+from replicator_source_mysql.diagnosis import diagnosed
+
+_SECONDS = 30.0
+_WRAP = 1 << 32
+"""A dump cannot begin at a place behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogProof:
+    """What identifies a file, and the last transaction in it before an offset.
+
+    Attributes:
+        created: When the file was created, seconds since 1970 UTC; 0 when that is not known.
+        begin: Where the last transaction before the offset begins in the file; 0 when there is none, or it is not known.
+        digest: Of that transaction's first event.
+    """
+
+    created: int
+    begin: int = 0
+    digest: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.created}:{self.begin}:{self.digest:08x}" if self.created else ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The inverse of `str`; nothing is known from an empty text."""
+        if not text:
+            return cls(0)
+        created, begin, digest = text.split(":")
+        return cls(int(created), int(begin), int(digest, 16))
+
+
+def event_digest(events: Events, index: int) -> int:
+    """A number that another event at the same place hardly has: of its body and the second in which it was written.
+
+    The first event of a transaction holds its identifier and, from MySQL 8 on, the microsecond of its commit.
+    """
+    return zlib.crc32(events.body(index), int(events.timestamp[index]))
+
+
+def read_proof(endpoint: Endpoint, server: Server, place: FilePosition, begin: int, *, server_id: int) -> LogProof:
+    """What the file says now at `begin`, as in `LogProof`; only when it was created if `begin` is 0.
+
+    Raises:
+        HistoryLostError: When the file has no such place.
+        ReplicatorError: When the server cannot be reached, or refuses to send its log.
+    """
+    begin = begin if begin < _WRAP else 0
+    start = FilePosition(place.file, begin or place.position)
+    stream = BinlogStream.open(endpoint, server, start, server_id=server_id, heartbeat_seconds=1.0)
+    created, deadline = 0, time.monotonic() + _SECONDS
+    with contextlib.closing(stream), diagnosed(f"reading the log at {start}"):
+        while time.monotonic() < deadline:
+            events = stream.take(1) if stream.receive(0.2) else None
+            if events is None or not len(events):
+                continue
+            if not created and events.kind[0] == Kind.FORMAT_DESCRIPTION:
+                created = int(events.timestamp[0])
+                if not begin:
+                    return LogProof(created)
+            elif created and events.begin_place(0) == start and events.position[0] > begin:
+                return LogProof(created, begin, event_digest(events, 0))
+    raise RetryableError(
+        f"the server did not send its binlog file {place.file}",
+        code="RPL-3798",
+        position=str(place),
+        hint="the attempt is repeated; if it stays, look at the server's load and error log",
+    )
+
+
+def is_same_file(endpoint: Endpoint, server: Server, place: FilePosition, proof: LogProof, *, server_id: int) -> bool:
+    """Whether the server's file is the one that the proof is of; also when nothing is known of it."""
+    if not proof.created:
+        return True
+    try:
+        found = read_proof(endpoint, server, place, proof.begin, server_id=server_id)
+    except (HistoryLostError, BugError):
+        return False  # no event begins there
+    return found.created == proof.created and (not found.begin or found.digest == proof.digest)

@@ -1,1 +1,0 @@
-"""Snapshots: a table's rows at one log position, planned in chunks and read in parallel."""

@@ -1,1 +1,0 @@
-"""JSON documents in MySQL's binary form, as the server's own text."""

@@ -1,0 +1,128 @@
+"""From the log's messages to the emitter, a window of whole transactions at a time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from replicator_sdk.batch import Commits
+from replicator_sdk.context import DeltaSourceContext
+from replicator_sdk.event import DDLOperation
+from replicator_source_postgres.offset import CommitRecord, PostgresOffset
+from replicator_source_postgres.pgoutput import Decoder, Relation, Truncation, Window
+from replicator_source_postgres.pgoutput.images import RelationPlan
+from replicator_source_postgres.place import LogPlace
+from replicator_source_postgres.quiet_changes import QuietChanges
+from replicator_source_postgres.relations import Relations, StructureChange
+
+
+class Delivery:
+    """Decodes messages and emits what they hold; used by the reader's thread.
+
+    Args:
+        place: Where the reader is; moved on by every commit.
+        relations: The captured tables.
+        quiet: What is to be told between transactions.
+        context: State and metrics.
+
+    Attributes:
+        is_open: Whether the last transaction was emitted without its commit, which is still to come.
+        was_large: Whether some transaction was, since the reader looked last.
+    """
+
+    def __init__(self, place: LogPlace, relations: Relations, quiet: QuietChanges, context: DeltaSourceContext) -> None:
+        self._place = place
+        self._relations = relations
+        self._quiet = quiet
+        self._context = context
+        self._decoder = Decoder(self._plan)
+        self.is_open = False
+        self.was_large = False
+
+    def deliver(self, messages: list[memoryview | bytes], *, is_full: bool) -> list[memoryview | bytes]:
+        """Decode and emit up to the last commit; returns the messages of the transaction still open.
+
+        A transaction that fills a window by itself (`is_full`) is emitted without its commit, ordinals running on.
+        """
+        window = Window(messages)
+        if not self.is_open and not window.begins():
+            return []  # logical messages of other applications, outside transactions
+        commits = window.commits()
+        ends = commits.index + 1
+        if not len(ends) and not is_full:
+            return messages
+        stop = int(ends[-1]) if len(ends) else len(window)
+        begin = 0
+        for end in self._cuts(window.part(0, stop), ends.tolist(), commits.lsn.tolist()):
+            self._emit_part(window.part(begin, end))
+            begin = end
+        self._count_replaced()
+        return messages[stop:] if window.part(stop, len(window)).begins() else []
+
+    def _cuts(self, window: Window, ends: list[int], begins: list[int]) -> list[int]:
+        """Where to end windows: a change of structure stands in the first transaction of its window."""
+        cuts = {len(window), *self._quiet.cuts(ends, begins)}
+        for border in self._decoder.borders(window):
+            before = bisect_right(ends, border)
+            if before:
+                cuts.add(ends[before - 1])
+        return sorted(cuts)
+
+    def _emit_part(self, part: Window) -> None:
+        commits = part.commits()
+        if not self.is_open:
+            self._begin(part, int(commits.index[0]) if len(commits.index) else None)
+        for item in self._decoder.decode(part, self._place.ordinal):
+            if isinstance(item, Truncation):
+                self._emit_truncation(item)
+            else:
+                self._place.emitter.emit_batch(item.batch)
+        ranks = self._decoder.ranks
+        self.is_open = not len(commits.index)
+        if self.is_open:
+            self.was_large = True
+            self._place.ordinal = int(ranks[-1])
+            return
+
+        def offset_at(i: int) -> PostgresOffset:
+            commit = CommitRecord(int(commits.lsn[i]), int(commits.timestamp[i]))
+            return self._place.offset_at(int(commits.end_lsn[i]), commit)
+
+        self._place.commit(Commits(ranks[commits.index], commits.timestamp, offset_at))
+
+    def _begin(self, part: Window, first_end: int | None) -> None:
+        """Emit what belongs before the part's first transaction, which ends at message `first_end` or after the part.
+
+        Where it begins is emitted only when events may be placed by it: those of a transaction that holds a change of
+        structure, or may do so further on.
+        """
+        lsn, timestamp = part.part(0, 1 + int(part.where(b"B")[0])).begin_records()[0]
+        self._quiet.retell(lsn)
+        if first_end is None or self._decoder.borders(part.part(0, first_end)):
+            self._place.begin(CommitRecord(lsn, timestamp))
+
+    def _plan(self, relation: Relation, ordinal: int, _: int) -> tuple[RelationPlan | None, int]:
+        """Called by the decoder for every relation message; emits what changed."""
+        emitted = 0
+
+        def report(change: StructureChange) -> None:
+            nonlocal emitted
+            self._place.emit_structure(change, ordinal + emitted)
+            emitted += 1
+
+        plan = self._relations.learn(relation, report)
+        if plan is not None:
+            self._relations.seen.save(self._context)
+        return plan, emitted
+
+    def _emit_truncation(self, truncation: Truncation) -> None:
+        for rank, relation in enumerate(truncation.relations):
+            table = self._relations.of(relation)
+            if table is not None:
+                change = StructureChange(DDLOperation.TRUNCATE_TABLE, table, self._relations.schemas[table])
+                self._place.emit_structure(change, truncation.ordinal + rank)
+
+    def _count_replaced(self) -> None:
+        for table, counter in self._relations.replaced.items():
+            for count in counter.values():
+                self._context.metrics.count("source.out_of_range", count, table=table)
+            counter.clear()

@@ -1,1 +1,0 @@
-"""Detection of changes that the log does not carry, by comparing each table with its fingerprint at its last copy."""

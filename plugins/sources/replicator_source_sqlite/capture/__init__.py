@@ -1,1 +1,0 @@
-"""Capture inside the source: triggers, the changelog tables they write, and the detection of schema changes."""

@@ -1,1 +1,0 @@
-"""The event reader: from the changelog to the emitter."""

@@ -1,1 +1,0 @@
-"""Declared column types as standard types, and SQLite values as Arrow columns."""

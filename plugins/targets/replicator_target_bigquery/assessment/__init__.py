@@ -1,1 +1,0 @@
-"""Findings before a run: what the target can hold, and which rights are missing."""

@@ -1,1 +1,0 @@
-"""Changes of a table's structure, as statements that can be repeated."""

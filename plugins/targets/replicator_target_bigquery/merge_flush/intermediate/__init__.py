@@ -1,1 +1,0 @@
-"""Intermediate tables: their names, columns and rows."""

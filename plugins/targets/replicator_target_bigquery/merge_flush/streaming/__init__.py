@@ -1,1 +1,0 @@
-"""The ways rows are streamed: the Storage Write API and `tabledata.insertAll`."""

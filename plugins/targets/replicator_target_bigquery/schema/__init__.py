@@ -1,1 +1,0 @@
-"""Source tables, columns and types as BigQuery has them."""

@@ -1,1 +1,0 @@
-"""DDL events applied to tables."""

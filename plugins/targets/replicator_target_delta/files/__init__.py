@@ -1,1 +1,0 @@
-"""Data files of tables: written, listed, described by statistics and deletion vectors."""

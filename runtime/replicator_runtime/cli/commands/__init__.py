@@ -1,1 +1,0 @@
-"""The commands of `replicator`, one module each."""

@@ -1,1 +1,0 @@
-"""What all parts of a run share: its saved offset, progress, status, retry budget and error policy."""

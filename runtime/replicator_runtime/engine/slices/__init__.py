@@ -1,1 +1,0 @@
-"""Streams a log of many partitions that Spark's executors read."""

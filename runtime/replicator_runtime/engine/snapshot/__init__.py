@@ -1,1 +1,0 @@
-"""Copies the existing rows of tables."""

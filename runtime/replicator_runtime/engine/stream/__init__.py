@@ -1,1 +1,0 @@
-"""Streams the changes that one reader emits."""

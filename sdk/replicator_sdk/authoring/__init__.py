@@ -1,1 +1,0 @@
-"""What several plugins need and none should write again: schema differences, ordered renames, Arrow buffers."""

@@ -1,1 +1,0 @@
-"""Folders of small files, on a local disk or any fsspec file system, and retries of their faults."""

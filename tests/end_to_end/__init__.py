@@ -1,1 +1,0 @@
-"""Tests from source to target, by real processes."""

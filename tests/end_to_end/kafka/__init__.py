@@ -1,1 +1,0 @@
-"""Tests of pipelines from Kafka to Delta Lake."""

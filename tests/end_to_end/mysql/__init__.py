@@ -1,1 +1,0 @@
-"""MySQL and MariaDB pipelines from server to target, in real processes."""

@@ -1,1 +1,0 @@
-"""Source databases: their tables, writers, and comparison with the copy."""

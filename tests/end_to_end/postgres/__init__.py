@@ -1,1 +1,0 @@
-"""Tests from PostgreSQL to a target."""

@@ -1,0 +1,249 @@
+"""What goes wrong outside a MySQL or MariaDB pipeline ends in one line with a code, the next step, a documented exit code.
+
+Nothing is lost by it: once mended, the next run ends equal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pymysqlreplication import BinLogStreamReader
+
+from replicator_sdk.errors import DataError, NeedsUserError, RetryableError
+from tests.end_to_end.conftest import MakeMysqlPair
+from tests.end_to_end.mysql_pair import MysqlPair
+from tests.services.mysql import MysqlDatabase
+from tests.services.mysql_fixtures import PrivateMysql
+from tests.services.mysql_programs import MARIADB_10_11, MYSQL_9, Release
+from tests.services.processes import free_port
+
+BOTH = pytest.mark.parametrize("release", [MYSQL_9, MARIADB_10_11], ids=lambda release: release.name)
+
+
+@contextmanager
+def account(pair: MysqlPair, *grants: str) -> Iterator[dict[str, Any]]:
+    """An account of its own with these grants; gives the source's settings for it."""
+    name, server = f"u{pair.database.name[-10:]}", pair.database.server
+    server.execute(f"CREATE USER '{name}'@'%%' IDENTIFIED BY 'battery staple'")
+    try:
+        for grant in grants:
+            server.execute(f"GRANT {grant} TO '{name}'@'%%'")
+        # In clear over loopback MySQL's accounts would need the server's public key.
+        yield {
+            "user": name, "password": "battery staple", "sslMode": "verify-full",
+            "sslRootCert": str(server.certificate.authority),
+        }  # fmt: skip
+    finally:
+        server.execute(f"DROP USER '{name}'@'%%'")
+
+
+# ------------------------------------------------------------ who may read
+
+
+def test_without_the_right_to_replicate_the_statement_that_grants_it_is_told(both_pair: MysqlPair) -> None:
+    with account(both_pair, "SELECT, LOCK TABLES ON *.*") as settings:
+        error = both_pair.with_source(**settings).fails(NeedsUserError, "privilege", secret="battery staple")
+        assert "grants" in error["hint"]
+    both_pair.assert_nothing_lost()
+
+
+def test_a_table_that_may_not_be_read_is_named(mysql_pair: MysqlPair) -> None:
+    monitor = "BINLOG MONITOR, SLAVE MONITOR" if mysql_pair.database.is_mariadb else "REPLICATION CLIENT"
+    grants = (f"REPLICATION SLAVE, {monitor} ON *.*", f"SELECT ON {mysql_pair.database.name}.note")
+    with account(mysql_pair, *grants) as settings:
+        mysql_pair.with_source(**settings).fails(NeedsUserError, "item", secret="battery staple")
+    mysql_pair.assert_nothing_lost()
+
+
+def test_a_wrong_password_needs_the_user(mysql_pair: MysqlPair) -> None:
+    wrong = mysql_pair.with_source(password="wrong battery")
+    assert wrong.fails(NeedsUserError, "Access denied", secret="wrong battery")["code"] == "RPL-3801"
+    mysql_pair.assert_nothing_lost()
+
+
+def test_a_server_whose_certificate_is_not_trusted_is_refused(mysql_pair: MysqlPair) -> None:
+    """`verify-full` is what an omitted `sslMode` means, and the system's authorities do not know the server's."""
+    assert mysql_pair.with_source(sslMode="verify-full").fails(NeedsUserError, "certificate")["code"] == "RPL-3803"
+    mysql_pair.assert_nothing_lost()
+
+
+@BOTH
+def test_a_server_that_refuses_connections_in_clear_is_told_of(
+    release: Release, mysql_server: PrivateMysql, make_mysql: MakeMysqlPair
+) -> None:
+    server = mysql_server(release, require_secure_transport=True)
+    with server.database() as database:
+        pair = make_mysql(database)
+        error = pair.fails(NeedsUserError, "")  # MariaDB only says that access is denied
+        assert error["code"] == ("RPL-3801" if server.is_mariadb else "RPL-3803")
+        assert "TLS" in error["hint"] or "sslMode" in error["hint"]
+        trusted = {"sslMode": "verify-full", "sslRootCert": str(server.certificate.authority)}
+        pair.with_source(**trusted).assert_nothing_lost()
+
+
+def test_an_unreachable_server_is_retried_for_the_given_time(mysql_pair: MysqlPair) -> None:
+    started = time.monotonic()
+    assert mysql_pair.with_source(port=free_port()).fails(RetryableError, "127.0.0.1")["code"] == "RPL-3804"
+    assert time.monotonic() - started > 3
+    mysql_pair.assert_nothing_lost()
+
+
+# ------------------------------------------------------------ what the log has
+
+
+@BOTH
+def test_a_server_without_a_binlog_is_refused(
+    release: Release, mysql_server: PrivateMysql, make_mysql: MakeMysqlPair
+) -> None:
+    server = mysql_server(release, gtid=False, log_bin=None if release.is_mariadb else False)
+    with server.database() as database:
+        pair = make_mysql(database)
+        pair.fails(NeedsUserError, "binlog")
+        server.restart(log_bin="binlog")
+        pair.assert_nothing_lost()
+
+
+@BOTH
+def test_a_server_that_logs_statements_is_refused(
+    release: Release, mysql_server: PrivateMysql, make_mysql: MakeMysqlPair
+) -> None:
+    server = mysql_server(release, binlog_format="STATEMENT")
+    with server.database() as database:
+        pair = make_mysql(database)
+        pair.fails(NeedsUserError, "STATEMENT")
+        server.restart(binlog_format="ROW")
+        pair.assert_nothing_lost()
+
+
+def test_a_session_that_logs_statements_stops_the_pipeline_before_its_change(both_pair: MysqlPair) -> None:
+    """Any session with the right may do so, whatever the server's setting; only a new snapshot helps, never silence."""
+    both_pair.assert_nothing_lost()
+    both_pair.execute(
+        "INSERT INTO item VALUES (1000, 'before')",
+        "SET SESSION binlog_format = STATEMENT",
+        "UPDATE item SET name = 'by statement' WHERE id = 1",
+        "SET SESSION binlog_format = ROW",
+        "INSERT INTO item VALUES (1001, 'behind')",
+    )
+    for _ in range(2):
+        error = both_pair.fails(NeedsUserError, "by a statement")
+        assert error["code"] == "RPL-3793"
+        assert error["table"].endswith(".item")
+
+
+def test_a_statement_on_another_table_stops_nothing(both_pair: MysqlPair) -> None:
+    both_pair.execute("CREATE TABLE elsewhere (id int PRIMARY KEY)")
+    both_pair.assert_nothing_lost()
+    both_pair.execute("SET SESSION binlog_format = STATEMENT", "INSERT INTO elsewhere VALUES (1)")
+    both_pair.change()
+    both_pair.assert_nothing_lost()
+
+
+def test_a_character_set_that_is_not_supported_is_named_and_the_other_tables_go_on(
+    mysql_and_mariadb: MysqlDatabase, make_mysql: MakeMysqlPair
+) -> None:
+    pair = make_mysql(mysql_and_mariadb, "word", "plain")
+    pair.execute(
+        "CREATE TABLE word (id int PRIMARY KEY, text varchar(20) CHARACTER SET eucjpms)",
+        "CREATE TABLE plain (id int PRIMARY KEY)",
+        "INSERT INTO word VALUES (1, '東京')",
+        "INSERT INTO plain VALUES (1)",
+    )
+    error = pair.fails(NeedsUserError, "eucjpms")
+    assert error["code"] == "RPL-3732"
+    assert error["table"].endswith(".word")
+    assert "plain" not in pair.differences()
+    pair.execute("ALTER TABLE word MODIFY text varchar(20) CHARACTER SET utf8mb4")
+    pair.assert_nothing_lost()
+
+
+def test_a_value_out_of_the_standard_types_range_is_named_and_can_be_replaced(
+    both_pair: MysqlPair, make_mysql: MakeMysqlPair
+) -> None:
+    """`zeroDates: fail` makes a zero date such a value."""
+    both_pair.execute("ALTER TABLE item ADD COLUMN day date")
+    strict = both_pair.with_source(zeroDates="fail")
+    strict.assert_nothing_lost()
+    both_pair.execute("SET SESSION sql_mode = ''", "UPDATE item SET day = '0000-00-00' WHERE id = 7")
+    error = strict.fails(DataError, "day")
+    assert error["table"].endswith("item")
+    both_pair.assert_nothing_lost()
+
+
+# ------------------------------------------------------------ tables that go and come
+
+
+def test_a_table_dropped_and_made_anew_joins_with_a_snapshot_of_its_own(both_pair: MysqlPair) -> None:
+    """While nobody reads the log: it has rows of the old table, the drop, and rows of a table of another structure."""
+    both_pair.assert_nothing_lost()
+    both_pair.change()
+    both_pair.execute(
+        "DROP TABLE item",
+        "CREATE TABLE item (code varchar(10), id bigint, PRIMARY KEY (code, id))",
+        "INSERT INTO item VALUES ('a', 1), ('b', 2)",
+        "UPDATE item SET id = 3 WHERE code = 'a'",
+    )
+    both_pair.assert_nothing_lost()
+    both_pair.execute("INSERT INTO item VALUES ('c', 3)", "DELETE FROM item WHERE code = 'b'")
+    both_pair.assert_nothing_lost()
+
+
+def test_a_table_dropped_and_made_anew_while_the_pipeline_runs_joins_again(both_pair: MysqlPair) -> None:
+    quick = both_pair.with_settings(
+        newTablesIntervalSeconds=0.5, tables=[{"database": both_pair.database.name, "table": "*"}]
+    )
+    running = quick.replicator.start()
+    running.said("streaming", 60)
+    for round_ in range(2):
+        both_pair.execute(
+            "DROP TABLE item",
+            f"CREATE TABLE item (id int PRIMARY KEY, name varchar(40), r{round_} int DEFAULT {round_})",
+            "INSERT INTO item (id, name) VALUES (1, 'anew')",
+        )
+        time.sleep(0.3)
+    assert running.stop().status in {0, 143}
+    quick.assert_nothing_lost()
+
+
+def test_a_named_table_that_is_dropped_for_good_needs_the_user(mysql_pair: MysqlPair) -> None:
+    mysql_pair.assert_nothing_lost()
+    mysql_pair.execute("DROP TABLE item")
+    mysql_pair.fails(NeedsUserError, "item")
+
+
+# ------------------------------------------------------------ who else reads the log
+
+
+def test_a_second_reader_under_our_server_id_costs_nothing(both_pair: MysqlPair) -> None:
+    """The server throws one of the two out; the pipeline comes back for as long as its retries allow."""
+    server_id = 2_000_000_000 + free_port()
+    pair = both_pair.with_source(serverId=server_id)
+    running = pair.replicator.start()
+    running.said("streaming", 60)
+    server = pair.database.server
+    address = {"host": server.host, "port": server.port, "user": server.user, "passwd": server.password}
+    for _ in range(2):
+        stranger = BinLogStreamReader(
+            connection_settings=address, server_id=server_id, blocking=False, is_mariadb=server.is_mariadb
+        )
+        next(iter(stranger), None)
+        pair.change()
+        time.sleep(1)
+        stranger.close()
+    ended = running.stop()
+    assert ended.status in {0, 143, NeedsUserError.exit_code}, ended.messages
+    pair.assert_nothing_lost()
+
+
+def test_two_pipelines_of_one_name_and_server_id_are_told_apart_by_their_error(mysql_pair: MysqlPair) -> None:
+    """Two runs of one pipeline: the second is refused before it reaches the server."""
+    first = mysql_pair.replicator.start()
+    first.said("streaming", 60)
+    mysql_pair.fails(NeedsUserError, "already running", seconds=90)
+    mysql_pair.change()
+    assert first.stop().status in {0, 143}
+    mysql_pair.assert_nothing_lost()

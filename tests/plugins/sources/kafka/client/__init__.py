@@ -1,1 +1,0 @@
-"""Tests of connections: TLS, logins, several brokers."""

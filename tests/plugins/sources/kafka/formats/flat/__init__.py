@@ -1,1 +1,0 @@
-"""Tests of records whose value is the row itself."""

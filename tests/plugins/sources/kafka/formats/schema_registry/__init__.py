@@ -1,1 +1,0 @@
-"""Tests of schema registries, small and real."""

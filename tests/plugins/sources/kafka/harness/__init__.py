@@ -1,1 +1,0 @@
-"""Test helpers: records as connectors write them, and a source or a pipeline that reads them."""

@@ -1,1 +1,0 @@
-"""Tests of decoding and decompressing record batches."""

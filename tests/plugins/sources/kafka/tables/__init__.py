@@ -1,1 +1,0 @@
-"""Tests of the table registry and of schema evolution."""

@@ -1,1 +1,0 @@
-"""Tests of start positions, retention and new partitions."""

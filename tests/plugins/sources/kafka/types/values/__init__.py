@@ -1,1 +1,0 @@
-"""Tests of converting values of whole columns."""

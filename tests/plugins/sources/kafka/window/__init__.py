@@ -1,1 +1,0 @@
-"""Tests of the reader of all topics as one stream."""

@@ -1,1 +1,0 @@
-"""Tests of the findings about server, tables and columns."""

@@ -1,1 +1,0 @@
-"""Tests of the dump: framing, compression and the stream of a server."""

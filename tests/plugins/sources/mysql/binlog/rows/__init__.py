@@ -1,1 +1,0 @@
-"""Tests of table maps and of row offsets."""

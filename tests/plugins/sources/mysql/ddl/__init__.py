@@ -1,1 +1,0 @@
-"""Tests of the schema history, compared with the catalogues of real servers."""

@@ -1,1 +1,0 @@
-"""Tests of table definitions by log position."""

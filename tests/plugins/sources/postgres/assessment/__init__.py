@@ -1,1 +1,0 @@
-"""Tests of the findings about server and tables."""

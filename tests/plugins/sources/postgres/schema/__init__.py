@@ -1,1 +1,0 @@
-"""Tests of schema changes read from the log and the catalogue."""

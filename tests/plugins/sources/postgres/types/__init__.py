@@ -1,1 +1,0 @@
-"""Tests of values: types, limits, and equality between snapshot and log."""

@@ -1,1 +1,0 @@
-"""Tests of changes that the log does not carry."""

@@ -1,1 +1,0 @@
-"""Tests of triggers and of the detection of schema changes."""

@@ -1,1 +1,0 @@
-"""Tests of declared types and of values."""

@@ -1,1 +1,0 @@
-"""Tests of requests that fail, are repeated or get no answer."""

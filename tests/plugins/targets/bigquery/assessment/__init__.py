@@ -1,1 +1,0 @@
-"""Tests of findings before a run."""

@@ -1,0 +1,32 @@
+"""An independent judge of statements: sqlglot's BigQuery dialect."""
+
+from __future__ import annotations
+
+import sqlglot
+from sqlglot import exp
+
+_CONTROL = ("DECLARE ", "BEGIN TRANSACTION", "COMMIT TRANSACTION", "END IF")
+
+
+def judge(script: str) -> list[exp.Expr]:
+    """Parse every statement of a script, those inside its IF too.
+
+    Raises:
+        AssertionError: When one is no BigQuery SQL.
+    """
+    found = []
+    for part in script.split(";\n"):
+        text = part.strip()
+        if text.startswith("SET standing = "):
+            text = f"SELECT {text.removeprefix('SET standing = ')}"
+        text = text.split(" THEN\n", 1)[1] if text.startswith("IF standing") else text
+        if text.startswith(_CONTROL):
+            continue
+        try:
+            (parsed,) = sqlglot.parse(text, read="bigquery")
+        except sqlglot.errors.ParseError as err:
+            raise AssertionError(f"no BigQuery SQL: {text}") from err
+        assert parsed is not None, text
+        assert not isinstance(parsed, exp.Command), text
+        found.append(parsed)
+    return found

@@ -1,1 +1,0 @@
-"""Tests of snapshots that are written to the bucket and loaded."""

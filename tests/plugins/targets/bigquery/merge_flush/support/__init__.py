@@ -1,1 +1,0 @@
-"""What several tests of mode `merge-flush` use."""

@@ -1,1 +1,0 @@
-"""Tests of names, types and values as BigQuery has them."""

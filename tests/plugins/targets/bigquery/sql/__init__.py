@@ -1,1 +1,0 @@
-"""Tests of conditions in statements."""

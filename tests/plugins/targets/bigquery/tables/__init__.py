@@ -1,1 +1,0 @@
-"""Tests of who may write a table."""

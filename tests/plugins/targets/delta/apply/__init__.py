@@ -1,1 +1,0 @@
-"""Tests of how changes reach a table."""

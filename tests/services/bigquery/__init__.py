@@ -1,1 +1,0 @@
-"""The BigQuery emulator, the gates before it, and the real service."""

@@ -1,1 +1,0 @@
-"""Kafka Connect workers with Debezium's connectors."""

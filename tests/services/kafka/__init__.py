@@ -1,1 +1,0 @@
-"""Kafka brokers and the client that asks them."""

@@ -1,1 +1,0 @@
-"""Apicurio's schema registry."""

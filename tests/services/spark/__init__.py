@@ -1,1 +1,0 @@
-"""Spark sessions and a standalone cluster."""
