@@ -41,7 +41,7 @@ $(SETUP): pyproject.toml sdk/pyproject.toml constraints.txt scripts/setup.sh scr
 
 servers: $(SERVERS) ## Fetch the servers that the tests start
 
-$(SERVERS): $(SETUP) scripts/servers.sh tests/services/artifacts.py tests/services/mysql_programs.py tests/services/bigquery_setup.py
+$(SERVERS): $(SETUP) scripts/servers.sh tests/services/artifacts.py tests/services/mysql/programs.py tests/services/bigquery/setup.py
 	@scripts/servers.sh $(VENV)
 	@touch $@
 

@@ -10,31 +10,31 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import bigquery_scenarios, mysql_scenarios, scenarios, topic_scenarios
-from bench.latency import latency
+from bench.comparisons import bigquery, mysql, postgres, topics
+from bench.comparisons.latency import latency
+from bench.comparisons.turns import Plan
+from bench.data.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
+from bench.data.postgres_orders import Orders, orders_server
 from bench.measure import Book
-from bench.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
-from bench.orders import Orders, orders_server
 from bench.report import render
-from bench.turns import Plan
 
 _ON_POSTGRES: dict[str, Callable[[Orders, Plan, Book], None]] = {
-    "snapshot": scenarios.snapshot,
-    "backlog": scenarios.backlog,
-    "decode": scenarios.decode,
+    "snapshot": postgres.snapshot,
+    "backlog": postgres.backlog,
+    "decode": postgres.decode,
     "latency": latency,
-    "memory": scenarios.memory,
-    "size": scenarios.table_size,
-    "connect": scenarios.through_kafka,
-    "topic": topic_scenarios.drain,
+    "memory": postgres.memory,
+    "size": postgres.table_size,
+    "connect": postgres.through_kafka,
+    "topic": topics.drain,
 }
 _ON_MYSQL: dict[str, Callable[[MysqlOrders, Plan, Book], None]] = {
-    "mysql-snapshot": mysql_scenarios.snapshot,
-    "mysql-backlog": mysql_scenarios.backlog,
-    "mysql-decode": mysql_scenarios.decode,
+    "mysql-snapshot": mysql.snapshot,
+    "mysql-backlog": mysql.backlog,
+    "mysql-decode": mysql.decode,
 }
 
-_WITHOUT_SOURCE: dict[str, Callable[[Plan, Book], None]] = {"bigquery": bigquery_scenarios.bigquery}
+_WITHOUT_SOURCE: dict[str, Callable[[Plan, Book], None]] = {"bigquery": bigquery.bigquery}
 
 
 def main() -> None:

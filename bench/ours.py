@@ -12,8 +12,8 @@ from typing import Any
 
 from deltalake import DeltaTable, QueryBuilder
 
+from bench.data.source import Fingerprint, Source
 from bench.process import Cost, run
-from bench.source import Fingerprint, Source
 from tests.services.processes import spawn
 
 _COMMAND = [sys.executable, "-c", "from replicator_runtime.cli import main; main()", "run"]

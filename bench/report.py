@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 
 import psutil
 
-from bench.bigquery_scenarios import FLUSH, STAGING
+from bench.comparisons.bigquery import FLUSH, STAGING
+from bench.comparisons.postgres import BACKLOG, DECODE, SNAPSHOT
+from bench.comparisons.topics import ONE_CORE, TOPIC
+from bench.comparisons.turns import Plan
+from bench.data.mysql_orders import SERVERS
+from bench.data.order_changes import SHAPES
 from bench.measure import Book
-from bench.mysql_orders import SERVERS
-from bench.order_changes import SHAPES
-from bench.scenarios import BACKLOG, DECODE, SNAPSHOT
-from bench.topic_scenarios import ONE_CORE, TOPIC
-from bench.turns import Plan
 
 _RATE = "rows/s, marginal"
 

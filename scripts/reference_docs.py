@@ -52,7 +52,7 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
     ),
     "RPL-1004": (
         "ConfigError",
-        "a macro stands for nothing",
+        "a macro has no value",
         "set what the message names: variable, file or keyring entry",
     ),
     "RPL-1005": (
@@ -147,7 +147,7 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
     ),
     "RPL-9000": (
         "BugError",
-        "something happened that nobody foresaw",
+        "an unexpected error happened",
         "run again with --debug and --log-level debug, and report it with the log",
     ),
 }
@@ -404,7 +404,7 @@ def pipeline_part() -> str:
 
 def plugins_part() -> str:
     """A table for each built-in plugin."""
-    from replicator_runtime.plugins import PluginHost
+    from replicator_runtime.plugin_host import PluginHost
 
     listing = PluginHost().listing()
     parts = [

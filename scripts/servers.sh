@@ -8,15 +8,15 @@ venv=${1:-.venv}
 
 say "Fetching the PostgreSQL servers, Kafka and the BigQuery emulators of the tests"
 "$venv/bin/python" -m tests.services.artifacts >&2
-"$venv/bin/python" -m tests.services.kafka_setup >&2
-"$venv/bin/python" -m tests.services.bigquery_setup >&2
-"$venv/bin/python" -m tests.services.spark_classes >&2
+"$venv/bin/python" -m tests.services.kafka.setup >&2
+"$venv/bin/python" -m tests.services.bigquery.setup >&2
+"$venv/bin/python" -m tests.services.spark.class_archive >&2
 
 # They come from Debian's packages, unpacked into the cache; the keyring has the signatures they are checked against.
 if command -v apt-get >/dev/null; then
   [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || install_packages debian-archive-keyring
   say "Fetching the MySQL and MariaDB servers of the tests"
-  "$venv/bin/python" -m tests.services.mysql_programs >&2
+  "$venv/bin/python" -m tests.services.mysql.programs >&2
 else
   say "There is no apt-get here: the tests with MySQL and MariaDB cannot run on this machine."
 fi

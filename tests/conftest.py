@@ -9,12 +9,12 @@ import pytest
 from tests.crash import kills
 
 pytest_plugins = [
-    "tests.services.postgres_fixtures",
-    "tests.services.mysql_fixtures",
-    "tests.services.kafka_fixtures",
-    "tests.services.bigquery_fixtures",
-    "tests.services.registry_fixtures",
-    "tests.services.spark_fixtures",
+    "tests.services.postgres.fixtures",
+    "tests.services.mysql.fixtures",
+    "tests.services.kafka.fixtures",
+    "tests.services.bigquery.fixtures",
+    "tests.services.schema_registry.fixtures",
+    "tests.services.spark.fixtures",
     "tests.services.network",
 ]
 

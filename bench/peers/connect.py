@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from bench.mysql_orders import MysqlOrders
-from bench.orders import Orders
+from bench.data.mysql_orders import MysqlOrders
+from bench.data.postgres_orders import Orders
+from bench.data.source import DATABASE, Fingerprint, Source
 from bench.peers import kafka
 from bench.peers.debezium import connector_settings
 from bench.process import Cost, run_until
-from bench.source import DATABASE, Fingerprint, Source
-from tests.services.postgres import PostgresServer
+from tests.services.postgres.server import PostgresServer
 from tests.services.processes import LOOPBACK
 
 _COMMIT_MILLISECONDS = 2000

@@ -8,11 +8,11 @@ from functools import singledispatch
 from pathlib import Path
 from zlib import crc32
 
-from bench.mysql_orders import MysqlOrders
-from bench.orders import PUBLICATION, Orders
+from bench.data.mysql_orders import MysqlOrders
+from bench.data.postgres_orders import PUBLICATION, Orders
+from bench.data.source import DATABASE, Source
 from bench.peers import install
 from bench.process import Cost, run
-from bench.source import DATABASE, Source
 
 SLOT = "bench_debezium"
 _REPEATED = 10  # it may begin with the last change of the drain before

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from bench.orders import Orders
+from bench.data.postgres_orders import Orders
 from bench.peers import install
 from bench.process import Cost, run
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from bench.mysql_orders import MysqlOrders
+from bench.data.mysql_orders import MysqlOrders
+from bench.data.source import DATABASE, Fingerprint
 from bench.peers import install
 from bench.process import Cost, run
-from bench.source import DATABASE, Fingerprint
 
 
 def connectorx(orders: MysqlOrders, table: str, folder: Path) -> Cost:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.orders import PUBLICATION, Orders, client_environment, client_program
+from bench.data.postgres_orders import PUBLICATION, Orders, client_environment, client_program
+from bench.data.source import DATABASE
 from bench.process import Cost, run
-from bench.source import DATABASE
 
 SLOT = "bench_recvlogical"
 

@@ -1,4 +1,4 @@
-"""Keeps freed memory from staying behind in the C library's allocator."""
+"""Lets the C library's allocator return freed memory to the system."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _M_ARENA_MAX = -8
 
 
 def limit_arenas(count: int = 2) -> bool:
-    """Let the process's threads share `count` arenas; whether the C library knows such a thing (glibc only).
+    """Let the process's threads share `count` arenas; returns whether the C library supports it (glibc only).
 
     By default glibc gives every thread an arena of its own, and each keeps what its threads have freed: a driver with twenty
-    threads held 30 MB more over a large transaction. To be called before threads are started; threads that have an arena
+    threads held 30 MB more over a large transaction. Call it before threads are started; threads that have an arena
     keep it.
     """
     if not sys.platform.startswith("linux"):

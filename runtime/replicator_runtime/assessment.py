@@ -1,4 +1,4 @@
-"""Assesses a whole pipeline: source, target, and every selected table at both (seed 001, "Validation")."""
+"""Assesses a whole pipeline: source, target, and every selected table at both."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_name, is_pattern
-from replicator_sdk.assessment import ColumnAssessment, Finding, Severity, Support
+from replicator_sdk.discovery.assessment import ColumnAssessment, Finding, Severity, Support
 from replicator_sdk.errors import NeedsUserError, ReplicatorError
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline, SelectedTable
-    from replicator_sdk.assessment import TableAssessor
-    from replicator_sdk.registry import TableRegistry
+    from replicator_sdk.discovery.assessment import TableAssessor
+    from replicator_sdk.discovery.table_registry import TableRegistry
     from replicator_sdk.schema import TableId, TableSchema
 
 ASSESSED_AS_ERROR = "RPL-1202"
@@ -26,14 +26,14 @@ _WORST_FIRST = (Support.NO, Support.PARTIAL, Support.YES)
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """One selected table: how its columns arrive at the target, and what both sides say of it."""
+    """One selected table: how its columns arrive at the target, and the findings of both sides."""
 
     table: TableId
     columns: tuple[ColumnAssessment, ...]
     findings: tuple[Finding, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form, with the seed's keys."""
+        """The JSON form."""
         support = [c.support for c in self.columns]
         return {
             **self.table.to_json(),
@@ -105,7 +105,7 @@ def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
             with pipeline.source.create_table_registry() as registry:
                 tables += _assess_tables(pipeline, registry, at_source, at_target, source)
         except ReplicatorError as error:
-            # A source that cannot be reached has said so itself already.
+            # The assessment of a source that cannot be reached has reported that already.
             if not any(f.severity is Severity.ERROR for f in source):
                 source.append(_finding_of(error, None))
     return PipelineAssessment(tuple(source), tuple(target), tuple(tables))
@@ -147,7 +147,7 @@ def _assess_table(
 
 
 def _joined_columns(source: Sequence[ColumnAssessment], target: Sequence[ColumnAssessment]) -> list[ColumnAssessment]:
-    """What a column is at the source and becomes at the target, with the worse word of both."""
+    """What a column is at the source and becomes at the target, with the worse verdict of both."""
     at_target = {column.name: column for column in target}
     joined = []
     for column in source:
@@ -207,7 +207,7 @@ def _wrong_columns(selected: SelectedTable, schema: TableSchema) -> list[Finding
                 name="columns_without_key",
                 severity=Severity.ERROR,
                 description="columns cannot be selected of a table without a key",
-                impact="rows that differ in other columns only could not be told apart",
+                impact="rows that differ only in other columns could not be distinguished",
                 suggestion="replicate all its columns, or give it a primary key",
                 table=selected.table,
                 code=COLUMNS_WITHOUT_KEY,
@@ -222,7 +222,7 @@ def _finding_of(error: ReplicatorError, table: TableId | None) -> Finding:
         severity=Severity.ERROR,
         description=error.message,
         impact="the table cannot be replicated" if table else "nothing can be replicated",
-        suggestion=error.hint or "mend it and assess again",
+        suggestion=error.hint or "fix it and assess again",
         table=table,
         code=error.code,
     )

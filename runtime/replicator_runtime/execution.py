@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from replicator_runtime import engine
 from replicator_runtime.allocator import limit_arenas
+from replicator_runtime.engine.run_state.progress import Progress
+from replicator_runtime.engine.worker import RunResult, run
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
@@ -22,9 +23,9 @@ class Execution:
     """
 
     def __init__(self, pipeline: Pipeline, *, until_current: bool = False) -> None:
-        self.progress = engine.Progress()
+        self.progress = Progress()
         self._stop = threading.Event()
-        self._result: engine.RunResult | None = None
+        self._result: RunResult | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(pipeline, until_current), name="engine", daemon=True)
 
@@ -47,7 +48,7 @@ class Execution:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def result(self) -> engine.RunResult:
+    def result(self) -> RunResult:
         """How it ended; waits for the end.
 
         Raises:
@@ -61,6 +62,6 @@ class Execution:
 
     def _run(self, pipeline: Pipeline, until_current: bool) -> None:
         try:
-            self._result = engine.run(pipeline, until_current=until_current, stop=self._stop, progress=self.progress)
+            self._result = run(pipeline, until_current=until_current, stop=self._stop, progress=self.progress)
         except BaseException as error:  # noqa: BLE001 - handed to the thread that asks for the result
             self._error = error

@@ -4,17 +4,8 @@ A plugin package needs this distribution and nothing else of the project: subcla
 offer it through a `hookimpl`, and run the conformance kit in `replicator_sdk.testing`.
 """
 
-from replicator_sdk.assessment import (
-    AcceptingAssessor,
-    Assessment,
-    ColumnAssessment,
-    Finding,
-    Severity,
-    Support,
-    TableAssessment,
-    TableAssessor,
-)
-from replicator_sdk.batch import BatchIdentity, ChangeBatch, Commits, TableChanges, single_commit
+from replicator_sdk.authoring.renames import ordered_renames
+from replicator_sdk.batch import BatchIdentity, ChangeBatch, Commits, Int64s, TableChanges, combined, single_commit
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 from replicator_sdk.context import (
     Configurer,
@@ -24,7 +15,20 @@ from replicator_sdk.context import (
     LineageRecorder,
     Metrics,
 )
-from replicator_sdk.distributed_log import (
+from replicator_sdk.discovery.assessment import (
+    AcceptingAssessor,
+    Assessment,
+    ColumnAssessment,
+    Finding,
+    Severity,
+    Support,
+    TableAssessment,
+    TableAssessor,
+)
+from replicator_sdk.discovery.hookspec import hookimpl
+from replicator_sdk.discovery.table_registry import FixedTables, TableRegistry, TableSummary
+from replicator_sdk.distributed.executors import run_on_executors
+from replicator_sdk.distributed.partitioned_log import (
     DistributedLog,
     LogItem,
     LogPartition,
@@ -34,14 +38,10 @@ from replicator_sdk.distributed_log import (
     SchemaSeen,
     SchemaStep,
 )
+from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome, TableTally
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLEvent, DMLOperation
-from replicator_sdk.executors import run_on_executors
-from replicator_sdk.hookspec import hookimpl
 from replicator_sdk.offset import NumberOffset, Offset, Position
-from replicator_sdk.registry import FixedTables, TableRegistry, TableSummary
-from replicator_sdk.renames import ordered_renames
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.slices import RangeConsumer, SliceChanges, SliceOutcome, TableTally
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk, SnapshotReader, TableSnapshot, chunk_dataframe
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, ReaderClosed
 from replicator_sdk.target import (
@@ -85,6 +85,7 @@ __all__ = [
     "EventReaderDefinition",
     "Finding",
     "FixedTables",
+    "Int64s",
     "LineageRecorder",
     "LogItem",
     "LogPartition",
@@ -120,6 +121,7 @@ __all__ = [
     "TableSummary",
     "TableTally",
     "chunk_dataframe",
+    "combined",
     "hookimpl",
     "ordered_renames",
     "run_on_executors",

@@ -1,7 +1,7 @@
-"""Changes in columns: what travels from the log to the merge (design §3).
+"""Changes in columns: what the reader emits and the target merges.
 
-No code runs per row in Python on that way. A reader emits `ChangeBatch`es and, at transaction borders, `Commits`; the
-runtime numbers, filters, gathers and hands each table's changes to the target as one `TableChanges`.
+No Python code runs per row on this path. A reader emits `ChangeBatch`es and, at transaction boundaries, `Commits`; the
+runtime numbers, filters and batches them, and passes each table's changes to the target as one `TableChanges`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Commits:
     Attributes:
         ordinals: int64, ascending: for each commit, how many events since the commits emitted before belong to it and
             those ahead of it (an exclusive end rank; equal to the one before it for an empty transaction).
-        timestamps: int64 microseconds since 1970 UTC, when the source committed; -1 where it does not tell.
+        timestamps: int64 microseconds since 1970 UTC, when the source committed; -1 where it does not report it.
         offset_at: The offset after the i-th commit; called for few i only. Offsets ascend strictly with i.
     """
 
@@ -151,14 +151,15 @@ def single_commit(events: int, offset: Offset, timestamp: int = -1) -> Commits:
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """Which batch this is; a pure function of the log and the epoch, never of a clock (design §4.5).
+    """Which batch this is; a pure function of the log and the epoch, never of a clock, so that a replay
+    makes the same batch.
 
     Attributes:
         generation: The replicator's generation.
         epoch: The writer's lease epoch; a target refuses a batch with a lower epoch than it has stored.
         first_sequence: Lowest sequence number in it (over this table).
         last_sequence: Highest sequence number in it.
-        position: Where the table stands once it is applied.
+        position: The table's position once the batch is applied.
     """
 
     generation: int
@@ -175,8 +176,8 @@ class TableChanges:
     """All changes of one table between two flushes, in order, under one schema version.
 
     Holds whole transactions, except around a schema change inside a transaction. May be larger than memory: then the
-    batches lie in a spill file and `batches()` reads them anew, one after another, at each call. Valid until the
-    `apply_batch` it was handed to has returned; not to be kept.
+    batches are in a spill file and `batches()` reads them again, one after another, at each call. Valid until the
+    `apply_batch` that received it has returned; not to be kept.
 
     Attributes:
         schema: Table and schema version.
@@ -222,7 +223,7 @@ class TableChanges:
         return self.schema.table
 
     def batches(self) -> Iterator[ChangeBatch]:
-        """The batches in order; every call starts anew."""
+        """The batches in order; every call starts with the first."""
         return self._batches() if callable(self._batches) else iter(self._batches)
 
 

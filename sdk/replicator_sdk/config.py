@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 from pydantic.alias_generators import to_camel
@@ -25,15 +26,24 @@ class PluginConfig(BaseModel):
     )
 
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    ConfigT_co = TypeVar("ConfigT_co", bound=PluginConfig, covariant=True, default=PluginConfig)
+else:
+    from typing import TypeVar
+
+    ConfigT_co = TypeVar("ConfigT_co", bound=PluginConfig, covariant=True)  # a default needs Python 3.13 at run time
+
 Secret = SecretStr
 """A value that prints as stars; `get_secret_value()` where the driver needs it, as late as possible."""
 
 
 class OutOfRange(enum.StrEnum):
-    """What becomes of a value the standard type cannot hold (infinite dates, NaN decimals, years beyond 1 to 9999)."""
+    """What happens to a value that the standard type cannot hold (infinite dates, NaN decimals, years beyond 1 to 9999)."""
 
     FAIL = "fail"
-    """The table stands still with a `DataError`; nothing is lost."""
+    """The table stops with a `DataError`; nothing is lost."""
     NULL = "null"
     """NULL is written and counted."""
     CLAMP = "clamp"

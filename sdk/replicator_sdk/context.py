@@ -1,4 +1,4 @@
-"""What the runtime offers a running plugin: the only door back (seed 001, "Plugin Context")."""
+"""What the runtime offers a running plugin: the only way for a plugin to call the runtime."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Metrics(ABC):
 
 
 class LineageRecorder(ABC):
-    """Collects which columns went where; aggregated and published by the runtime, may lose the last minutes."""
+    """Collects which source columns are written to which target columns; aggregated and published by the runtime, may lose the last minutes."""
 
     @abstractmethod
     def record(self, table: TableId, target: str, columns: Mapping[str, str]) -> None:
@@ -74,7 +74,7 @@ class DeltaSourceContext(DeltaContext):
 
     @abstractmethod
     def committed_offset(self) -> Offset | None:
-        """The offset that is durable at target and state: what the source may be told, and nothing beyond it (I5)."""
+        """The offset that is durable at target and state: the source may delete its log up to there, and no further."""
 
     @abstractmethod
     def set_ok(self) -> None:
@@ -103,7 +103,7 @@ class DeltaTargetContext(DeltaContext):
 
     @abstractmethod
     def commit_offset(self, offset: Offset, sequence_number: int) -> None:
-        """Say that everything up to `offset` is durable at the target; the runtime saves it (seed 001).
+        """Reports that everything up to `offset` is durable at the target; the runtime saves it.
 
         Only for consumers that gather by themselves; after `flush` or `apply_batch` has returned the runtime does it.
         """

@@ -24,7 +24,7 @@ class DataType:
         return self.name
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Types travel to Spark's executors by their text: a subclass's own slots would stay behind."""
+        """Types travel to Spark's executors by their text: a subclass's own slots would not be pickled."""
         return (parse_type, (self.name,))
 
 

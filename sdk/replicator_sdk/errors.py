@@ -6,9 +6,9 @@ One root, two axes. The *class* is the recovery, decided once where the error is
 class                what happens next                             exit code
 ===================  ============================================  =========
 RetryableError       reset to the last saved offset, replay        4 when the budget is spent
-SnapshotNeededError  the table is copied anew                      4 when the budget is spent
-NeedsUserError       stands still until somebody mends it          3
-TableHistoryLost…    as NeedsUserError; that table is copied again 3
+SnapshotNeededError  the table is copied from scratch              4 when the budget is spent
+NeedsUserError       stopped until the user fixes it               3
+TableHistoryLost…    as NeedsUserError; the table is copied again  3
 DataError            a value cannot be represented; table FAILING  5
 SchemaDriftError     a schema change needs a decision              6
 HistoryLostError     the source no longer has the log              7
@@ -16,8 +16,8 @@ FencedError          a newer run owns the replicator               8
 BugError             a promise of ours is broken                   1
 ===================  ============================================  =========
 
-Anything that is not a `ReplicatorError` is retried as if it were a `RetryableError`: the seed (001, "Source/Target
-failures") resets on *any* exception.
+Anything that is not a `ReplicatorError` is retried as if it were a `RetryableError`: a reset to the saved offset is safe
+whatever failed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _rebuild(
 
 
 class RetryableError(ReplicatorError):
-    """A fault that time may mend: network, lock, quota, a server restarting."""
+    """A fault that may pass by itself: network, lock, quota, a server restarting."""
 
     exit_code = 4
     error_class = "retryable"
@@ -78,7 +78,7 @@ class RetryableError(ReplicatorError):
 
 
 class SnapshotNeededError(RetryableError):
-    """The log alone cannot make the table whole: the runtime forgets its snapshot and copies it anew, at one position.
+    """The log alone cannot make the table whole: the runtime forgets its snapshot and copies it again, at one position.
 
     For a target that meets, in an overlap, an update without some columns of a row it does not have: chunks of an
     interrupted snapshot were read at two positions, and the row moved between them.
@@ -88,7 +88,7 @@ class SnapshotNeededError(RetryableError):
 
 
 class NeedsUserError(ReplicatorError):
-    """Only a person can mend it: a wrong password, a missing grant or table, a bad setting."""
+    """Only a person can fix it: a wrong password, a missing grant or table, a bad setting."""
 
     exit_code = 3
     error_class = "needs_user"

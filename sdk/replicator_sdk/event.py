@@ -1,6 +1,6 @@
-"""DDL and DML events, one object each: the simple door for plugin authors (seed 001, "Approach").
+"""DDL and DML events, one object each: the row-by-row interface for plugin authors.
 
-Built-in plugins move rows in `ChangeBatch`es instead; an emitted `DMLEvent` is gathered into one at once.
+Built-in plugins move rows in `ChangeBatch`es instead; the emitter collects `DMLEvent`s into such batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from replicator_sdk.schema import Column, TableId, TableSchema
 
 
 class DDLOperation(enum.StrEnum):
-    """What happened to a structure at the source (seed 001)."""
+    """What happened to a structure at the source."""
 
     CREATE_DATABASE = "CREATE_DATABASE"
     DROP_DATABASE = "DROP_DATABASE"
@@ -28,13 +28,13 @@ class DDLOperation(enum.StrEnum):
 
 
 class DMLOperation(enum.IntEnum):
-    """What happened to a row (seed 001); the numbers are the codes in `ChangeBatch.op`."""
+    """What happened to a row; the numbers are the codes in `ChangeBatch.op`."""
 
     INSERT = 1
     UPDATE = 2
     DELETE = 3
     COMMIT = 4
-    """End of a transaction; carries no row and never stands in a `ChangeBatch`."""
+    """End of a transaction; carries no row and is never in a `ChangeBatch`."""
 
 
 class AlterKind(enum.StrEnum):
@@ -45,7 +45,7 @@ class AlterKind(enum.StrEnum):
     RENAME_COLUMN = "RENAME_COLUMN"
     RETYPE_COLUMN = "RETYPE_COLUMN"
     RELAX_COLUMN = "RELAX_COLUMN"
-    """NOT NULL taken away."""
+    """NOT NULL removed."""
     TIGHTEN_COLUMN = "TIGHTEN_COLUMN"
     """NOT NULL added."""
     CHANGE_KEY = "CHANGE_KEY"
@@ -84,14 +84,14 @@ class DDLEvent:
         prev_table: The name before a RENAME_TABLE.
         alters: The steps of an ALTER_TABLE.
         ordinal: Its rank among all events since the last emitted commits, from 0 (see `EventEmitter`).
-        transaction_id: The source's transaction, where it tells.
+        transaction_id: The source's transaction; empty where the source does not report it.
         is_snapshot: Whether it belongs to a snapshot.
-        source_timestamp: When the source committed it, aware UTC; None when it does not tell.
+        source_timestamp: When the source committed it, aware UTC; None when it does not report it.
         sequence_number: Set by the runtime, never by a source.
-        position: Where the table stands once the event is applied; set by the runtime. A target stores it with the
+        position: The table's position once the event is applied; set by the runtime. A target stores it with the
             change and ignores the event when it has stored this position or a later one.
-        needs_snapshot: Whether the event changed existing rows in a way the log does not carry (a rewritten column, a
-            volatile default); the runtime then reads the table anew.
+        needs_snapshot: Whether the event changed existing rows in a way the log does not contain (a rewritten column, a
+            volatile default); the runtime then copies the table again.
     """
 
     offset: Offset
@@ -120,7 +120,7 @@ class DMLEvent:
         row: The row after an INSERT or UPDATE, by column name; for a DELETE may repeat the key.
         before: The key, or the whole row, before an UPDATE or DELETE; None when the key did not change.
         unchanged: Columns of an UPDATE the source did not send; the target keeps its own values for them.
-        transaction_id: The source's transaction, where it tells.
+        transaction_id: The source's transaction; empty where the source does not report it.
         is_snapshot: Whether the row was read by a snapshot instead of from the log.
         source_timestamp: When the source committed it, aware UTC.
         sequence_number: Set by the runtime, never by a source.

@@ -1,4 +1,4 @@
-"""Named places where a test may kill, delay or fail the process (reliability.md §4).
+"""Named places where a test may kill, delay or fail the process, to prove that a crash there loses nothing.
 
 A place costs one dictionary look-up when nothing is armed. Armed by the environment variable
 `REPLICATOR_FAILPOINTS`, a comma-separated list of `name=action[@n]`: on the n-th pass (1 when left out) do

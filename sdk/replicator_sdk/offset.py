@@ -1,10 +1,11 @@
-"""Offsets and positions: where in a source's log something stands (seed 001, "Offset")."""
+"""Offsets and positions: places in a source's log."""
 
 from __future__ import annotations
 
+import base64
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,8 +16,8 @@ from replicator_sdk.errors import HistoryLostError
 class Offset(ABC):
     """A place between two transactions of one source's log, from which the source can resume.
 
-    Defined by its source, comparable only with offsets of the same source. An offset stands *after* a committed
-    transaction: everything up to it is done, nothing behind it has been seen. A frozen dataclass, so that equal places
+    Defined by its source, comparable only with offsets of the same source. An offset is the place *after* a committed
+    transaction: everything up to it has been read, nothing after it has. A frozen dataclass, so that equal places
     are equal and hash alike. After the same offset a source must re-emit the same changes in the same order with the same
     commits between them; how it cuts windows may differ.
     """
@@ -25,7 +26,7 @@ class Offset(ABC):
 
     @abstractmethod
     def fields(self) -> Mapping[str, bytes]:
-        """The stored form: key → bytes, small, stable over releases (seed 001's offset file)."""
+        """The stored form: key → bytes, small, stable over releases, since it is stored in the offset file."""
 
     @classmethod
     @abstractmethod
@@ -86,6 +87,15 @@ class Position:
     offset: Offset
     events_after: int = 0
 
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form: the offset's fields in Base64, and the events after it."""
+        return {"offset": offset_to_json(self.offset), "eventsAfter": self.events_after}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Position:
+        """The inverse of `to_json`; `read_offset` makes an offset of its fields."""
+        return cls(offset_from_json(value["offset"], read_offset), value["eventsAfter"])
+
     def __lt__(self, other: Position) -> bool:
         return (self.offset, self.events_after) < (other.offset, other.events_after)
 
@@ -94,3 +104,13 @@ class Position:
 
     def __str__(self) -> str:
         return f"{self.offset}+{self.events_after}" if self.events_after else str(self.offset)
+
+
+def offset_to_json(offset: Offset) -> dict[str, str]:
+    """The offset's fields as JSON: each in Base64."""
+    return {name: base64.b64encode(content).decode() for name, content in offset.fields().items()}
+
+
+def offset_from_json(value: Mapping[str, str], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Offset:
+    """The inverse of `offset_to_json`; `read_offset` makes an offset of its fields."""
+    return read_offset({name: base64.b64decode(text) for name, text in value.items()})

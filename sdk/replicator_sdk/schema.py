@@ -54,7 +54,7 @@ class Column:
         type: The standard type its values travel in.
         nullable: Whether the source allows NULL.
         source_type: The source's own type, as its people write it, e.g. `numeric(12,2)`.
-        source_id: The source's stable identity of the column (Postgres attribute number), by which a rename is told
+        source_id: The source's stable identity of the column (Postgres attribute number), which distinguishes a rename
             from a drop and an add; empty where the source has none.
     """
 
@@ -91,7 +91,7 @@ class TableSchema:
     """One version of a table's schema: columns in source order and the key.
 
     Attributes:
-        table: Whose schema it is.
+        table: The table.
         columns: In source order.
         primary_key: Names of the columns that identify a row; empty when nothing does (bag semantics). Key values may
             be NULL where the source allows it and are compared null-safely.

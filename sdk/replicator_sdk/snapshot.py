@@ -1,4 +1,4 @@
-"""Reading what is already there, in chunks, anywhere (design §3, "a distributed read").
+"""Snapshots: existing rows, read in chunks by Spark's executors.
 
 The driver opens a `TableSnapshot`; its chunks are small serialisable values and its `read` a picklable function from
 chunk to Arrow. Spark runs it on the executors; rows never pass through the driver.
@@ -60,7 +60,7 @@ class TableSnapshot(ABC):
     """One table's contents, as long as it is open. Used by one thread of the driver.
 
     Most sources read a table exactly at one offset. A source that cannot share one moment between connections reads
-    each chunk at a moment of its own behind `position`, and tells by `end` how late the latest may have been.
+    each chunk at a moment of its own after `position`, and reports by `end` how late the latest may have been.
 
     Attributes:
         schema: The schema at `position`.
@@ -68,7 +68,7 @@ class TableSnapshot(ABC):
         chunks: All chunks of the table.
         read: Reads a chunk; valid in any process until `close`.
         resumable: Whether chunks may be read at different positions, by a later snapshot of the same chunks. True for
-            tables with a key: the log from the earliest position on, applied as upserts and deletes, mends the
+            tables with a key: the log from the earliest position on, applied as upserts and deletes, removes the
             difference. A table without a key must be read whole at one position.
     """
 
@@ -127,7 +127,7 @@ def chunk_dataframe(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     parts = [(bytearray(pickle.dumps(chunk)),) for chunk in chunks]
-    # One slice a chunk, laid out by hand: a repartition would run a job first and put two chunks into one task.
+    # One partition for each chunk: a repartition would run a job first and put two chunks into one task.
     plan = spark.createDataFrame(spark.sparkContext.parallelize(parts, max(1, len(parts))), "chunk binary")
     arrow = schema.arrow
 

@@ -1,20 +1,20 @@
-"""The contract of a source (seed 001, "DeltaSource"; design §8)."""
+"""The contract of a source: what a source plugin implements and what the runtime promises it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic
 
-from replicator_sdk.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.batch import ChangeBatch, Commits
-from replicator_sdk.config import OutOfRange, PluginConfig
+from replicator_sdk.config import ConfigT_co, OutOfRange, PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
-from replicator_sdk.distributed_log import DistributedLog
+from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
+from replicator_sdk.discovery.table_registry import TableRegistry
+from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import TableRegistry
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotReader
 
@@ -32,7 +32,7 @@ class EventReaderDefinition:
     Attributes:
         tables: The captured tables and their schemas as of the offset the reader will start from (selected columns
             only). The reader decodes with these and emits an ALTER_TABLE when the log shows another schema.
-        out_of_range: What becomes of values the standard types cannot hold.
+        out_of_range: What happens to values that the standard types cannot hold.
         narrowed: Tables of which the pipeline selects columns by name: a column added to one later is not wanted. Of
             all other tables every column is.
     """
@@ -66,13 +66,13 @@ class EventEmitter(ABC):
 
     The runtime ends with RPL-9013 when a table's position is inside the transaction of a DDL event.
 
-    Readers of the simple door emit `DMLEvent`s one by one, a COMMIT after each transaction, and need no ordinals: the
+    Row-by-row readers emit `DMLEvent`s one by one, a COMMIT after each transaction, and need no ordinals: the
     emitter counts.
     """
 
     @abstractmethod
     def emit(self, event: DDLEvent | DMLEvent) -> None:
-        """Hand over one event.
+        """Emits one event.
 
         Raises:
             ReaderClosed: When the reader is to stop.
@@ -80,7 +80,7 @@ class EventEmitter(ABC):
 
     @abstractmethod
     def emit_batch(self, batch: ChangeBatch) -> None:
-        """Hand over changes of one table; they belong to the emitter from now on.
+        """Emits changes of one table; they belong to the emitter from now on.
 
         Raises:
             ReaderClosed: When the reader is to stop.
@@ -120,7 +120,7 @@ class EventReader(ABC):
         table that joins later, between runs; before the table's snapshot is opened.
 
         Raises:
-            NeedsUserError: When it may not, or when capturing a table would harm the application (I7).
+            NeedsUserError: When it may not, or when capturing a table would harm the application, for example by making its updates fail.
         """
 
     @abstractmethod
@@ -132,8 +132,11 @@ class EventReader(ABC):
         """Make `run` return soon and release connections; idempotent, from any thread, also before `run`."""
 
 
-class DeltaSource(ABC):
-    """Describes a source; creates what works. Holds no connection itself, so that it is cheap to make.
+class DeltaSource(ABC, Generic[ConfigT_co]):
+    """Describes a source and creates its parts. Holds no connection itself, so that it is cheap to create.
+
+    Generic over its settings: in a subclass of `DeltaSource[MyConfig]`, `self.config` is a `MyConfig` for the type checker.
+    Without the type argument it is a `PluginConfig`.
 
     Class attributes:
         name: The plugin's name in the pipeline JSON.
@@ -148,7 +151,7 @@ class DeltaSource(ABC):
     config_type: ClassVar[type[PluginConfig]]
     offset_type: ClassVar[type[Offset]]
 
-    def __init__(self, config: PluginConfig) -> None:
+    def __init__(self, config: ConfigT_co) -> None:
         self.config = config
 
     def configure(self, configurer: Configurer) -> None:
@@ -156,7 +159,7 @@ class DeltaSource(ABC):
 
     @abstractmethod
     def identity(self) -> str:
-        """The source's lasting identity (Postgres: system identifier and database), to refuse a foreign one (C6).
+        """The source's lasting identity (Postgres: system identifier and database), so that saved state is never used with another source.
 
         Raises:
             RetryableError: When it cannot be reached now.

@@ -1,19 +1,18 @@
-"""The contract of a target (seed 001, "DeltaTarget"; design §4 and §8)."""
+"""The contract of a target: what a target plugin implements and what the runtime promises it."""
 
 from __future__ import annotations
 
-import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
-from replicator_sdk.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.batch import BatchIdentity, TableChanges
-from replicator_sdk.config import PluginConfig
+from replicator_sdk.config import ConfigT_co, PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
+from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.event import DDLEvent, DMLEvent
-from replicator_sdk.offset import Offset, Position
+from replicator_sdk.offset import Offset, Position, offset_to_json
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 
@@ -26,13 +25,13 @@ class TableProgress:
 
     Attributes:
         generation: The replicator's generation that wrote it.
-        epoch: The lease epoch that wrote it; a lower epoch must not write again (I6).
+        epoch: The lease epoch that wrote it; a lower epoch must not write again, since its run was replaced.
         position: How far the table has come.
         last_sequence: Sequence number of the last change in it; for people, never compared across generations.
         batch: The batch's identity as text.
         snapshot_chunks: Indexes of the snapshot chunks loaded so far; None once the snapshot is finished.
         snapshot_id: Which plan those chunks belong to; empty when none.
-        valid_through: Every change the source committed up to then is in the table, as its last commit could tell;
+        valid_through: Every change the source committed up to then is in the table, as far as its last commit knew;
             microseconds since 1970 UTC, -1 when it could not.
     """
 
@@ -52,11 +51,10 @@ class TableProgress:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form a target stores."""
-        fields = {k: base64.b64encode(v).decode() for k, v in self.position.offset.fields().items()}
         return {
             "generation": self.generation,
             "epoch": self.epoch,
-            "offset": fields,
+            "offset": offset_to_json(self.position.offset),
             "position": str(self.position),
             "eventsAfter": self.position.events_after,
             "sequence": self.last_sequence,
@@ -69,12 +67,11 @@ class TableProgress:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> TableProgress:
         """The inverse of `to_json`; `read_offset` is `DeltaTargetContext.read_offset`."""
-        fields = {k: base64.b64decode(v) for k, v in value["offset"].items()}
         chunks = value.get("snapshotChunks")
         return cls(
             value["generation"],
             value["epoch"],
-            Position(read_offset(fields), value["eventsAfter"]),
+            Position.from_json(value, read_offset),
             value["sequence"],
             value["batch"],
             None if chunks is None else frozenset(chunks),
@@ -84,7 +81,7 @@ class TableProgress:
 
 
 class EventConsumer(ABC):
-    """Applies events at the target. All of it idempotent: after a failure the same events come again (seed 001).
+    """Applies events at the target. All of it idempotent: after a failure the same events arrive again.
 
     Called by the runtime's apply thread only. Every exception resets the replicator to the last saved offset and
     replays, except by error type (see `replicator_sdk.errors`).
@@ -110,7 +107,7 @@ class EventConsumer(ABC):
 
 
 class BatchConsumer(EventConsumer):
-    """Optional power: applies a table's changes at once, each table atomically with its own progress.
+    """Optional capability: applies a table's changes at once, each table atomically with its own progress.
 
     The runtime calls `apply_batch` for different tables from several threads at once, and `apply_ddl` of one table
     never beside that table's `apply_batch`. `apply_dml` is not used.
@@ -129,7 +126,7 @@ class BatchConsumer(EventConsumer):
     def apply_batch(self, changes: TableChanges) -> None:
         """Apply all changes and store `TableProgress.of(changes.identity)` in one atomic commit; durable on return.
 
-        Does nothing when the table already stands at `changes.identity.position` or later.
+        Does nothing when the table is already at `changes.identity.position` or later.
 
         Raises:
             FencedError: When the table was written by a higher epoch; nothing is changed then.
@@ -142,7 +139,7 @@ class BatchConsumer(EventConsumer):
 
 
 class DeferredConsumer(BatchConsumer):
-    """Optional power: takes changes well ahead of the commit that makes them durable.
+    """Optional capability: takes changes well ahead of the commit that makes them durable.
 
     `apply_batch` may return when the changes are taken, somewhere where they do no harm if they are never looked at
     again. Commits follow in the consumer's own time and own threads, for each table in order and with the progress of
@@ -157,7 +154,7 @@ class DeferredConsumer(BatchConsumer):
     def settled(self, table: TableId) -> Position | None:
         """The position of the last batch of `table` that is durable; None when none is since this consumer was made.
 
-        Called several times a second while the table has unsettled changes, so it asks nobody; a consumer that
+        Called several times a second while the table has unsettled changes, so it sends no request; a consumer that
         commits by the clock may begin to here.
 
         Raises:
@@ -174,7 +171,7 @@ class DeferredConsumer(BatchConsumer):
 
 
 class SnapshotLoader(ABC):
-    """Optional power of a `BatchConsumer`: loads snapshot chunks in parallel, without the rows passing the driver.
+    """Optional capability of a `BatchConsumer`: loads snapshot chunks in parallel, without the rows passing the driver.
 
     Several tables may load at once, from several threads; calls for one table come one after another.
     """
@@ -201,11 +198,14 @@ class SnapshotLoader(ABC):
 
     @abstractmethod
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
-        """All chunks are in: the table stands at `position` from now on and takes changes. Idempotent."""
+        """All chunks are loaded: the table is at `position` from now on and takes changes. Idempotent."""
 
 
-class DeltaTarget(ABC):
-    """Describes a target; creates what works. Holds no connection itself.
+class DeltaTarget(ABC, Generic[ConfigT_co]):
+    """Describes a target and creates its parts. Holds no connection itself, so that it is cheap to create.
+
+    Generic over its settings: in a subclass of `DeltaTarget[MyConfig]`, `self.config` is a `MyConfig` for the type checker.
+    Without the type argument it is a `PluginConfig`.
 
     Class attributes:
         name: The plugin's name in the pipeline JSON.
@@ -218,7 +218,7 @@ class DeltaTarget(ABC):
     title: ClassVar[str] = ""
     config_type: ClassVar[type[PluginConfig]]
 
-    def __init__(self, config: PluginConfig) -> None:
+    def __init__(self, config: ConfigT_co) -> None:
         self.config = config
 
     def configure(self, configurer: Configurer) -> None:
@@ -233,7 +233,7 @@ class DeltaTarget(ABC):
         """A consumer; called at each start and each reset. The one before is stopped first."""
 
     def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
-        """Housekeeping (compaction, removal of old files); called by the runtime on the schedule of
+        """Maintenance (compaction, removal of old files); called by the runtime on the schedule of
         `maintenance_interval_seconds`, never beside an apply of the same tables.
         """
 

@@ -1,16 +1,16 @@
 """Offsets, state and leases of replicators, kept on any fsspec path.
 
-`ReplicatorDirectory` is the door; it hands out the stores and the lease of one replicator's generation.
+`ReplicatorDirectory` is the entry point: it gives the stores and the lease of one replicator's generation.
 """
 
 from __future__ import annotations
 
-from replicator_state.clock import SYSTEM_CLOCK, Clock
 from replicator_state.directory import ReplicatorDirectory, check_identifier
-from replicator_state.lease import Lease
-from replicator_state.offset_format import SavedOffset, UnreadableFile
-from replicator_state.offset_store import OffsetEntry, OffsetStore
-from replicator_state.retention import Retention
+from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
+from replicator_state.lease.lease import Lease
+from replicator_state.offsets.offset_format import SavedOffset, UnreadableFile
+from replicator_state.offsets.offset_store import OffsetEntry, OffsetStore
+from replicator_state.offsets.retention import Retention
 from replicator_state.source_identity import check_identity
 from replicator_state.state_store import StateStore, StateValue
 

@@ -1,4 +1,4 @@
-"""Where a replicator keeps everything: `<base>/<namespace>/<name>/<generation>/` (seed 001, "Data Model")."""
+"""Where a replicator keeps everything: `<base>/<namespace>/<name>/<generation>/`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from replicator_sdk.errors import ConfigError
-from replicator_state.clock import SYSTEM_CLOCK, Clock
-from replicator_state.folder import Folder
-from replicator_state.lease import Lease
-from replicator_state.local_folder import LocalFolder
-from replicator_state.offset_store import OffsetStore
-from replicator_state.patience import Patience
-from replicator_state.retention import Retention
+from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
+from replicator_state.lease.lease import Lease
+from replicator_state.offsets.offset_store import OffsetStore
+from replicator_state.offsets.retention import Retention
 from replicator_state.state_store import StateStore
+from replicator_state.storage.folder import Folder
+from replicator_state.storage.local_folder import LocalFolder
+from replicator_state.storage.store_retry import StoreRetry
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _GENERATION = re.compile(r"[1-9]\d{0,8}")
 
 
 class ReplicatorDirectory:
-    """The door to offsets, state and lease of one replicator. Does no I/O until asked something.
+    """Gives the offsets, state and lease of one replicator. Does no I/O before a method is called.
 
     Args:
         base_path: A local path, or any fsspec URL (`s3://bucket/prefix`, `memory://x`, …).
@@ -61,14 +61,14 @@ class ReplicatorDirectory:
 
     @property
     def generation(self) -> int:
-        """The generation in use, fixed at the first question."""
+        """The generation in use, fixed at the first call."""
         if self._generation is None:
             self._generation = max(self.generations(), default=1)
         return self._generation
 
     @property
     def place(self) -> str:
-        """The generation's folder for people, without credentials."""
+        """The generation's folder for messages, without credentials."""
         return self._generation_folder().place
 
     def generations(self) -> list[int]:
@@ -77,31 +77,31 @@ class ReplicatorDirectory:
         Raises:
             ReplicatorError: RPL-7104 or RPL-7105 when the store cannot be listed.
         """
-        patience = Patience(self._retry_seconds, self._home.place)
-        names = patience.run("list the generations", self._home.folders, hopeful=False)
+        retry = StoreRetry(self._retry_seconds, self._home.place)
+        names = retry.run("list the generations", self._home.folders, wait_for_user=False)
         return sorted(int(name) for name in names if _GENERATION.fullmatch(name))
 
     def offsets(self, lease: Lease | None = None) -> OffsetStore:
         """The saved offsets; give the lease to save, none to read."""
-        folder, patience = self._generation_folder(), self._patience()
+        folder, retry = self._generation_folder(), self._retry()
         if lease is None:
-            return OffsetStore(folder, patience, retention=self._retention)
-        return OffsetStore(folder, patience, epoch=lease.epoch, fence=lease.check, retention=self._retention)
+            return OffsetStore(folder, retry, retention=self._retention)
+        return OffsetStore(folder, retry, epoch=lease.epoch, fence=lease.check, retention=self._retention)
 
     def states(self, lease: Lease | None = None) -> StateStore:
         """State values and status; give the lease to write, none to read."""
-        folder, patience = self._generation_folder(), self._patience()
+        folder, retry = self._generation_folder(), self._retry()
         if lease is None:
-            return StateStore(folder, patience)
-        return StateStore(folder, patience, epoch=lease.epoch, fence=lease.check)
+            return StateStore(folder, retry)
+        return StateStore(folder, retry, epoch=lease.epoch, fence=lease.check)
 
     def acquire(
         self, run_id: str, *, ttl_seconds: float = 30.0, wait_seconds: float = 0.0, clock: Clock = SYSTEM_CLOCK
     ) -> Lease:
-        """Become the one writer; see `Lease.acquire`."""
+        """Become the only writer; see `Lease.acquire`."""
         return Lease.acquire(
             self._generation_folder(),
-            self._patience(),
+            self._retry(),
             run_id,
             ttl_seconds=ttl_seconds,
             wait_seconds=wait_seconds,
@@ -113,8 +113,8 @@ class ReplicatorDirectory:
             self._folder = self._open(self.namespace, self.name, str(self.generation))
         return self._folder
 
-    def _patience(self) -> Patience:
-        return Patience(self._retry_seconds, self._generation_folder().place)
+    def _retry(self) -> StoreRetry:
+        return StoreRetry(self._retry_seconds, self._generation_folder().place)
 
     def _open(self, *parts: str) -> Folder:
         if "://" not in self.base_path and "::" not in self.base_path:
@@ -143,7 +143,7 @@ def _open_url(url: str, parts: tuple[str, ...], options: Mapping[str, Any]) -> F
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
 
-    from replicator_state.remote_folder import RemoteFolder
+    from replicator_state.storage.remote_folder import RemoteFolder
 
     shown = _without_credentials(url)
     try:

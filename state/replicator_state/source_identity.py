@@ -1,4 +1,4 @@
-"""A replicator's offsets belong to one source; another one is refused (C6, B9)."""
+"""A replicator's offsets belong to one source; another one is refused, since its positions mean nothing there."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ IDENTITY_KEY = "source-identity"
 
 
 def check_identity(store: StateStore, identity: str) -> None:
-    """Remember the source's identity at the first start, and refuse another one later.
+    """Store the source's identity at the first start, and refuse another one later.
 
     Args:
         store: The runtime's own state (not a plugin's scope).
         identity: What `DeltaSource.identity` says now.
 
     Raises:
-        HistoryLostError: RPL-7140 when the state was made with another source: positions of one log mean nothing in
+        HistoryLostError: RPL-7140 when the state belongs to another source: positions of one log mean nothing in
             another (restored from backup, failed over, or the settings name another server).
     """
     known = store.get(IDENTITY_KEY)

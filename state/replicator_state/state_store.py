@@ -1,4 +1,4 @@
-"""Small durable values of one generation, and the status that the outside world reads."""
+"""Small durable values of one generation, and the status that other programs read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from replicator_sdk.errors import BugError, FencedError, NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
-from replicator_state.folder import Folder
-from replicator_state.offset_format import UnreadableFile
-from replicator_state.patience import Patience
+from replicator_state.offsets.offset_format import UnreadableFile
+from replicator_state.storage.folder import Folder
+from replicator_state.storage.store_retry import StoreRetry
 from replicator_state.value_files import ValueFiles
 
 register("state.put.before", "state.put.after", "state.status.before", "state.status.after")
@@ -43,30 +43,30 @@ class StateStore:
 
     Args:
         folder: The generation's folder.
-        patience: How long faults of the store are waited out.
+        retry: How long faults of the store are waited out.
         epoch: The writer's lease epoch; 0 for readers.
         fence: Raises `FencedError` when this run was superseded; asked before every change. None for readers.
     """
 
     def __init__(
-        self, folder: Folder, patience: Patience, *, epoch: int = 0, fence: Callable[[], None] | None = None
+        self, folder: Folder, retry: StoreRetry, *, epoch: int = 0, fence: Callable[[], None] | None = None
     ) -> None:
         self._folder = folder
-        self._patience = patience
+        self._retry = retry
         self._epoch = epoch
         self._fence = fence or (lambda: None)
-        self._values = ValueFiles(folder, patience, epoch, self._fence)
+        self._values = ValueFiles(folder, retry, epoch, self._fence)
         self._scope = ""
         self._is_status_tidy = False
 
     def scoped(self, scope: str) -> StateStore:
         """A view of the same store whose keys begin with `scope` and a dot."""
-        view = StateStore(self._folder, self._patience, epoch=self._epoch, fence=self._fence)
+        view = StateStore(self._folder, self._retry, epoch=self._epoch, fence=self._fence)
         view._values, view._scope = self._values, f"{self._scope}{scope}."  # what one view has adopted, all have
         return view
 
     def get(self, key: str) -> bytes | None:
-        """The value under `key`, None when there is none; `read` tells whether it is the previous version."""
+        """The value under `key`, None when there is none; `read` says whether it is the previous version."""
         found = self.read(key)
         return found.value if found else None
 
@@ -127,7 +127,7 @@ class StateStore:
         """
         name = self._newest_status() or STATUS
         try:
-            content = self._patience.run("read the status", lambda: self._folder.read(name))
+            content = self._retry.run("read the status", lambda: self._folder.read(name))
             status = json.loads(content)
         except FileNotFoundError:
             return None
@@ -142,7 +142,7 @@ class StateStore:
         )
 
     def _newest_status(self) -> str | None:
-        names = self._patience.run("read the status", lambda: self._folder.names("state."))
+        names = self._retry.run("read the status", lambda: self._folder.names("state."))
         return max(filter(_STATUS.fullmatch, names), default=None)
 
     def _restore_status(self) -> None:
@@ -154,9 +154,9 @@ class StateStore:
     def _tidy_status(self) -> None:
         """Delete the status files of earlier runs, once."""
         if not self._is_status_tidy:
-            for name in self._patience.run("tidy the status", lambda: self._folder.names("state.")):
+            for name in self._retry.run("tidy the status", lambda: self._folder.names("state.")):
                 if _STATUS.fullmatch(name) and name < _status_name(self._epoch):
-                    self._patience.run("tidy the status", lambda name=name: self._folder.remove(name))  # type: ignore[misc]
+                    self._retry.run("tidy the status", lambda name=name: self._folder.remove(name))  # type: ignore[misc]
             self._is_status_tidy = True
 
     def _name(self, key: str) -> str:

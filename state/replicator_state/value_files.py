@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
-from replicator_state.folder import Folder
-from replicator_state.offset_format import UnreadableError, UnreadableFile
-from replicator_state.patience import Patience
+from replicator_state.offsets.offset_format import UnreadableError, UnreadableFile
+from replicator_state.storage.folder import Folder
+from replicator_state.storage.store_retry import StoreRetry
 
 register("state.put.between", "state.adopt.before", "state.adopt.after")
 
@@ -53,14 +53,14 @@ class ValueFiles:
 
     Args:
         folder: The generation's folder.
-        patience: How long faults of the store are waited out.
+        retry: How long faults of the store are waited out.
         epoch: The writer's lease epoch; 0 for readers, which adopt nothing and list the folder for each value.
         fence: Raises `FencedError` when this run was superseded.
     """
 
-    def __init__(self, folder: Folder, patience: Patience, epoch: int, fence: Callable[[], None]) -> None:
+    def __init__(self, folder: Folder, retry: StoreRetry, epoch: int, fence: Callable[[], None]) -> None:
         self.folder = folder
-        self._patience = patience
+        self._retry = retry
         self._epoch = epoch
         self._fence = fence
         self._lock = threading.RLock()
@@ -126,7 +126,7 @@ class ValueFiles:
             self._fence()
             self.folder.replace(file, content)
 
-        self._patience.run(what, attempt)
+        self._retry.run(what, attempt)
 
     def _read_beside_a_writer(self, name: str) -> Loaded:
         """The newest version; a starting run may delete the files just listed, once it has copied them."""
@@ -147,7 +147,7 @@ class ValueFiles:
         older = self._epochs(name)
         found = self._first_readable(name, older)
         own = self._file(name, self._epoch)
-        if not self._patience.run("read state", lambda: self.folder.exists(own)):
+        if not self._retry.run("read state", lambda: self.folder.exists(own)):
             content = _sealed(_ABSENT if found.value is None else _MAGIC + found.value)
             failpoint("state.adopt.before")
             self.write(own, content, "take over state")
@@ -164,7 +164,7 @@ class ValueFiles:
         """The epochs that have files of this value, highest first; of a run, as of its first value."""
         if self._listed is None or not self._epoch:
             self._listed = {}
-            for file in self._patience.run("list the state", lambda: self.folder.names("state-")):
+            for file in self._retry.run("list the state", lambda: self.folder.names("state-")):
                 if match := _FILE.fullmatch(file):
                     self._listed.setdefault(match["name"], set()).add(int(match["epoch"] or 0))
         return sorted(self._listed.get(name, ()), reverse=True)
@@ -201,7 +201,7 @@ class ValueFiles:
     def _read(self, file: str) -> tuple[bytes | None, str | None]:
         """The file's checked content, or why there is none: (None, None) when it is absent."""
         try:
-            return _opened(self._patience.run("read state", lambda: self.folder.read(file))), None
+            return _opened(self._retry.run("read state", lambda: self.folder.read(file))), None
         except FileNotFoundError:
             return None, None
         except UnreadableError as error:
@@ -213,7 +213,7 @@ class ValueFiles:
             self._fence()
             self.folder.remove(file)
 
-        self._patience.run("delete state", attempt)
+        self._retry.run("delete state", attempt)
 
     @staticmethod
     def _file(name: str, epoch: int) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from replicator_sdk import DDLEvent, Position, TableSchema
-    from replicator_target_delta.files import DataFile
+    from replicator_target_delta.files.live_files import DataFile
 
 
 class Patch:
@@ -43,9 +43,9 @@ class Patch:
 
 def no_take_over(patch: Patch) -> None:
     """A dead run's lease is respected as a living one's is."""
-    from replicator_state.holder import Holder
+    from replicator_state.lease.lease_holder import LeaseHolder
 
-    patch.setattr(Holder, "is_gone", lambda self: False)
+    patch.setattr(LeaseHolder, "is_gone", lambda self: False)
 
 
 def identity_of_a_process(patch: Patch) -> None:
@@ -74,50 +74,50 @@ def _holds_everything(true_begin: Callable[..., Collection[int]]) -> Callable[..
 
 def forget_chunks(patch: Patch) -> None:
     """Nobody knows which chunks of which plan a run before this one loaded: neither the engine's book nor the target."""
-    from replicator_runtime.engine.tables import TableBook
+    from replicator_runtime.engine.tables.table_store import TableStore
 
     _forget_chunks_in_the_cellar(patch)
     _forget_chunks_in_delta(patch)
-    true_load, loaded = TableBook.load, set[int]()
+    true_load, loaded = TableStore.load, set[int]()
 
-    def load(self: TableBook) -> None:
+    def load(self: TableStore) -> None:
         true_load(self)
         for record in self.records.values():
             if id(self) not in loaded and record.snapshot is not None:
                 record.snapshot.done = False
         loaded.add(id(self))
 
-    patch.setattr(TableBook, "load", load)
+    patch.setattr(TableStore, "load", load)
     _forget_whose_snapshot_it_is(patch)
 
 
 def _forget_whose_snapshot_it_is(patch: Patch) -> None:
     """The engine does not ask the target whether the snapshot it has planned is complete there."""
-    from replicator_runtime.engine import floors
+    from replicator_runtime.engine.preparation import low_watermarks as watermarks
 
-    true_floor = floors.told_floor
+    true_watermark = watermarks.reported_watermark
 
-    def floor(run: Any, consumer: Any, record: Any) -> Any:
-        return true_floor(run, consumer, record) if record.snapshot is not None and record.snapshot.done else None
+    def watermark(run: Any, consumer: Any, record: Any) -> Any:
+        return true_watermark(run, consumer, record) if record.snapshot is not None and record.snapshot.done else None
 
-    patch.setattr(floors, "told_floor", floor)
+    patch.setattr(watermarks, "reported_watermark", watermark)
 
 
 def _forget_chunks_in_the_cellar(patch: Patch) -> None:
     from replicator_sdk import TableProgress
     from tests.crash.cellar import Cellar
-    from tests.runtime.engine.kept_target import HOUSE
+    from tests.runtime.engine.in_memory_target import STORAGE
 
     true_begin = Cellar.begin_snapshot
 
     def begin(self: Cellar, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         self.progress(schema.table)  # reads the file
-        kept = HOUSE.tables.get(schema.table)
+        kept = STORAGE.tables.get(schema.table)
         if kept is None:
             return true_begin(self, schema, snapshot_id, position)
         with self._commit():
             context = self._context
-            HOUSE.tables[schema.table].progress = TableProgress(
+            STORAGE.tables[schema.table].progress = TableProgress(
                 context.generation, context.epoch, position, snapshot_chunks=frozenset(), snapshot_id=snapshot_id
             )
         return frozenset()
@@ -154,7 +154,7 @@ def _removing_nothing(true_commit: Callable[..., None]) -> Callable[..., None]:
 
 def start_at_the_end(patch: Patch) -> None:
     """A run goes on from where the log ends now, and not from the offset saved last."""
-    from replicator_runtime.engine.run import Run
+    from replicator_runtime.engine.run_state.run import Run
 
     true_load, looked = Run.load_offset, set[str]()
 
@@ -169,51 +169,50 @@ def start_at_the_end(patch: Patch) -> None:
 
 def save_early(patch: Patch) -> None:
     """The offset is saved before the target has what comes before it: what was in the air at a crash is lost."""
-    from replicator_runtime.engine.flights import Flights
-    from replicator_runtime.engine.schema_changes import SchemaChanges
+    from replicator_runtime.engine.stream.in_flight import InFlight
 
-    true_take_off, true_before = Flights.take_off, SchemaChanges._apply_before
+    true_take_off, true_before = InFlight.begin_batch, InFlight.apply_before
 
-    def save(self: Flights | SchemaChanges) -> None:
-        gathering = self._tables.gathering
-        self._run.save_offset(gathering.offset, gathering.sequence_number)
+    def save(self: InFlight) -> None:
+        batcher = self._tables.batcher
+        self._run.save_offset(batcher.offset, batcher.sequence_number)
 
-    def take_off(self: Flights) -> None:
+    def begin_batch(self: InFlight) -> None:
         save(self)
         true_take_off(self)
 
-    def apply_before(self: SchemaChanges, event: DDLEvent) -> bool:
+    def apply_before(self: InFlight, event: DDLEvent) -> bool:
         save(self)
         return true_before(self, event)
 
-    patch.setattr(Flights, "take_off", take_off)
-    patch.setattr(SchemaChanges, "_apply_before", apply_before)
+    patch.setattr(InFlight, "begin_batch", begin_batch)
+    patch.setattr(InFlight, "apply_before", apply_before)
 
 
 def forget_progress(patch: Patch) -> None:
     """Nobody looks at how far a table says it is: what was applied before a crash is applied again."""
-    from replicator_runtime.engine import floors
-    from replicator_runtime.engine.gather import TableFloor
+    from replicator_runtime.engine.preparation import low_watermarks as watermarks
+    from replicator_runtime.engine.tables.table_watermark import TableWatermark
     from replicator_sdk import Position
     from replicator_target_delta import table
     from tests.crash.cellar import Cellar
 
-    true_floor = floors.told_floor
+    true_watermark = watermarks.reported_watermark
 
-    def floor(run: Any, consumer: Any, record: Any) -> Any:
-        found = true_floor(run, consumer, record)
-        return None if found is None else TableFloor(Position(record.snapshot.first))
+    def watermark(run: Any, consumer: Any, record: Any) -> Any:
+        found = true_watermark(run, consumer, record)
+        return None if found is None else TableWatermark(Position(record.snapshot.first))
 
-    patch.setattr(floors, "told_floor", floor)
+    patch.setattr(watermarks, "reported_watermark", watermark)
     patch.setattr(table.Attempt, "stands_at", lambda self, position: False)
     patch.setattr(Cellar, "checks_progress", False)
 
 
 def forget_structure(patch: Patch) -> None:
     """Nobody looks whether a table has a change of structure already: one that comes again is made again."""
-    from replicator_runtime.engine.schema_changes import SchemaChanges
+    from replicator_runtime.engine.stream.schema_changes import SchemaChanges
     from replicator_sdk import Position
-    from replicator_target_delta.ddl import TableDDL
+    from replicator_target_delta.ddl.ddl_events import TableDDL
     from replicator_target_delta.table import Attempt
     from tests.crash.cellar import Cellar
 
@@ -221,8 +220,8 @@ def forget_structure(patch: Patch) -> None:
 
     def apply(self: SchemaChanges, event: DDLEvent) -> None:
         tables = self._tables
-        if event.table in tables.floors:
-            tables.floors[event.table].position = Position(tables.gathering.offset)
+        if event.table in tables.watermarks:
+            tables.watermarks[event.table].position = Position(tables.batcher.offset)
         true_apply(self, event)
 
     class Blind(Attempt):
@@ -242,50 +241,50 @@ def forget_structure(patch: Patch) -> None:
 
 def learn_after(patch: Patch) -> None:
     """The schema after a change of structure is kept when the target has the change, and not before."""
-    from replicator_runtime.engine.schema_changes import SchemaChanges
+    from replicator_runtime.engine.stream.schema_changes import SchemaChanges
 
     true_change = SchemaChanges._change_schema
 
     def change(self: SchemaChanges, event: DDLEvent) -> None:
         true_change(self, event)
-        true_note(self, self._run.book.record(event.table), event)
+        true_note(self, self._run.table_store.record(event.table), event)
 
     true_note = SchemaChanges._note
     patch.setattr(SchemaChanges, "_change_schema", change)
     patch.setattr(SchemaChanges, "_note", lambda self, record, event: None)
-    patch.setattr(SchemaChanges, "_finish", lambda self, event, floor: None)
+    patch.setattr(SchemaChanges, "_finish", lambda self, event, watermark: None)
 
 
 def finish_nothing(patch: Patch) -> None:
     """What comes after a change of structure that the target has already is taken for done."""
-    from replicator_runtime.engine.schema_changes import SchemaChanges
+    from replicator_runtime.engine.stream.schema_changes import SchemaChanges
 
-    patch.setattr(SchemaChanges, "_finish", lambda self, event, floor: None)
+    patch.setattr(SchemaChanges, "_finish", lambda self, event, watermark: None)
 
 
 def drop_without_a_note(patch: Patch) -> None:
     """Nobody notes that a table is about to be dropped at the target."""
-    from replicator_runtime.engine import floors
+    from replicator_runtime.engine.preparation import low_watermarks as watermarks
 
-    patch.setattr(floors, "_forget_dropped", lambda run, consumer, records: None)
+    patch.setattr(watermarks, "_forget_dropped", lambda run, consumer, records: None)
 
 
 def rows_before_progress(patch: Patch) -> None:
     """The cellar's commit is two: first the rows, then how far they are."""
     from tests.crash import cellar
-    from tests.runtime.engine.kept_target import HOUSE
+    from tests.runtime.engine.in_memory_target import STORAGE
 
     true_publish = cellar.Cellar._publish
 
     def publish(self: cellar.Cellar, before: Mapping[Any, Any]) -> None:
-        after = dict(HOUSE.tables)
+        after = dict(STORAGE.tables)
         for table, kept in after.items():
             progress = before[table].progress if table in before else None
-            HOUSE.tables[table] = replace(kept, progress=progress)
+            STORAGE.tables[table] = replace(kept, progress=progress)
         with Patch() as here:
             here.setattr(cellar, "failpoint", lambda name: None)
             true_publish(self, before)
-        HOUSE.tables = after
+        STORAGE.tables = after
         true_publish(self, before)
 
     patch.setattr(cellar.Cellar, "_publish", publish)
@@ -306,7 +305,7 @@ def adopt_orphans(patch: Patch) -> None:
 
 
 def _orphans(folder: Path, own: Collection[str]) -> list[DataFile]:
-    from replicator_target_delta.files import DataFile
+    from replicator_target_delta.files.live_files import DataFile
 
     found = []
     for path in unnamed_files(folder):

@@ -37,7 +37,7 @@ from replicator_sdk import (
 from replicator_sdk.errors import FencedError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import NetBag, NetChanges, net_bag, net_changes
-from tests.runtime.engine import kept_target
+from tests.runtime.engine import in_memory_target
 
 register("cellar.commit.before", "cellar.commit.after")
 _LOCK = threading.Lock()
@@ -54,14 +54,14 @@ class CellarTarget(DeltaTarget):
     config_type: ClassVar[type[PluginConfig]] = CellarConfig
 
     def create_table_assessor(self) -> TableAssessor:
-        return kept_target._Content()
+        return in_memory_target._Content()
 
     def create_consumer(self, context: DeltaTargetContext) -> Cellar:
         assert isinstance(self.config, CellarConfig)
         return Cellar(context, self.config.path)
 
 
-class Cellar(kept_target.KeptConsumer):
+class Cellar(in_memory_target.InMemoryConsumer):
     """One file, one commit a call.
 
     Attributes:
@@ -84,7 +84,7 @@ class Cellar(kept_target.KeptConsumer):
     def apply_ddl(self, event: DDLEvent) -> None:
         with self._commit():
             assert event.position is not None
-            kept = kept_target.HOUSE.tables.get(event.table)
+            kept = in_memory_target.STORAGE.tables.get(event.table)
             if kept is not None and kept.progress is not None and not self.checks_structure:
                 kept.progress = replace(kept.progress, position=_just_before(event.position))
             if kept is not None and kept.progress is not None and event.position > kept.progress.position:
@@ -93,7 +93,7 @@ class Cellar(kept_target.KeptConsumer):
 
     def apply_batch(self, changes: TableChanges) -> None:
         with self._commit():
-            kept = kept_target.HOUSE.tables[changes.table]
+            kept = in_memory_target.STORAGE.tables[changes.table]
             assert kept.progress is not None
             if kept.progress.epoch > changes.identity.epoch:
                 raise FencedError("a newer run wrote the table", code="RPL-8001", table=str(changes.table))
@@ -121,20 +121,20 @@ class Cellar(kept_target.KeptConsumer):
     def _commit(self) -> Iterator[None]:
         with _LOCK:
             _load(self._path)
-            before = {table: replace(kept) for table, kept in kept_target.HOUSE.tables.items()}
+            before = {table: replace(kept) for table, kept in in_memory_target.STORAGE.tables.items()}
             yield
             self._publish(before)
 
-    def _publish(self, before: Mapping[TableId, kept_target.KeptTable]) -> None:
+    def _publish(self, before: Mapping[TableId, in_memory_target.InMemoryTable]) -> None:
         """Put all tables, which were `before`, into the file's place at once."""
         partial = self._path.with_suffix(".partial")
-        partial.write_bytes(pickle.dumps(kept_target.HOUSE.tables))
+        partial.write_bytes(pickle.dumps(in_memory_target.STORAGE.tables))
         failpoint("cellar.commit.before")
         partial.replace(self._path)
         failpoint("cellar.commit.after")
 
 
-def _changed(kept: kept_target.KeptTable, changes: TableChanges) -> Counter[tuple[Any, ...]]:
+def _changed(kept: in_memory_target.InMemoryTable, changes: TableChanges) -> Counter[tuple[Any, ...]]:
     """The table's rows after the changes."""
     names, key = kept.schema.names, changes.schema.primary_key
     if not key:
@@ -150,7 +150,7 @@ def _changed(kept: kept_target.KeptTable, changes: TableChanges) -> Counter[tupl
     return Counter(left) + Counter(_row(row, names) for row in _completed(kept, net, key))
 
 
-def _completed(kept: kept_target.KeptTable, net: NetChanges, key: Sequence[str]) -> list[dict[str, Any]]:
+def _completed(kept: in_memory_target.InMemoryTable, net: NetChanges, key: Sequence[str]) -> list[dict[str, Any]]:
     """The rows to write, with what their changes did not send taken from the table's own rows."""
     names = kept.schema.names
     rows: list[dict[str, Any]] = net.written.rows.to_pylist()
@@ -187,12 +187,12 @@ def _signed(bag: NetBag, names: Sequence[str], sign: int) -> Counter[tuple[Any, 
 
 
 def _row(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(kept_target.hashable(row.get(name)) for name in names)
+    return tuple(in_memory_target.hashable(row.get(name)) for name in names)
 
 
 def _load(path: Path) -> None:
-    kept_target.HOUSE.drops = True
-    kept_target.HOUSE.tables = pickle.loads(path.read_bytes()) if path.exists() else {}
+    in_memory_target.STORAGE.drops = True
+    in_memory_target.STORAGE.tables = pickle.loads(path.read_bytes()) if path.exists() else {}
 
 
 def cellar_rows(path: Path, table: str) -> Counter[tuple[Any, ...]]:

@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
 
 def each(pairs: list[str]) -> None:
     """Run every folder's pipeline in one Spark session."""
-    from replicator_runtime import spark_session
+    from replicator_runtime.spark import session as spark_session
 
     with Patch() as patch:
         patch.setattr(spark_session, "stop_session", lambda session: None)

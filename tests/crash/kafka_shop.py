@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from tests.services.kafka import Content, KafkaBroker
+from tests.services.kafka.broker import Content, KafkaBroker
 
 Row: TypeAlias = tuple[Any, ...]
 _STRUCT: Mapping[str, Any] = {"type": "struct", "optional": True}

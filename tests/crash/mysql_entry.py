@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 def no_rewind(patch: Patch) -> None:
     """Tables are taken to look at the saved offset as they looked where the dead run had read to."""
-    from replicator_source_mysql.history.history import SchemaHistory
+    from replicator_source_mysql.ddl.history.schema_history import SchemaHistory
 
     patch.setattr(SchemaHistory, "rewind", lambda self, position: None)
 
 
 def history_of_the_beginning(patch: Patch) -> None:
     """What statements changed is known in the process only: a later run knows what tables looked like at first."""
-    from replicator_source_mysql.structure import StructureLog
+    from replicator_source_mysql.streaming.schema_tracker import SchemaTracker
 
-    true_follow = StructureLog.follow
+    true_follow = SchemaTracker.follow
 
-    def follow(self: StructureLog, query: Any, after: MySqlOffset, captured: Any) -> Any:
+    def follow(self: SchemaTracker, query: Any, after: MySqlOffset, captured: Any) -> Any:
         with Patch() as here:
             here.setattr(self, "_save", lambda: None)
             return true_follow(self, query, after, captured)
 
-    patch.setattr(StructureLog, "follow", follow)
+    patch.setattr(SchemaTracker, "follow", follow)
 
 
 BREAKAGES["rewind"] = no_rewind

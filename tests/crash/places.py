@@ -133,7 +133,7 @@ OF_SLICES: frozenset[str] = frozenset(
     }
 )
 """While slices of a distributed log are applied, which the shop's database does not have: tried in
-`runtime/engine/test_distributed_stream.py` and `test_slices.py` here, with twins in `runtime/engine/test_slice_recovery.py`
+`runtime/engine/slices/test_distributed_stream.py` and `test_slices.py` here, with twins in `runtime/engine/slices/test_slice_recovery.py`
 and `plugins/targets/delta/test_slice.py`."""
 
 OF_TAKE_OVER: frozenset[str] = frozenset({"state.adopt.before", "state.adopt.after", "state.offset.taken_over"})

@@ -10,9 +10,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 
-from replicator_source_sqlite.changelog import last_change
+from replicator_source_sqlite.capture.changelog import last_change
+from replicator_source_sqlite.capture.ddl_detection import synchronise
 from replicator_source_sqlite.connection import connect
-from replicator_source_sqlite.schema_change import synchronise
 
 TABLES = ("customer", "note")
 

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from replicator_sdk.testing.partitioned import PartitionedSource
+from replicator_sdk.testing.in_memory.partitioned import PartitionedSource
 from replicator_target_delta import DeltaLakeTarget
 from tests.runtime.engine.partitioned_shop import Host, run_pipeline
 

@@ -18,9 +18,9 @@ import pytest
 from tests.crash.conftest import ENTRY, kill, killed
 from tests.crash.kafka_shop import TABLES, KafkaShop, Row
 from tests.crash.kills import harms
-from tests.end_to_end.kafka_stream import kafka_source
+from tests.end_to_end.kafka.stream import kafka_source
 from tests.end_to_end.replicator import Replicator
-from tests.services.kafka import KafkaBroker
+from tests.services.kafka.broker import KafkaBroker
 
 _PLACES = (
     "engine.batch.gathered",

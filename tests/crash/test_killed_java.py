@@ -170,7 +170,7 @@ def test_what_a_killed_replicators_virtual_machine_left_is_deleted_by_the_next_s
 
 
 def test_no_file_of_another_process_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from replicator_runtime.spark_scratch import Scratch
+    from replicator_runtime.spark.scratch_folders import Scratch
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     import tempfile

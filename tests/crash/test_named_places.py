@@ -28,7 +28,7 @@ from tests.crash.conftest import ENTRY, MakePair, Pair, killed
 from tests.crash.places import Twin
 from tests.end_to_end.replicator import COMMAND, Ended, Running
 from tests.services.forks import fork
-from tests.services.spark import INTERPRETER
+from tests.services.spark.session import INTERPRETER
 
 
 def test_no_named_place_is_left_out() -> None:

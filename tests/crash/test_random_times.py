@@ -10,10 +10,10 @@ import pytest
 
 from tests.crash.conftest import MakePair, kill, killed
 from tests.crash.shop import Trade
-from tests.end_to_end import shop
 from tests.end_to_end.comparison import assert_equal_copies
+from tests.end_to_end.postgres import workload
 from tests.end_to_end.replicator import Replicator, postgres_source
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 
 def test_ten_kills_at_random_times_while_the_source_changes(make_pair: MakePair) -> None:
@@ -51,8 +51,8 @@ def test_three_kills_of_postgres_into_delta_under_concurrent_writers(
     replicator = Replicator(tmp_path, postgres_source(postgres_database))
     chance = random.Random(7)
     with postgres_database.connect() as connection:
-        shop.create(connection)
-        with shop.Writers(postgres_database, seed=7) as writers:
+        workload.create(connection)
+        with workload.Writers(postgres_database, seed=7) as writers:
             for ready in ("snapshot", "streaming"):
                 running = replicator.start()
                 running.said(ready)
@@ -60,10 +60,10 @@ def test_three_kills_of_postgres_into_delta_under_concurrent_writers(
                 kill(running)
             running = replicator.start()
             running.said("streaming")
-            for change in shop.STRUCTURE_CHANGES:
-                shop.change_structure(connection, change)
+            for change in workload.STRUCTURE_CHANGES:
+                workload.change_structure(connection, change)
                 time.sleep(chance.uniform(0, 1))
             kill(running)
         assert writers.transactions > 100
         replicator.until_current()
-        assert assert_equal_copies(connection, replicator.lake, shop.TABLES) > 1000
+        assert assert_equal_copies(connection, replicator.lake, workload.TABLES) > 1000

@@ -9,7 +9,7 @@ import pytest
 from tests.crash.conftest import killed
 from tests.end_to_end.comparison import assert_equal_copies
 from tests.end_to_end.replicator import Replicator, postgres_source
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 
 @pytest.mark.timeout(400)

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from replicator_sdk.testing.values import difference
+from replicator_sdk.testing.histories.values import difference
 from replicator_target_delta.location import table_path
 from tests.crash.kills import kills
 from tests.runtime.engine.partitioned_shop import PartitionedShop
 from tests.services.forks import fork
-from tests.services.spark import INTERPRETER, SMALL
+from tests.services.spark.session import INTERPRETER, SMALL
 
 if TYPE_CHECKING:
     from replicator_sdk import TableSchema

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_sdk import TableId
 from replicator_sdk.datatype import parse_type
+from replicator_source_mysql.config import MySqlConfig
 from replicator_source_mysql.plugin import MySqlSource
+from replicator_source_postgres.config import PostgresConfig
 from replicator_source_postgres.plugin import PostgresSource
-from replicator_source_sqlite.column_type import standard_type as sqlite_type
-from replicator_target_delta.schema import spark_type
+from replicator_source_sqlite.types.mapping import standard_type as sqlite_type
+from replicator_target_delta.schema.types import spark_type
 
 if TYPE_CHECKING:
-    from tests.services.mysql import MysqlDatabase
-    from tests.services.postgres import PostgresDatabase
+    from tests.services.mysql.server import MysqlDatabase
+    from tests.services.postgres.server import PostgresDatabase
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
 
@@ -36,7 +38,7 @@ def test_postgres_types_arrive_as_the_page_says(postgres_database: PostgresDatab
     columns = ", ".join(f"c{i} {declared}" for i, (declared, _, _) in enumerate(table))
     postgres_database.execute(f"CREATE TABLE kinds (id int PRIMARY KEY, {columns})")
     server = postgres_database.server
-    config = PostgresSource.config_type.model_validate(
+    config = PostgresConfig.model_validate(
         {
             "host": server.host,
             "port": server.port,
@@ -61,7 +63,7 @@ def test_mysql_types_arrive_as_the_page_says(mysql_and_mariadb: MysqlDatabase) -
     database.execute(f"CREATE TABLE kinds (id int PRIMARY KEY, {columns})")
     server = database.server
     settings = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    config = MySqlSource.config_type.model_validate({**settings, "sslMode": "disable"})
+    config = MySqlConfig.model_validate({**settings, "sslMode": "disable"})
     with MySqlSource(config).create_table_registry() as registry:
         schema = registry.describe_table(TableId(database.name, "kinds"))
     for i, (declared, standard, delta) in enumerate(table):

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.services.forks import Forked, fork
-from tests.services.mysql_client import Server as MysqlAddress
-from tests.services.postgres import PostgresDatabase
+from tests.services.mysql.client import Server as MysqlAddress
+from tests.services.postgres.server import PostgresDatabase
 from tests.services.processes import spawn, tail
-from tests.services.spark import INTERPRETER, SMALL, StandaloneCluster
+from tests.services.spark.session import INTERPRETER, SMALL, StandaloneCluster
 
 COMMAND = (sys.executable, "-c", "from replicator_runtime.cli import main; main()")
 SECONDS = 300.0
@@ -149,7 +149,7 @@ class Running:
 
 
 def _envelope(messages: str) -> Mapping[str, Any]:
-    """The JSON document of standard output, which stands alone on its lines among the messages."""
+    """The JSON document of standard output, which has lines of its own among the messages."""
     start = messages.rfind("\n{\n") + 1 if not messages.startswith("{\n") else 0
     try:
         found, _ = json.JSONDecoder().raw_decode(messages, start)

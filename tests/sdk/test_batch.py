@@ -1,4 +1,4 @@
-"""Changes in columns, commits, and what a target is handed."""
+"""Changes in columns, commits, and what a target receives."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from replicator_sdk import BatchIdentity, Commits, NumberOffset, Position, TableChanges, TableProgress, single_commit
 from replicator_sdk.errors import BugError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.testing.batches import from_batch, to_batch
-from replicator_sdk.testing.history import load_case
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.batches import from_batch, to_batch
+from replicator_sdk.testing.histories.history import load_case
+from replicator_sdk.testing.histories.reference import RowChange
 
 NOTES = load_case("unchanged_column").tables["notes"]
 INSERT = RowChange(NOTES, DMLOperation.INSERT, {"id": 1, "title": "t", "body": "b"})

@@ -14,11 +14,11 @@ KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and is
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_error_says_what_where_and_the_next_step_also_after_pickling(kind: type[ReplicatorError]) -> None:
-    error = kind("it broke", code="RPL-1234", hint="mend it", table="public.t", position="0/1")
+    error = kind("it broke", code="RPL-1234", hint="fix it", table="public.t", position="0/1")
     for one in (error, pickle.loads(pickle.dumps(error))):
         assert type(one) is kind
         text = str(one)
-        for part in ("RPL-1234", "it broke", "mend it") + (() if kind is ConfigError else ("public.t", "0/1")):
+        for part in ("RPL-1234", "it broke", "fix it") + (() if kind is ConfigError else ("public.t", "0/1")):
             assert part in text
         assert (one.code, one.hint) == (error.code, error.hint)
 

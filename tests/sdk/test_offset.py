@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from replicator_sdk import NumberOffset, Position
 from replicator_sdk.errors import HistoryLostError
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_source_sqlite.offset import SqliteOffset
 
 NUMBERS = st.integers(0, 2**62)

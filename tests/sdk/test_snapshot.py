@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from replicator_sdk import AcceptingAssessor, FixedTables, SnapshotChunk, Support
-from replicator_sdk.testing.history import load_case
-from replicator_sdk.testing.memory_source import MemoryChunkReader
+from replicator_sdk.testing.histories.history import load_case
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 
 SCHEMA = load_case("seed_transactions").tables["customers"]
 

@@ -85,7 +85,7 @@ def _pinned(file: Path) -> tuple[Artifact, ...]:
 
 
 # One class path for broker, Connect and connectors: what Maven resolves for `bench/peers/install.py`, Kafka's version first.
-KAFKA: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("kafka_jars.txt"))
+KAFKA: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("kafka") / "jars.txt")
 
 # Apicurio's schema registry, whole, and the converter of an older release, the last one that is there with all it needs.
 REGISTRY = Artifact(
@@ -95,7 +95,7 @@ REGISTRY = Artifact(
     "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43",
     "-all.tar.gz",
 )
-CONVERTER: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("apicurio_jars.txt"))
+CONVERTER: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("schema_registry") / "jars.txt")
 
 
 def cache_folder() -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from replicator_sdk.testing.contexts import CollectingConfigurer
+from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.plugin import DeltaLakeTarget
 from tests.services import artifacts
 from tests.services.artifacts import DELTA, ArtifactError, cache_folder, fetch
@@ -69,6 +70,6 @@ def test_a_missing_artifact_names_its_address(repository: Path) -> None:
 def test_setup_fetches_every_jar_the_delta_target_asks_spark_for(tmp_path: Path) -> None:
     """Else the first session of a demo would resolve packages over the network."""
     configurer = CollectingConfigurer()
-    DeltaLakeTarget(DeltaLakeTarget.config_type.model_validate({"path": str(tmp_path)})).configure(configurer)
+    DeltaLakeTarget(DeltaConfig.model_validate({"path": str(tmp_path)})).configure(configurer)
     fetched = {f"{artifact.group}:{artifact.name}:{artifact.version}" for artifact in DELTA}
     assert set(configurer.packages) == fetched

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.services.network import NetworkTo
-from tests.services.postgres import PostgresDatabase
+from tests.services.postgres.server import PostgresDatabase
 
 
 def test_clear_network_passes_everything(network: NetworkTo, postgres_database: PostgresDatabase) -> None:

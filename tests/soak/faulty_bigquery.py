@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import replicator_target_bigquery.merge_flush.consumer  # noqa: F401 - registers the places where runs are killed
-from tests.services.bigquery import Emulators, start
-from tests.services.bigquery_chaos import Chaos
-from tests.services.bigquery_gate import Gate
+from tests.services.bigquery.emulators import Emulators, start
+from tests.services.bigquery.gate import Gate
+from tests.services.bigquery.random_faults import Chaos
 from tests.services.processes import LOOPBACK
 from tests.soak.history import Transaction
 from tests.soak.soak import Soak

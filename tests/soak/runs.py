@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.services.processes import die_with_parent, tail
-from tests.services.spark import INTERPRETER
+from tests.services.spark.session import INTERPRETER
 
 _SECONDS = 240.0
 

@@ -151,7 +151,7 @@ _STOPS = {"clean": 4, "stopped": 2, "failpoint": 2, "killed": 2}
 def _places() -> list[str]:
     """Where runs are killed: places of the engine, the state and the targets."""
     for module in (
-        "replicator_runtime.engine",
+        "replicator_runtime.engine.worker",
         "replicator_target_bigquery.consumer",
         "replicator_target_delta.consumer",
     ):
@@ -160,7 +160,7 @@ def _places() -> list[str]:
 
 
 def _spark() -> Mapping[str, str]:
-    from tests.services.spark import SMALL
+    from tests.services.spark.session import SMALL
 
     return dict(SMALL)
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.kafka_stream import MARKER, Stream, kafka_source
+from tests.end_to_end.kafka.stream import MARKER, Stream, kafka_source
 from tests.end_to_end.replicator import mysql_source, postgres_source
-from tests.services import mysql_client
-from tests.services.connect import ConnectWorker
-from tests.services.connect_debezium import postgres_connector
-from tests.services.kafka import KafkaBroker
-from tests.services.mysql import MysqlDatabase
-from tests.services.postgres import PostgresDatabase
+from tests.services.connect.debezium import postgres_connector
+from tests.services.connect.worker import ConnectWorker
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.mysql import client as mysql_client
+from tests.services.mysql.server import MysqlDatabase
+from tests.services.postgres.server import PostgresDatabase
 from tests.soak.history import DEBEZIUM, MYSQL, POSTGRES, SQLITE, Dialect, Transaction
 
 Rows = list[tuple[Any, ...]]

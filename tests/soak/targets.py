@@ -11,7 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tests.end_to_end.comparison import delta_rows
-from tests.services.bigquery import BUCKET, LOCATION, PROJECT, Emulators, rows
+from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, rows
 
 Rows = list[tuple[Any, ...]]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.bigquery import Emulators
+from tests.services.bigquery.emulators import Emulators
 from tests.soak.faulty_bigquery import SETTINGS, Shop, run
 from tests.soak.sources import Postgres, Source
 

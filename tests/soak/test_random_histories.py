@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.bigquery import Emulators
-from tests.services.kafka_fixtures import PrivateConnect, PrivateKafka
-from tests.services.postgres import PostgresDatabase
+from tests.services.bigquery.emulators import Emulators
+from tests.services.kafka.fixtures import PrivateConnect, PrivateKafka
+from tests.services.postgres.server import PostgresDatabase
 from tests.soak.soak import Soak
 from tests.soak.sources import Debezium, Mysql, Postgres, Source, Sqlite
 from tests.soak.targets import BigQuery, Delta, Target

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from replicator_runtime import spark_session
 from replicator_runtime.config import load_pipeline
 from replicator_runtime.execution import Execution
-from replicator_runtime.logs import configure_logging
+from replicator_runtime.observability.logs import configure_logging
+from replicator_runtime.spark import session as spark_session
 from replicator_sdk import failpoint
 from replicator_sdk.errors import ReplicatorError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from replicator_state import ReplicatorDirectory
-from replicator_state.folder import Folder
-from replicator_state.local_folder import LocalFolder
+from replicator_state.storage.folder import Folder
+from replicator_state.storage.local_folder import LocalFolder
 from tests.state import stores
 
 assert stores.PlainFileSystem.protocol == "plain"
@@ -29,7 +29,7 @@ def directory(base: str) -> ReplicatorDirectory:
 
 @pytest.fixture
 def folder(directory: ReplicatorDirectory) -> Folder:
-    """The folder behind `directory`, for looking and breaking things."""
+    """The folder of `directory`, for tests that look into it or damage it."""
     return directory._generation_folder()
 
 

@@ -1,4 +1,4 @@
-"""File systems the state room is tested on, and small makers of what is stored."""
+"""File systems that the state package is tested on, and functions that create stored values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from replicator_state import SavedOffset
-from replicator_state.folder import Folder
-from replicator_state.local_folder import LocalFolder
-from replicator_state.offset_format import decode
+from replicator_state.offsets.offset_format import decode
+from replicator_state.storage.folder import Folder
+from replicator_state.storage.local_folder import LocalFolder
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ for _kind in (PlainFileSystem, LyingFileSystem):
 
 
 class FailingFolder(LocalFolder):
-    """A local folder that fails with an error number in the operations it was told to, until it is healed."""
+    """A local folder that fails with an error number in the given operations, until it is healed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -1,4 +1,4 @@
-"""One replicator, one folder; names cannot leave it, and nobody else can read it."""
+"""One replicator, one folder; names cannot leave it, and no other user can read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from replicator_sdk.errors import ConfigError
 from replicator_state import ReplicatorDirectory, check_identifier
-from replicator_state.local_folder import LocalFolder
+from replicator_state.storage.local_folder import LocalFolder
 from tests.state.stores import offset
 
 HOSTILE = ["", ".", "..", "../x", "a/b", "/etc", "a\\b", "a\0b", "%2e%2e", "é", "a b", ".hidden", "-x", "x" * 64, "a\n"]

@@ -12,15 +12,15 @@ import pytest
 import replicator_state  # registers the places
 from replicator_sdk.failpoint import registered
 from replicator_state import OffsetStore, ReplicatorDirectory
-from replicator_state.local_folder import LocalFolder
-from replicator_state.patience import Patience
+from replicator_state.storage.local_folder import LocalFolder
+from replicator_state.storage.store_retry import StoreRetry
 from tests.state.processes import start
 from tests.state.stores import offset_files, sequences
 
 PLACES = sorted(name for name in registered() if name.startswith("state."))
 TAKEN_OVER = {"state.adopt.before", "state.adopt.after", "state.offset.taken_over"}  # by a second run
 ROUNDS = 6
-AT_ONCE = Patience(0, "test")
+AT_ONCE = StoreRetry(0, "test")
 
 
 @pytest.mark.parametrize("place", PLACES)

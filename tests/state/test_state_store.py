@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from replicator_sdk.errors import BugError, FencedError, NeedsUserError
 from replicator_state import ReplicatorDirectory, StateStore
-from replicator_state.folder import Folder
-from replicator_state.local_folder import LocalFolder
-from replicator_state.patience import Patience
+from replicator_state.storage.folder import Folder
+from replicator_state.storage.local_folder import LocalFolder
+from replicator_state.storage.store_retry import StoreRetry
 
-AT_ONCE = Patience(0, "test")
+AT_ONCE = StoreRetry(0, "test")
 
 
 def test_a_value_is_there_until_it_is_deleted(directory: ReplicatorDirectory, folder: Folder) -> None:

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from replicator_sdk.errors import ReplicatorError
 from replicator_state import OffsetStore, ReplicatorDirectory, SavedOffset, check_identity
-from replicator_state.epochs import EpochRegister
-from replicator_state.folder import Folder
-from replicator_state.lease import Lease
-from replicator_state.local_folder import LocalFolder
-from replicator_state.patience import Patience
-from replicator_state.remote_folder import RemoteFolder
+from replicator_state.lease.epochs import EpochRegister
+from replicator_state.lease.lease import Lease
+from replicator_state.storage.folder import Folder
+from replicator_state.storage.local_folder import LocalFolder
+from replicator_state.storage.remote_folder import RemoteFolder
+from replicator_state.storage.store_retry import StoreRetry
 from tests.state.stores import shared_plain_folder
 
-PATIENCE = Patience(20, "test")
+PATIENCE = StoreRetry(20, "test")
 
 
 def folder(path: str, kind: str) -> Folder:
@@ -109,7 +109,7 @@ def state(path: str, _: str) -> None:
 
 
 def walk(path: str, _: str) -> None:
-    """One short life of a run, past every kill point of this room; prints what is durable."""
+    """One short life of a run, past every kill point of the state package; prints what is durable."""
     directory = ReplicatorDirectory(path, "n", "shop", retry_seconds=0)
     held = directory.acquire(uuid.uuid4().hex)
     store, states = directory.offsets(held), directory.states(held)

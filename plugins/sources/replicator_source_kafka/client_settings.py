@@ -1,4 +1,4 @@
-"""Which settings of a Kafka client a pipeline may give, and what kafka-python calls them."""
+"""The settings of a Kafka client that a pipeline may contain, and their names in kafka-python."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ OURS: Final[Mapping[str, str | int]] = {
     "fetch.min.bytes": 1,
     "group.id": "",
 }
-"""Settings the source itself obeys, not the client, and their defaults; the group is only informed."""
+"""Settings that the source itself uses, not the client, and their defaults."""
 SECRETS: Final = frozenset({"sasl.password", "ssl.key.password"})
 ALLOWED: Final = frozenset({*_NUMBERS, *_TEXTS, *_RENAMED, *OURS})
-"""Every setting that may be given."""
+"""All allowed settings."""
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -53,10 +53,10 @@ Settings = Mapping[str, str | int | bool | Secret]
 
 
 def check_settings(settings: Settings) -> None:
-    """Refuse what is not allowed.
+    """Check that all settings are allowed.
 
     Raises:
-        ValueError: Naming the setting and the nearest one that is allowed.
+        ValueError: Naming the setting and the most similar allowed one.
     """
     for name, value in settings.items():
         if name not in ALLOWED:
@@ -70,7 +70,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def _check_security(settings: Settings) -> None:
-    """Refuse what the client would stumble over, or leave aside, without a word."""
+    """Refuse security settings that the client would ignore or fail on without a clear error."""
     protocol = str(plain(settings.get("security.protocol", "PLAINTEXT")))
     if protocol not in _PROTOCOLS:
         raise ValueError("security.protocol must be one of " + ", ".join(_PROTOCOLS))
@@ -92,7 +92,7 @@ def _check_login(settings: Settings) -> None:
 
 
 def client_arguments(settings: Settings) -> dict[str, Any]:
-    """What kafka-python is given."""
+    """The arguments for kafka-python."""
     return {
         _RENAMED.get(name, name.replace(".", "_")): _value(name, value)
         for name, value in settings.items()
@@ -101,12 +101,12 @@ def client_arguments(settings: Settings) -> dict[str, Any]:
 
 
 def own_number(settings: Settings, name: str) -> int:
-    """One of the settings the source obeys."""
+    """A setting that the source itself uses."""
     return int(str(plain(settings.get(name, OURS[name]))))
 
 
 def plain(value: str | int | bool | Secret) -> str | int | bool:
-    """The value itself, of a secret too."""
+    """The plain value, also of a secret."""
     return value.get_secret_value() if isinstance(value, Secret) else value
 
 

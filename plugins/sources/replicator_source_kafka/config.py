@@ -1,4 +1,4 @@
-"""Settings of the source, as they stand in the pipeline JSON (camelCase there)."""
+"""Settings of the source; the pipeline JSON spells them in camelCase."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 from replicator_source_kafka.client_settings import SECRETS, check_settings, own_number, plain
-from replicator_source_kafka.types.hint import parse_hint
+from replicator_source_kafka.types.type_hints import parse_hint
 
 FormatName = Literal[
     "debezium-json",
@@ -33,32 +33,32 @@ class KafkaConfig(PluginConfig):
 
     Attributes:
         bootstrap_servers: `host:port`, several with commas between them.
-        topics: The topics to read, by name; this or `topic_pattern`.
-        topic_pattern: A regular expression that a topic's whole name must match; new topics that do join without a
-            restart.
-        format: What the records are.
+        topics: The names of the topics to read; either this or `topic_pattern`.
+        topic_pattern: A regular expression that a topic's whole name must match; new topics that match are read without
+            a restart.
+        format: The format of the records.
         schema_registry_url: Where the schemas of Avro and Protobuf records are.
         start_from: Where the first start begins: `earliest`, `latest`, a point in time (ISO 8601 with a zone: the first
             record of each partition that is not older), or offsets (`{"topic": {"0": 123}}`; partitions left out begin
-            at their earliest). Topics that join later begin at their earliest.
-        kafka: Settings of the client, those in `client_settings.ALLOWED` only.
-        on_poison: What becomes of a record that cannot be read: `stop`, or `quarantine` it in the table
+            at their earliest). Topics that are added later begin at their earliest offset.
+        kafka: Settings of the client, only those in `client_settings.ALLOWED`.
+        on_poison: What to do with a record that cannot be read: `stop`, or `quarantine` it in the table
             `_replicator.kafka_quarantine`.
-        on_new_partitions: What becomes of a topic that has more partitions than before: `fail`, since a key may have
-            moved to another partition and its changes may be read out of order; or `read` them from their beginning.
-        column_types: Table (`schema.table`) → column → standard type, where records do not tell.
-        unavailable_value: What Debezium writes for a value it did not get (`unavailable.value.placeholder`).
+        on_new_partitions: What to do when a topic has more partitions than before: `fail`, since a key may have moved
+            to another partition and its changes may be read out of order; or `read` them from their beginning.
+        column_types: Table (`schema.table`) → column → standard type, for records that do not contain types.
+        unavailable_value: What Debezium writes for a value it did not receive (`unavailable.value.placeholder`).
         table_from_topic: A regular expression on the topic's name with the groups `table` and, optionally, `schema`
-            and `database`, where records do not name their table.
-        table_field: The field of a record that names its table, where topics carry several.
-        out_of_range: What becomes of values the standard types cannot hold; the pipeline's policy when left out.
-        metadata_interval_seconds: How often new topics and partitions are looked for.
-        distributed: Whether Spark's executors read the partitions, where the target can have them do it; else one reader
-            reads them all, which keeps the order between partitions of a window and takes TRUNCATE.
-        transaction_topic: Debezium's topic of transaction metadata (`provide.transaction.metadata`), read beside the others:
+            and `database`, for records that do not name their table.
+        table_field: The field of a record that names its table, for topics with several tables.
+        out_of_range: What to do with values the standard types cannot hold; the pipeline's policy when left out.
+        metadata_interval_seconds: The interval of checks for new topics and partitions.
+        distributed: Whether Spark's executors read the partitions, if the target supports it. Otherwise one reader reads
+            all partitions, which keeps the order between partitions of a window and supports TRUNCATE.
+        transaction_topic: Debezium's topic of transaction metadata (`provide.transaction.metadata`), read in addition:
             a transaction of the source then arrives whole, in one commit of the log. Needs `distributed: false`.
-        transaction_wait_seconds: How long the records of a transaction wait for the rest of it; then they arrive without,
-            and `source.transactions_cut` counts it.
+        transaction_wait_seconds: How long the records of a transaction wait for the rest of it. After that they are
+            applied without it, and counted in `source.transactions_cut`.
     """
 
     bootstrap_servers: Annotated[str, Field(min_length=1)]
@@ -120,7 +120,7 @@ class KafkaConfig(PluginConfig):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        """What excludes what, and what needs what."""
+        """Check settings that exclude or need each other."""
         if bool(self.topics) == (self.topic_pattern is not None):
             raise ValueError("give either topics or topicPattern")
         needs_registry = self.format in _REGISTRY_FORMATS
@@ -150,7 +150,7 @@ class KafkaConfig(PluginConfig):
 
     @property
     def named_topics(self) -> tuple[str, ...]:
-        """The topics that have to be there."""
+        """The topics that have to exist."""
         more = self.transaction_topic
         return self.topics if more is None or more in self.topics else (*self.topics, more)
 
@@ -162,9 +162,9 @@ class KafkaConfig(PluginConfig):
 
     @property
     def group(self) -> str:
-        """The consumer group that is told how far the target is; empty for none."""
+        """The consumer group to which the durable offset is committed; empty for none."""
         return str(plain(self.kafka.get("group.id", "")))
 
     def own_number(self, name: str) -> int:
-        """One of the client settings that the source obeys itself, such as `fetch.max.bytes`."""
+        """A client setting that the source itself uses, such as `fetch.max.bytes`."""
         return own_number(self.kafka, name)

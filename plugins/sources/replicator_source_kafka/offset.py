@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from replicator_sdk.errors import HistoryLostError
 from replicator_sdk.offset import Offset
-from replicator_source_kafka.ranges import PartitionRange
+from replicator_source_kafka.partition_range import PartitionRange
 
 _FIELD = "topics"
 _SHOWN = 4
@@ -20,12 +20,12 @@ _SHOWN = 4
 class KafkaOffset(Offset):
     """The next record to read, of every partition.
 
-    Offsets of one replicator lie on one chain: each is at every partition where the one before it was or further on
-    (`WindowPlan` sees to it that a replay walks the same chain). So one offset is before another when any partition is
-    further on in the other; a partition that an offset does not name has not been begun.
+    The offsets of one pipeline form a chain: in every partition, each is equal to the one before it or greater
+    (`WindowLog` makes a replay follow the same chain). So an offset is before another if any partition is greater in the
+    other one. A partition that an offset does not name has not been read yet.
 
     Attributes:
-        topics: Topic → its id, which a topic created anew does not share; empty where the broker gives none.
+        topics: Topic → its id, which changes when the topic is created again; empty if the broker has no ids.
         next: (topic, partition) → the next Kafka offset to read.
     """
 
@@ -45,10 +45,10 @@ class KafkaOffset(Offset):
     def __lt__(self, other: Any) -> bool:
         if not isinstance(other, KafkaOffset):
             return NotImplemented
-        return any(self.next.get(place, -1) < there for place, there in other.next.items())
+        return any(self.next.get(tp, -1) < there for tp, there in other.next.items())
 
     def __le__(self, other: Any) -> bool:
-        """Spelled out: the one that `total_ordering` makes would compare twice."""
+        """Written out, since the one of `total_ordering` would compare twice."""
         return bool(self == other or self < other)
 
     def __str__(self) -> str:
@@ -64,16 +64,16 @@ class KafkaOffset(Offset):
         return ((partition, there) for (name, partition), there in self.next.items() if name == topic)
 
     def after(self, ranges: Iterable[PartitionRange]) -> KafkaOffset:
-        """Where reading stands once `ranges` are read."""
+        """The offset after `ranges` are read."""
         read = {(piece.topic, piece.partition): piece.end for piece in ranges}
         return KafkaOffset(self.topics, {**self.next, **read})
 
     def joined(self, topics: Mapping[str, str], begin: Mapping[tuple[str, int], int]) -> KafkaOffset:
-        """With further topics, or partitions, that have not been read yet."""
+        """This offset with additional topics or partitions that have not been read yet."""
         return KafkaOffset({**self.topics, **topics}, {**self.next, **begin})
 
     def to_json(self) -> dict[str, Any]:
-        """The form in state: topic → id and next offsets by partition."""
+        """The stored form: topic → id and next offsets by partition."""
         return {
             topic: {"id": self.topics[topic], "next": {str(p): there for p, there in sorted(self.partitions(topic))}}
             for topic in sorted(self.topics)
@@ -82,8 +82,8 @@ class KafkaOffset(Offset):
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
-        places = {(topic, int(p)): int(there) for topic, kept in value.items() for p, there in kept["next"].items()}
-        return cls({topic: str(kept["id"]) for topic, kept in value.items()}, places)
+        partitions = {(topic, int(p)): int(there) for topic, kept in value.items() for p, there in kept["next"].items()}
+        return cls({topic: str(kept["id"]) for topic, kept in value.items()}, partitions)
 
     def fields(self) -> Mapping[str, bytes]:
         """One field of compact JSON."""
@@ -97,7 +97,19 @@ class KafkaOffset(Offset):
             return cls.from_json(json.loads(content))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise HistoryLostError(
-                "the stored offset is not one of Kafka topics",
+                "the stored offset is not an offset of Kafka topics",
                 code="RPL-3950",
                 hint="point the pipeline back at the source it was started with",
             ) from error
+
+
+def ranges_between(begin: KafkaOffset, end: KafkaOffset) -> list[PartitionRange]:
+    """The ranges between two offsets, by topic, then partition: the order of events in a window."""
+    return sorted(_ranges(begin, end))
+
+
+def _ranges(begin: KafkaOffset, end: KafkaOffset) -> Iterable[PartitionRange]:
+    for (topic, partition), there in end.next.items():
+        here = begin.next.get((topic, partition), there)
+        if here < there:
+            yield PartitionRange(topic, partition, here, there)

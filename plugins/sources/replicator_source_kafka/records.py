@@ -1,4 +1,4 @@
-"""Records of one partition as columns: what the fetch makes and the formats decode."""
+"""Records of one partition as columns: returned by fetches, decoded by formats."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Records:
         timestamp: The records' timestamps in milliseconds since 1970 UTC; -1 where a record has none.
         key: The keys' bytes; null for a record without a key. A BinaryArray or LargeBinaryArray.
         value: The values' bytes; null for a tombstone. A BinaryArray or LargeBinaryArray.
-        headers: The records' headers as Kafka's protocol writes them (their count first; bytes behind the last one mean
-            nothing), or null; None when no record has any. `formats.record_headers` reads them.
+        headers: The records' headers in the form of Kafka's protocol (their count first; bytes after the last one are to be
+            ignored), or null; None when no record has any. `record_batches.record_headers` reads them.
     """
 
     topic: str
@@ -35,8 +35,8 @@ class Records:
     def __len__(self) -> int:
         return len(self.offset)
 
-    def place(self, index: int) -> str:
-        """Where one of them lies, as Kafka's people write it: `topic-partition@offset`."""
+    def position(self, index: int) -> str:
+        """The position of one record, as Kafka's tools write it: `topic-partition@offset`."""
         return f"{self.topic}-{self.partition}@{self.offset[index]}"
 
     def slice(self, start: int, stop: int) -> Records:

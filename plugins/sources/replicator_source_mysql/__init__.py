@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replicator_sdk.hookspec import hookimpl
+from replicator_sdk import hookimpl
 from replicator_sdk.source import DeltaSource
 from replicator_source_mysql.config import MySqlConfig
 from replicator_source_mysql.offset import MySqlOffset

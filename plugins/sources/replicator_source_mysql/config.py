@@ -1,4 +1,4 @@
-"""Settings of the source, as they stand in the pipeline JSON (camelCase there)."""
+"""Settings of the source, as in the pipeline JSON (camelCase there)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class MySqlConfig(PluginConfig):
         ssl_root_cert: File with the certificate authority; the system's own when left out.
         server_id: The replica's server id, unique among everything that reads this server's binlog. Derived from
             namespace and name when left out.
-        zero_dates: What becomes of zero and partial dates (`0000-00-00`, `2024-00-10`): NULL, counted in
+        zero_dates: What happens to zero and partial dates (`0000-00-00`, `2024-00-10`): NULL, counted in
             `source.zero_dates`; an error; or every date and datetime column arrives as text.
-        out_of_range: What becomes of other values the standard types cannot hold; the pipeline's policy when left out.
+        out_of_range: What happens to other values the standard types cannot hold; the pipeline's policy when left out.
         foreign_key_cascades: Whether tables may be captured whose rows a foreign key changes (ON DELETE CASCADE, SET
             NULL) on a server that leaves such changes out of its binlog.
         heartbeat_interval_seconds: How often the offset of an idle source advances.

@@ -1,4 +1,4 @@
-"""Tables as MySQL and MariaDB define them: what is needed to decode a row of the binlog, and what a schema is made of.
+"""Tables as MySQL and MariaDB define them: what is needed to decode a row of the binlog, and what its schema is built from.
 
 The binlog names a table and the physical types of its columns, but by default (`binlog_row_metadata=MINIMAL`) neither the
 columns' names nor signedness, character sets or the members of an ENUM. A definition holds them. It comes from the
@@ -23,11 +23,11 @@ class ColumnDefinition:
     Attributes:
         name: As the server spells it.
         type: As `information_schema.COLUMNS.COLUMN_TYPE` writes it, in lower case but for the members of an ENUM or SET:
-            `int unsigned`, `decimal(12,2)`, `enum('a','b')`. Display widths of integers may stand there or not.
+            `int unsigned`, `decimal(12,2)`, `enum('a','b')`. Display widths of integers are optional.
         nullable: Whether NULL is allowed.
         charset: The character set of text, ENUM and SET (`utf8mb4`); empty for all other types.
         default: The text of a constant default; None when there is none, or it is NULL, or an expression.
-        has_expression_default: Whether the default is computed anew for each row (`DEFAULT (uuid())`, also
+        has_expression_default: Whether the default is computed for each row (`DEFAULT (uuid())`, also
             CURRENT_TIMESTAMP), so that the value older rows got cannot be known from the statement.
         is_generated: Whether it is a generated column, virtual or stored.
         is_invisible: Whether `SELECT *` leaves it out.
@@ -123,7 +123,7 @@ class TableDefinition:
         return name.lower() in self._by_name
 
     def __getitem__(self, name: str) -> ColumnDefinition:
-        """A column by name; names of columns have no case in MySQL."""
+        """A column by name; MySQL compares names of columns without case."""
         return self._by_name[name.lower()]
 
     @property

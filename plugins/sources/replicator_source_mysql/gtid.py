@@ -1,7 +1,7 @@
 """Global transaction identifiers: which transactions a server, or a replica of it, has executed.
 
 MySQL writes a set, `uuid:1-77:80,uuid:tag:1-3`; MariaDB writes the last one of every domain, `0-1-5,2-1-9`. Both grow along
-one server's log, so the number of transactions in them orders places also between servers that share a history.
+one server's log, so the number of transactions in them orders positions also between servers that share a history.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Self
 
 from replicator_sdk.errors import BugError
@@ -25,7 +24,7 @@ class Gtid:
     """One transaction.
 
     Attributes:
-        source: MySQL: the server's UUID, with `:tag` behind it where the transaction has a tag. MariaDB: the domain.
+        source: MySQL: the server's UUID, with `:tag` after it where the transaction has a tag. MariaDB: the domain.
         number: Its number there, from 1.
         server: MariaDB only: the server id.
     """
@@ -57,6 +56,10 @@ class GtidProgress(ABC):
     @abstractmethod
     def copy(self) -> Self:
         """An independent copy."""
+
+    @abstractmethod
+    def __bool__(self) -> bool:
+        """Whether any transaction is done."""
 
     @abstractmethod
     def __str__(self) -> str:
@@ -123,6 +126,9 @@ class GtidSet(GtidProgress):
         """An independent copy."""
         return GtidSet({source: list(spans) for source, spans in self.intervals.items()})
 
+    def __bool__(self) -> bool:
+        return bool(self.intervals)
+
     def __str__(self) -> str:
         return ",".join(
             ":".join([source, *(f"{first}-{last}" if first < last else str(first) for first, last in spans)])
@@ -158,7 +164,7 @@ class GtidPosition(GtidProgress):
     def covers(self, other: Self) -> bool:
         """Whether no domain of `other` has come further, nor as far with another server's transaction.
 
-        Of a domain that has come further here it cannot be told which server's transactions it went through.
+        Which servers' transactions a domain went through is not known when it has come further here.
         """
         return all(
             domain in self.domains and (self.domains[domain][1] > last[1] or self.domains[domain] == last)
@@ -174,6 +180,9 @@ class GtidPosition(GtidProgress):
         """An independent copy."""
         return GtidPosition(dict(self.domains))
 
+    def __bool__(self) -> bool:
+        return bool(self.domains)
+
     def __str__(self) -> str:
         ordered = sorted(self.domains.items(), key=lambda item: int(item[0]))
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in ordered)
@@ -185,14 +194,8 @@ def parse_gtids(text: str) -> GtidProgress:
     return GtidPosition.parse(text) if _MARIADB.match(first) else GtidSet.parse(text)
 
 
-@lru_cache(maxsize=1024)
-def count_gtids(text: str) -> int:
-    """How many transactions `text` stands for."""
-    return parse_gtids(text).count
-
-
 class GtidTrail:
-    """The progress after each of a window's commits, worked out only where it is asked for."""
+    """The progress after each of a window's commits, computed only when it is used."""
 
     def __init__(self, before: GtidProgress, gtids: Iterable[Gtid | None]) -> None:
         self._before = before

@@ -1,27 +1,27 @@
-"""The source as the runtime sees it."""
+"""The source plugin, as the runtime calls it."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
+from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import TableRegistry
 from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
+from replicator_source_mysql.binlog.log_availability import current_offset, origin_of
 from replicator_source_mysql.config import MySqlConfig
-from replicator_source_mysql.connection import Endpoint, server_of
-from replicator_source_mysql.log_end import current_offset, origin_of
+from replicator_source_mysql.connect.connection import Endpoint, server_of
 from replicator_source_mysql.offset import MySqlOffset
 
 if TYPE_CHECKING:
     import pymysql
 
 
-class MySqlSource(DeltaSource):
+class MySqlSource(DeltaSource[MySqlConfig]):
     """MySQL 8 and 9, MariaDB 10 and 11, through the binlog; see `DeltaSource`."""
 
     name: ClassVar[str] = "mysql"
@@ -29,10 +29,8 @@ class MySqlSource(DeltaSource):
     config_type: ClassVar[type[PluginConfig]] = MySqlConfig
     offset_type: ClassVar[type[Offset]] = MySqlOffset
 
-    config: MySqlConfig
-
     def configure(self, configurer: Configurer) -> None:
-        """Nothing beyond what the settings model checks, but a certificate file that is not there."""
+        """Refuse a certificate file that does not exist; the settings model checks everything else."""
         root = self.config.ssl_root_cert
         if root is not None and not root.is_file():
             configurer.add_failure(
@@ -46,7 +44,7 @@ class MySqlSource(DeltaSource):
         return Endpoint(self.config, application)
 
     def identity(self) -> str:
-        """Which of the two it is. A foreign server is told by its identity or GTIDs when reading begins: after a
+        """Whether it is MySQL or MariaDB. A foreign server is recognised by its identity or GTIDs when reading begins: after a
         failover the server is another one, and its log is the same.
         """
         with self.endpoint().session() as connection:
@@ -59,13 +57,13 @@ class MySqlSource(DeltaSource):
 
     def create_table_registry(self) -> TableRegistry:
         """The catalogue."""
-        from replicator_source_mysql.registry import MySqlTableRegistry
+        from replicator_source_mysql.table_registry import MySqlTableRegistry
 
         return MySqlTableRegistry(self.endpoint())
 
     def create_table_assessor(self) -> TableAssessor:
-        """Findings with the SQL that mends them."""
-        from replicator_source_mysql.assessment import MySqlTableAssessor
+        """Findings with the SQL that fixes them."""
+        from replicator_source_mysql.assessment.assessor import MySqlTableAssessor
 
         return MySqlTableAssessor(self.endpoint(), self.config.server_id)
 
@@ -73,7 +71,7 @@ class MySqlSource(DeltaSource):
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
     ) -> EventReader:
         """A reader of the binlog, as a replica with the server id of the settings or one derived from the name."""
-        from replicator_source_mysql.reader import MySqlEventReader
+        from replicator_source_mysql.streaming.reader import MySqlEventReader
 
         server_id = self.config.server_id or derived_server_id(context.namespace, context.replicator_name)
         endpoint = self.endpoint(f"replicator {context.replicator_name}")
@@ -83,7 +81,7 @@ class MySqlSource(DeltaSource):
         self, definition: EventReaderDefinition, context: DeltaSourceContext
     ) -> SnapshotReader | None:
         """Snapshots by ranges of the key; of tables without one, at a position."""
-        from replicator_source_mysql.snapshot import MySqlSnapshotReader
+        from replicator_source_mysql.snapshots.snapshot import MySqlSnapshotReader
 
         policy = self.config.out_of_range or definition.out_of_range
         endpoint = self.endpoint(f"replicator {context.replicator_name}")
@@ -95,6 +93,8 @@ def _end_of_log(connection: pymysql.Connection[Any]) -> MySqlOffset:
 
 
 def derived_server_id(namespace: str, name: str) -> int:
-    """A server id for a pipeline, far above those that people choose; different for different pipelines (C8)."""
+    """A server id for a pipeline, far above those that people choose. Pipelines differ in it, since a server
+    disconnects one of two replicas with one id.
+    """
     digest = hashlib.sha256(f"{namespace}/{name}".encode()).digest()
     return (1 << 31) + int.from_bytes(digest[:4], "big") % ((1 << 31) - 2)

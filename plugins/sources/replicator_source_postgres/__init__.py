@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replicator_sdk.hookspec import hookimpl
+from replicator_sdk import hookimpl
 from replicator_sdk.source import DeltaSource
 from replicator_source_postgres.config import PostgresConfig
 from replicator_source_postgres.offset import PostgresOffset

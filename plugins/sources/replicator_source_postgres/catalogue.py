@@ -1,4 +1,4 @@
-"""What the server's catalogue says of tables, columns and types."""
+"""Reads tables, columns and types from the server's catalogue."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ SELECT i.indisprimary, i.indisreplident, ARRAY(
 FROM pg_catalog.pg_index i
 WHERE i.indrelid = %s AND i.indisvalid AND (i.indisprimary OR i.indisreplident) AND i.indimmediate
 """
-# A deferrable key may be double between two changes of a transaction, so it does not tell rows apart; the server does not
-# take it as a replica identity either.
+# A deferrable key may have duplicates between two changes of a transaction, so it does not identify rows; the server does
+# not accept it as a replica identity either.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class ColumnFacts:
         typmod: Its type modifier.
         not_null: Whether NULL is forbidden.
         is_generated: Whether its values are computed; such columns are not in the log by default.
-        source_type: Its type as people write it.
+        source_type: Its type as SQL writes it.
         has_default: Whether it has a default expression now.
-        missing: The value rows have that are older than the column, as a one-element array literal; None when there is
-            none or the table was rewritten since.
+        missing: The value that rows older than the column have, as a one-element array literal; None when there is none
+            or the table was rewritten since.
     """
 
     name: str
@@ -110,19 +110,19 @@ class TableFacts:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which the log tells rows apart: the replica identity's, or under FULL the primary key."""
+        """The columns that identify rows in the log: the replica identity's, or under FULL the primary key."""
         if self.identity == "i":
             return self.identity_index
         return () if self.identity == "n" else self.primary_key
 
     @property
     def is_blocking(self) -> bool:
-        """Whether publishing it would make the application's own UPDATE and DELETE fail (I7)."""
+        """Whether publishing it would make the application's own UPDATE and DELETE fail: no row is identified."""
         return self.identity != "f" and not self.key
 
 
 class Catalogue:
-    """Asks the catalogue over one connection; remembers types, which do not change, and nothing else."""
+    """Queries the catalogue over one connection; caches types, which do not change, and nothing else."""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], database: str) -> None:
         self.connection = connection
@@ -130,7 +130,7 @@ class Catalogue:
         self._types: dict[int, PgType] = {}
 
     def find(self, table: TableId) -> TableFacts | None:
-        """The table of that name now; None when there is none."""
+        """The table with that name now; None when there is none."""
         query = _TABLE + "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')"
         return self._facts(self.connection.execute(query, [table.schema, table.table]).fetchone())
 
@@ -171,7 +171,7 @@ class Catalogue:
         return [row[0] for row in self.connection.execute(query, [oid])]
 
     def type_of(self, oid: int) -> PgType:
-        """A type, as far as values depend on it; one that is gone counts as one without structure (text)."""
+        """A type, as far as values depend on it; one that was dropped counts as text."""
         if oid not in self._types:
             row = self.connection.execute(_TYPES, [[oid]]).fetchone()
             self._types[oid] = PgType(*row) if row else PgType(oid)
@@ -184,8 +184,8 @@ class Catalogue:
         )
         return frozenset(row[0] for row in rows)
 
-    def written(self, oid: int, typmod: int) -> str:
-        """A type as people write it, e.g. `numeric(12,2)`."""
+    def type_name(self, oid: int, typmod: int) -> str:
+        """A type as SQL writes it, e.g. `numeric(12,2)`."""
         row = self.connection.execute("SELECT pg_catalog.format_type(%s::oid, %s)", [oid, typmod]).fetchone()
         return str(row[0]) if row else ""
 
@@ -195,17 +195,17 @@ class Catalogue:
         return Column(facts.name, kind, not facts.not_null, facts.source_type, str(facts.attnum))
 
     def schema(self, facts: TableFacts, table: TableId | None = None) -> TableSchema:
-        """The standard schema of a table: its columns but the generated ones, and its key."""
+        """The standard schema of a table: its columns without the generated ones, and its key."""
         table = table or TableId(self._database, facts.name, facts.schema)
         return TableSchema(table, tuple(map(self.column, facts.columns)), facts.key)
 
 
-class CatalogueDoor:
-    """The catalogue over a connection of its own, which is opened at the first question and once more after `close`.
+class CatalogueConnection:
+    """The catalogue over a connection of its own, opened at the first use, and again at a use after `close`.
 
     Args:
         endpoint: Where to connect.
-        statement_timeout_seconds: How long one question may take; 0 for ever.
+        statement_timeout_seconds: How long one query may take; 0 for no limit.
     """
 
     def __init__(self, endpoint: Endpoint, *, statement_timeout_seconds: int = 60) -> None:

@@ -1,4 +1,4 @@
-"""Settings of the source, as they stand in the pipeline JSON (camelCase there)."""
+"""Settings of the source, as the pipeline JSON has them (in camelCase)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pydantic import Field
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 
 SslMode = Literal["disable", "require", "verify-ca", "verify-full"]
-"""libpq's modes without `allow` and `prefer`, which fall back to plain text in silence."""
+"""libpq's modes without `allow` and `prefer`, which fall back to plain text without an error."""
 
 Identifier = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[^\x00]+$")]
 
 
 class PostgresConfig(PluginConfig):
-    """Settings of the `postgres` source; nothing else is passed on to the driver.
+    """Settings of the `postgres` source; nothing else is passed to the driver.
 
     Attributes:
         host: Host name, address, or the folder of a Unix socket.
@@ -24,16 +24,17 @@ class PostgresConfig(PluginConfig):
         database: The database; one pipeline reads one database.
         user: A role with LOGIN and REPLICATION, and SELECT on the tables.
         password: Its password.
-        ssl_mode: `verify-full` unless another mode is spelled out, also for a loopback host.
+        ssl_mode: `verify-full` unless another mode is given, also for a loopback host.
         ssl_root_cert: File with the certificate authority; the system's own when left out.
-        publication: Name of the publication; taken as given when it exists, else created. Derived from the pipeline's
+        publication: Name of the publication; used as it is when it exists, else created. Derived from the pipeline's
             namespace and name when left out.
         slot: Name of the replication slot; same rules.
-        out_of_range: What becomes of infinite or far dates and NaN decimals; the pipeline's policy when left out.
+        out_of_range: What happens to infinite dates, years outside 1 to 9999 and NaN decimals; the pipeline's policy when
+            left out.
         heartbeat_interval_seconds: How often the offset of an idle source advances.
         connect_timeout_seconds: How long one attempt to connect may take.
-        chunk_rows: About how many rows one chunk of a snapshot has.
-        max_held_wal_bytes: How much WAL the slot may hold back at the source before a warning; None asks for none.
+        chunk_rows: Approximate number of rows of one snapshot chunk.
+        max_held_wal_bytes: How much WAL the slot may hold back at the source before a warning; None for no warning.
     """
 
     host: str = Field(min_length=1)

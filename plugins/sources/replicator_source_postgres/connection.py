@@ -1,4 +1,4 @@
-"""Connections: one way to make them, for SQL and for replication, in the driver and on executors."""
+"""Connections for SQL and for replication, with the same settings in the Spark driver and on executors."""
 
 from __future__ import annotations
 
@@ -92,26 +92,26 @@ class Endpoint:
         parameters = self.parameters(statement_timeout_seconds=statement_timeout_seconds)
         with diagnosed(f"connecting to {self}"):
             connection: psycopg.Connection[Row] = connect(autocommit=True, **parameters)
-            # libpq takes the encoding from its own parameter; prepared statements would outlive a change of table.
+            # A prepared statement would fail after a schema change of its table.
             connection.prepare_threshold = None
         return connection
 
     @contextlib.contextmanager
     def session(self, *, statement_timeout_seconds: int = 60) -> Iterator[psycopg.Connection[Row]]:
-        """A SQL connection for a few statements, their errors made ours."""
+        """A SQL connection for a few statements, whose errors are raised as `ReplicatorError`s."""
         connection = self.connect(statement_timeout_seconds=statement_timeout_seconds)
         try:
-            with diagnosed(f"asking {self}"):
+            with diagnosed(f"querying {self}"):
                 yield connection
         finally:
             connection.close()
 
     def replication(self) -> PGconn:
-        """A connection that speaks the replication protocol; the caller finishes it.
+        """A connection for replication commands; the caller finishes it.
 
         Raises:
             RetryableError: When the server cannot be reached now.
-            NeedsUserError: When it refuses, for one when the role lacks REPLICATION.
+            NeedsUserError: When it refuses, for example because the role lacks REPLICATION.
         """
         driver()
         from psycopg import pq
@@ -161,5 +161,5 @@ def quote_literal(value: str) -> LiteralString:
 
 
 def statement(text: str) -> LiteralString:
-    """SQL put together from constants and quoted names; the one place where a string becomes a statement."""
+    """SQL composed of constants and quoted names; the one place where a string becomes a statement."""
     return cast("LiteralString", text)  # type: ignore[redundant-cast]

@@ -1,4 +1,4 @@
-"""Errors of server and driver as ours: the class says the recovery, the hint the next step."""
+"""Turns errors of server and driver into `ReplicatorError`s: the class decides the recovery, the hint says the next step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import psycopg
 
 _Cause = tuple[type[ReplicatorError], str, str, tuple[str, ...], tuple[str, ...]]
-"""The error's class and code, the next step, and by which SQLSTATEs and which words it is known.
+"""The error's class and code, the next step, and the SQLSTATEs and words that identify it.
 
-The words are the server's or libpq's own, lower case; they count before the SQLSTATE, which may say too little.
+The words are the server's or libpq's own, in lower case; they are matched before the SQLSTATE, which may be too general.
 """
 
 _TLS_REFUSED = (
@@ -32,9 +32,9 @@ _TLS_REFUSED = (
     "no cipher match",
     "dh key too small",
 )
-"""What libpq and OpenSSL say of a failed verification or negotiation.
+"""Messages of libpq and OpenSSL about a failed verification or negotiation.
 
-Every other TLS error (unexpected end of file, connection reset, bad record) is a lost connection like any other.
+Every other TLS error (unexpected end of file, connection reset, bad record) is a lost connection.
 """
 
 _CAUSES: tuple[_Cause, ...] = (
@@ -79,14 +79,14 @@ _CAUSES: tuple[_Cause, ...] = (
     (
         NeedsUserError,
         "RPL-3105",
-        "raise max_replication_slots and max_wal_senders at the source, or drop slots nobody uses",
+        "raise max_replication_slots and max_wal_senders at the source, or drop unused slots",
         ("53400",),
         ("replication slots are in use", "number of requested standby connections exceeds"),
     ),
     (
         RetryableError,
         "RPL-3104",
-        "another session uses the slot: stop the other run, or wait until the server notices that it is gone",
+        "another session uses the slot: stop the other run, or wait until the server notices that it has ended",
         ("55006",),
         ("is active for pid",),
     ),
@@ -123,7 +123,7 @@ _UNREACHABLE: _Cause = (RetryableError, "RPL-3107", "check host, port and networ
 _OTHER: _Cause = (
     RetryableError,
     "RPL-3110",
-    "the attempt is repeated; see the server's log if it goes on",
+    "the attempt is repeated; if it fails again, see the server's log",
     (),
     (),
 )
@@ -131,7 +131,7 @@ _OTHER: _Cause = (
 
 @contextlib.contextmanager
 def diagnosed(doing: str) -> Iterator[None]:
-    """Errors of the driver inside the block leave it as `ReplicatorError`s; `doing` says where."""
+    """Raise errors of the driver inside the block as `ReplicatorError`s; `doing` says what was being done."""
     from psycopg import Error
 
     try:
@@ -141,7 +141,7 @@ def diagnosed(doing: str) -> Iterator[None]:
 
 
 def diagnose(error: psycopg.Error, doing: str) -> ReplicatorError:
-    """What a driver's error means; carries the server's first line, never its detail (which may show a row)."""
+    """The `ReplicatorError` for a driver's error; has the server's primary message, never its detail (it may show a row)."""
     words = error.diag.message_primary or " ".join(str(error).split())
     state = error.sqlstate or ""
     kind, code, hint, *_ = _cause(state, words.lower())
@@ -150,7 +150,7 @@ def diagnose(error: psycopg.Error, doing: str) -> ReplicatorError:
 
 def _cause(state: str, words: str) -> _Cause:
     for cause in _CAUSES:
-        # An error with an SQLSTATE is the server's own: TLS works, and the words may be the name of a table.
+        # An error with an SQLSTATE comes from the server: TLS works, and the words may be the name of a table.
         if any(text in words for text in cause[4]) and not (state and cause[4] is _TLS_REFUSED):
             return cause
     for cause in (*_CAUSES, _NO_DATABASE):

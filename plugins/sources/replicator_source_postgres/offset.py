@@ -1,4 +1,4 @@
-"""Where the log stands: the end of the last whole transaction, or a place just before the next one."""
+"""Offsets: positions between two transactions of the log."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from replicator_sdk.errors import HistoryLostError
 from replicator_sdk.offset import Offset
 
 BEGIN: Final = (1 << 31) - 1
-"""The last step of a log position: where a transaction begins whose commit record starts there."""
+"""The last step at a log position: the begin of the transaction whose commit record starts there."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """A transaction's commit record; two histories of a server do not have the same one at the same position.
+    """A transaction's commit record; two different histories of a server do not have the same one at the same position.
 
     Attributes:
         lsn: Where the record starts.
@@ -29,16 +29,16 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostgresOffset(Offset):
-    """A place between two transactions. Places compare by `lsn`, then by `step`.
+    """A position between two transactions. Offsets compare by `lsn`, then by `step`.
 
     Attributes:
         lsn: The end of the last whole transaction's commit record (or of log that holds no transaction's end). A
             transaction is before it exactly when its own end is not greater.
-        step: Rank of the place among those at `lsn`: 0 for the log's own, 1 and more after changes of structure that the
-            log does not hold, `BEGIN` before the transaction whose commit record starts at `lsn`.
+        step: Rank among the offsets at `lsn`: 0 for the log's own, 1 and more after schema changes that the log does not
+            hold, `BEGIN` before the transaction whose commit record starts at `lsn`.
         timeline: The timeline that the log up to `lsn` belongs to; 0 unknown, as in offsets of older versions.
-        commit: A commit record that this place proves to be in the log: that of the last transaction before it or, at
-            `BEGIN`, of the one that follows. None unknown.
+        commit: A commit record that is in the log at this offset: that of the last transaction before it or, at `BEGIN`,
+            of the one that follows. None unknown.
     """
 
     lsn: int
@@ -47,7 +47,7 @@ class PostgresOffset(Offset):
     commit: CommitRecord | None = None
 
     def fields(self) -> Mapping[str, bytes]:
-        """`lsn` as eight bytes, big-endian; the others likewise, where there is something to keep."""
+        """`lsn` as eight bytes, big-endian; the others likewise, where they are not zero or None."""
         fields = {"lsn": self.lsn.to_bytes(8, "big")}
         if self.step:
             fields["step"] = self.step.to_bytes(4, "big")
@@ -69,7 +69,7 @@ class PostgresOffset(Offset):
             raise HistoryLostError(
                 f"the saved offset has the fields {sorted(fields)}, which are not those of a Postgres source",
                 code="RPL-3201",
-                hint="give this pipeline a name of its own, or go back to the source its state was made with",
+                hint="give this pipeline a name of its own, or use the source that its state was created with",
             )
         commit = CommitRecord(*struct.unpack(">Qq", fields["commit"])) if "commit" in fields else None
         lsn, step, timeline = (int.from_bytes(fields.get(name, b""), "big") for name in ("lsn", "step", "timeline"))
@@ -82,18 +82,18 @@ class PostgresOffset(Offset):
         return cls((int(high, 16) << 32) | int(low, 16))
 
     @property
-    def place(self) -> tuple[int, int]:
-        """What offsets are compared by."""
+    def position(self) -> tuple[int, int]:
+        """The values by which offsets compare."""
         return self.lsn, self.step
 
     def __lt__(self, other: Any) -> bool:
-        return self.place < other.place if isinstance(other, PostgresOffset) else NotImplemented
+        return self.position < other.position if isinstance(other, PostgresOffset) else NotImplemented
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PostgresOffset) and self.place == other.place
+        return isinstance(other, PostgresOffset) and self.position == other.position
 
     def __hash__(self) -> int:
-        return hash(self.place)
+        return hash(self.position)
 
     def __str__(self) -> str:
         if self.step == BEGIN:

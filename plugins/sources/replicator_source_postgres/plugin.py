@@ -1,4 +1,4 @@
-"""The source as the runtime sees it."""
+"""The source: settings, identity, and its readers."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import hashlib
 import re
 from typing import ClassVar
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
+from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.offset import Offset
-from replicator_sdk.registry import TableRegistry
 from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_postgres.config import PostgresConfig
 from replicator_source_postgres.connection import Endpoint
-from replicator_source_postgres.log_end import latest_offset, source_identity
 from replicator_source_postgres.offset import PostgresOffset
+from replicator_source_postgres.replication.identify_system import latest_offset, source_identity
 
 
-class PostgresSource(DeltaSource):
+class PostgresSource(DeltaSource[PostgresConfig]):
     """PostgreSQL 13 to 18 through logical replication; see `DeltaSource`."""
 
     name: ClassVar[str] = "postgres"
@@ -27,16 +27,14 @@ class PostgresSource(DeltaSource):
     config_type: ClassVar[type[PluginConfig]] = PostgresConfig
     offset_type: ClassVar[type[Offset]] = PostgresOffset
 
-    config: PostgresConfig
-
     def configure(self, configurer: Configurer) -> None:
-        """Nothing beyond what the settings model checks, but a certificate file that is not there."""
+        """Check that the certificate file exists; the settings model checks the rest."""
         root = self.config.ssl_root_cert
         if root is not None and not root.is_file():
             configurer.add_failure(
-                f"the file {str(root)!r} is not there",
+                f"the file {str(root)!r} does not exist",
                 path="sslRootCert",
-                hint="give the server's authority in PEM form",
+                hint="give a file with the server's certificate authority in PEM form",
             )
 
     def endpoint(self, application: str = "replicator") -> Endpoint:
@@ -48,17 +46,17 @@ class PostgresSource(DeltaSource):
         return source_identity(self.endpoint())
 
     def latest_offset(self) -> PostgresOffset:
-        """The end of the log, reached by the reader without further changes at the source."""
+        """The end of the log; the reader reaches it without further changes at the source."""
         return latest_offset(self.endpoint())
 
     def create_table_registry(self) -> TableRegistry:
-        """The catalogue."""
-        from replicator_source_postgres.registry import PostgresTableRegistry
+        """Tables from the server's catalogue."""
+        from replicator_source_postgres.table_registry import PostgresTableRegistry
 
         return PostgresTableRegistry(self.endpoint())
 
     def create_table_assessor(self) -> TableAssessor:
-        """Findings with the SQL that mends them."""
+        """Findings with the SQL that fixes them."""
         from replicator_source_postgres.assessment import PostgresTableAssessor
 
         return PostgresTableAssessor(self.endpoint())
@@ -67,7 +65,7 @@ class PostgresSource(DeltaSource):
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
     ) -> EventReader:
         """A reader of the slot and publication named in the settings, or derived from the pipeline's name."""
-        from replicator_source_postgres.reader import PostgresEventReader
+        from replicator_source_postgres.streaming.reader import PostgresEventReader
 
         own = derived_name(context.namespace, context.replicator_name)
         return PostgresEventReader(
@@ -84,7 +82,7 @@ class PostgresSource(DeltaSource):
         self, definition: EventReaderDefinition, context: DeltaSourceContext
     ) -> SnapshotReader | None:
         """Snapshots through exported snapshots of temporary slots."""
-        from replicator_source_postgres.snapshot import PostgresSnapshotReader
+        from replicator_source_postgres.snapshots.snapshot import PostgresSnapshotReader
 
         policy = self.config.out_of_range or definition.out_of_range
         endpoint = self.endpoint(f"replicator {context.replicator_name}")

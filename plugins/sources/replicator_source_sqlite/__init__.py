@@ -1,7 +1,7 @@
 """Source plugin: SQLite, through triggers into a changelog table. The worked example for plugin authors.
 
-Read in this order: `plugin` (what there is), `changelog` (how changes get into the log), `reader` (how they get out),
-`schema_change` (what becomes of ALTER TABLE), `snapshot`, `decode`.
+Read in this order: `plugin` (the parts of the source), `capture` (how changes and schema changes get into the log),
+`streaming` (how they are read and emitted), `snapshots`, `types` (how values become Arrow columns).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What will go wrong, said before it does."""
+"""Findings about the database and its tables before anything runs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from replicator_sdk.errors import ReplicatorError
 from replicator_source_sqlite.catalogue import TableShape, describe
 from replicator_source_sqlite.connection import connect
 
-_LOOSE = "every value of the column must fit it; SQLite does not see to that (setting outOfRange)"
+_LOOSE = "every value of the column must fit it; SQLite does not enforce that (setting outOfRange)"
 
 
 class SqliteAssessor(TableAssessor):
-    """Looks at the database read-only; opens a connection for each question and keeps none."""
+    """Reads the database; opens a connection for each call and keeps none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def assess(self) -> Assessment:
-        """Whether the file can be read and written, and whether a snapshot would hold up the application."""
+        """Whether the file can be read and written, and whether a snapshot would block the application."""
         try:
             with connect(self._path, read_only=True) as database:
                 return Assessment(tuple(self._findings(database)))
@@ -43,7 +43,7 @@ class SqliteAssessor(TableAssessor):
             return Assessment((finding,))
 
     def assess_table(self, schema: TableSchema) -> TableAssessment:
-        """The table's key, its indexes and how each column arrives."""
+        """The table's key, its indexes and how each column is transferred."""
         try:
             with connect(self._path, read_only=True) as database:
                 shape = describe(database, schema.table)
@@ -81,7 +81,7 @@ class SqliteAssessor(TableAssessor):
                 "write_access",
                 Severity.ERROR,
                 f"{self._path} or its folder cannot be written by this user",
-                "changes cannot be captured: triggers and the changelog lie in the database itself",
+                "changes cannot be captured: triggers and the changelog are stored in the database itself",
                 "give the user write access to the file and its folder",
                 code="RPL-3502",
             )
@@ -113,7 +113,7 @@ def _table_findings(shape: TableShape) -> Iterator[Finding]:
             "primary_key",
             Severity.WARNING,
             f"the table has no key that identifies a row{nullable}",
-            "rows are compared whole, which is slower, and an interrupted snapshot starts anew",
+            "rows are compared whole, which is slower, and an interrupted snapshot starts from scratch",
             "declare the key's columns NOT NULL, or use INTEGER PRIMARY KEY",
             table=table,
         )

@@ -1,4 +1,4 @@
-"""What tables there are and what they look like."""
+"""Lists and describes the tables of the database."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from replicator_sdk import Column, TableId, TableRegistry, TableSchema, TableSummary
 from replicator_sdk.errors import NeedsUserError
-from replicator_source_sqlite.column_type import standard_type
 from replicator_source_sqlite.connection import connect, quoted, translated_errors
+from replicator_source_sqlite.types.mapping import standard_type
 
 DATABASE = "main"
 OWN_PREFIX = "_replicator_"
@@ -29,11 +29,11 @@ class TableShape:
     """One table as SQLite describes it.
 
     Attributes:
-        schema: In standard types. A PRIMARY KEY that may hold NULL is not taken as a key: SQLite allows it many equal
-            keys with NULL.
+        schema: In standard types. A PRIMARY KEY that may hold NULL does not count as a key: SQLite allows duplicates with
+            NULL in it.
         defaults: SQL of each column's default, None where there is none.
         generated: Names of the generated columns.
-        rowid: How to write the hidden row number, or empty: WITHOUT ROWID, or all its names are taken.
+        rowid: The SQL name of the hidden row number; empty for WITHOUT ROWID, or when columns use all its names.
         rowid_alias: The INTEGER PRIMARY KEY column, which is the row number itself; empty when none.
         without_rowid: Whether the primary key is the storage key.
         declared_key: Columns of the PRIMARY KEY as declared.
@@ -51,7 +51,7 @@ class TableShape:
 
 
 class SqliteRegistry(TableRegistry):
-    """Reads the catalogue through one connection that is kept until `close`."""
+    """Reads the catalogue over one connection that stays open until `close`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -74,7 +74,7 @@ class SqliteRegistry(TableRegistry):
 
 
 def ordinary_tables(database: sqlite3.Connection) -> list[tuple[str, int]]:
-    """Name and number of columns of every table with rows of its own: no views, virtual or internal tables."""
+    """Name and number of columns of every ordinary table: no views, virtual or internal tables."""
     rows = database.execute(
         "SELECT name, ncol FROM pragma_table_list WHERE schema = 'main' AND type = 'table' ORDER BY name"
     )
@@ -85,7 +85,7 @@ def describe(database: sqlite3.Connection, table: TableId) -> TableShape:
     """One table as it is now.
 
     Raises:
-        NeedsUserError: RPL-3505 when there is no such table.
+        NeedsUserError: RPL-3505 when the table does not exist.
     """
     name = table.table
     found = database.execute(

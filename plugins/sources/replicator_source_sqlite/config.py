@@ -10,15 +10,15 @@ from replicator_sdk import OutOfRange, PluginConfig
 
 
 class SqliteConfig(PluginConfig):
-    """What a pipeline may say about a SQLite source.
+    """Settings of a SQLite source in a pipeline.
 
     Attributes:
         path: The database file; it must exist.
-        out_of_range: What becomes of a value its declared type cannot hold; the pipeline's own setting when left out.
-        poll_interval_seconds: How long the reader rests when the log is empty.
-        batch_rows: How many changes are read and handed over at once; bounds the reader's memory.
+        out_of_range: What happens to a value that its declared type cannot hold; the pipeline's own setting when left out.
+        poll_interval_seconds: How long the reader waits between two polls.
+        batch_rows: How many changes are read and emitted at once; bounds the reader's memory.
         chunk_rows: How many rows a snapshot chunk holds.
-        snapshot_folder: Where copies of tables lie while they are read; the system's temporary folder when left out.
+        snapshot_folder: Where copies of tables are stored while they are read; the system's temporary folder when left out.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""Opening a SQLite database politely, and saying what went wrong in the replicator's errors."""
+"""Opens SQLite databases, and raises SQLite's errors as `ReplicatorError`s."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ OLDEST = (3, 37)
 
 
 def quoted(name: str) -> str:
-    """`name` as an SQL identifier, whatever stands in it."""
+    """`name` as an SQL identifier; any name is allowed."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager
 def connect(path: Path, *, read_only: bool = False) -> Iterator[sqlite3.Connection]:
-    """A connection in autocommit mode, closed afterwards; used by the thread that opened it only.
+    """A connection in autocommit mode, closed at the end of the block; used only by the thread that opened it.
 
-    Text that is not UTF-8 comes as a string with surrogates, to be judged by column, instead of failing the query.
+    Text that is not UTF-8 is returned as a string with surrogates, so that it fails its column instead of the query.
 
     Raises:
-        NeedsUserError: RPL-3502 when the file is not there or is no database, RPL-3503 when SQLite is too old.
-        RetryableError: RPL-3504 when another connection holds the database longer than it should.
+        NeedsUserError: RPL-3502 when the file does not exist or is not a database, RPL-3503 when SQLite is too old.
+        RetryableError: RPL-3504 when another connection locks the database longer than `BUSY_SECONDS`.
     """
     if sqlite3.sqlite_version_info < OLDEST:
         raise NeedsUserError(
@@ -48,7 +48,7 @@ def connect(path: Path, *, read_only: bool = False) -> Iterator[sqlite3.Connecti
 
 
 def file_identity(path: Path) -> tuple[int, int]:
-    """Which file the path names now; zeros when it names none."""
+    """Device and inode of the file; zeros when the path names no file."""
     try:
         found = path.stat()
     except OSError:
@@ -57,7 +57,7 @@ def file_identity(path: Path) -> tuple[int, int]:
 
 
 def check_file(path: Path, file: tuple[int, int]) -> None:
-    """Make sure that the path still names the file that was opened; a connection goes on with the old one.
+    """Check that the path still names the file that was opened; an open connection would continue with the old one.
 
     Raises:
         RetryableError: RPL-3513 when it names another one, or none.
@@ -72,7 +72,7 @@ def check_file(path: Path, file: tuple[int, int]) -> None:
 
 @contextmanager
 def transaction(database: sqlite3.Connection, *, write: bool = False) -> Iterator[None]:
-    """One transaction: what is read in it belongs to one state; rolled back on any error."""
+    """One transaction, with a consistent view of the database; rolled back on any error."""
     database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
     try:
         yield
@@ -85,7 +85,7 @@ def transaction(database: sqlite3.Connection, *, write: bool = False) -> Iterato
 
 @contextmanager
 def translated_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into the kinds the runtime knows what to do about."""
+    """Raise SQLite's errors as the `ReplicatorError`s that say the recovery."""
     try:
         yield
     except sqlite3.OperationalError as error:

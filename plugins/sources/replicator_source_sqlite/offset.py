@@ -1,4 +1,4 @@
-"""Where a reader stands: the number of the last change it has seen."""
+"""Offsets: the number of the last change that was read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class SqliteOffset(Offset):
 
     Attributes:
         change: Its number.
-        at: When it was made, microseconds since 1970 UTC; 0 when unknown. By it a restored database is recognised in which
-            another change has the number; offsets are compared by number alone.
+        at: When it was made, microseconds since 1970 UTC; 0 when unknown. It shows that a database was restored when
+            another change has the number; offsets compare by number alone.
     """
 
     change: int
@@ -37,9 +37,9 @@ class SqliteOffset(Offset):
         """
         if not {"change"} <= set(fields) <= {"change", "at"} or any(len(value) != 8 for value in fields.values()):
             raise NeedsUserError(
-                f"a saved offset with the fields {sorted(fields)} is not of a SQLite source",
+                f"a saved offset with the fields {sorted(fields)} does not belong to a SQLite source",
                 code="RPL-3501",
-                hint="use another pipeline name, or the source the offset was saved for",
+                hint="use another pipeline name, or the source that the offset was saved for",
             )
         return cls(int.from_bytes(fields["change"], "big"), int.from_bytes(fields.get("at", b""), "big"))
 

@@ -1,8 +1,8 @@
-"""What the plugin is: settings, identity, and the parts it makes."""
+"""The source: settings, identity, and its readers."""
 
 from __future__ import annotations
 
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from replicator_sdk import (
     DeltaSource,
@@ -20,7 +20,7 @@ from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.offset import SqliteOffset
 
 
-class SqliteSource(DeltaSource):
+class SqliteSource(DeltaSource[SqliteConfig]):
     """Replicates tables of one SQLite database file on this machine."""
 
     name: ClassVar[str] = "sqlite"
@@ -28,54 +28,50 @@ class SqliteSource(DeltaSource):
     config_type: ClassVar[type[PluginConfig]] = SqliteConfig
     offset_type: ClassVar[type[Offset]] = SqliteOffset
 
-    @property
-    def _settings(self) -> SqliteConfig:
-        return cast("SqliteConfig", self.config)
-
     def identity(self) -> str:
-        """An identity kept inside the database; the first call creates the replicator's tables there."""
-        from replicator_source_sqlite.changelog import install
+        """An identity stored inside the database; the first call creates the replicator's tables there."""
+        from replicator_source_sqlite.capture.changelog import install
         from replicator_source_sqlite.connection import connect
 
-        with connect(self._settings.path) as database:
+        with connect(self.config.path) as database:
             return install(database)
 
     def latest_offset(self) -> Offset:
-        """After the last committed change, schema changes included."""
-        from replicator_source_sqlite.changelog import install, offset_of
+        """The offset after the last committed change, schema changes included."""
+        from replicator_source_sqlite.capture.changelog import install, offset_of
+        from replicator_source_sqlite.capture.ddl_detection import synchronise
         from replicator_source_sqlite.connection import connect
-        from replicator_source_sqlite.schema_change import synchronise
 
-        with connect(self._settings.path) as database:
+        with connect(self.config.path) as database:
             install(database)
             return offset_of(database, synchronise(database, 0)[1])
 
     def create_table_registry(self) -> TableRegistry:
-        """The catalogue."""
+        """Tables from the database's catalogue."""
         from replicator_source_sqlite.catalogue import SqliteRegistry
 
-        return SqliteRegistry(self._settings.path)
+        return SqliteRegistry(self.config.path)
 
     def create_table_assessor(self) -> TableAssessor:
-        """The judge."""
+        """The assessor of the database and its tables."""
         from replicator_source_sqlite.assessment import SqliteAssessor
 
-        return SqliteAssessor(self._settings.path)
+        return SqliteAssessor(self.config.path)
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
     ) -> EventReader:
         """The reader of the changelog."""
-        from replicator_source_sqlite.reader import SqliteReader
+        from replicator_source_sqlite.streaming.reader import SqliteReader
 
-        return SqliteReader(self._settings, definition, context, emitter)
+        return SqliteReader(self.config, definition, context, emitter)
 
     def create_snapshot_reader(
         self,
         definition: EventReaderDefinition,
         context: DeltaSourceContext,  # noqa: ARG002 - part of the contract
     ) -> SnapshotReader | None:
-        """The maker of copies."""
-        from replicator_source_sqlite.snapshot import SqliteSnapshotReader
+        """The reader of snapshots."""
+        from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 
-        return SqliteSnapshotReader(self._settings, definition.out_of_range)
+        return SqliteSnapshotReader(self.config, definition.out_of_range)

@@ -1,4 +1,4 @@
-"""Target plugin: BigQuery tables, kept by load jobs and one MERGE a batch.
+"""Target plugin: BigQuery tables, written by load jobs and one MERGE a batch, by merge flushes, or by change data capture.
 
 Importing it needs none of Google's libraries.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replicator_sdk.hookspec import hookimpl
+from replicator_sdk import hookimpl
 from replicator_sdk.target import DeltaTarget
 from replicator_target_bigquery.plugin import BigQueryTarget
 

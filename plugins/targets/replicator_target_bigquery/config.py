@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, field_validator, model_validator
 
 from replicator_sdk.config import OutOfRange, Secret
-from replicator_target_bigquery.merge_flush.settings import MergeFlushSettings
+from replicator_target_bigquery.merge_flush_settings import MergeFlushSettings
 
 SEQUENCE: Final = "_sequence_num"
 IS_DELETED: Final = "_is_deleted"
@@ -22,18 +22,18 @@ class Mode(enum.StrEnum):
     """How changes reach the tables."""
 
     BATCH = "batch"
-    """Load jobs into staging tables, one MERGE a batch (seed 001)."""
+    """Load jobs into staging tables, one MERGE a batch (docs/seeds.md#001-replicator)."""
     MERGE_FLUSH = "merge-flush"
-    """Streaming into intermediate tables, merged at intervals (seed 000)."""
+    """Streaming into intermediate tables, merged at intervals (docs/seeds.md#000-bigquery)."""
     CDC = "cdc"
-    """Net changes streamed to BigQuery's own change ingestion."""
+    """Net changes streamed to BigQuery's change data capture."""
 
 
 class SchemaChanges(enum.StrEnum):
-    """What becomes of a column that the source renames or gives another type."""
+    """How the target follows a column that the source renames or gives another type."""
 
     FAIL = "fail"
-    """The table stands still with a `SchemaDriftError`."""
+    """The table stops with a `SchemaDriftError`."""
     NEW_COLUMN = "newColumn"
     """A column is added beside the old one and takes over its values; the old one stays as it was."""
     REBUILD = "rebuild"
@@ -62,13 +62,13 @@ class BigQueryConfig(MergeFlushSettings):
         load_interval: The shortest time between two loads of one table, in seconds; BigQuery allows 1500 a day.
         staging_table_prefix: What the names of staging tables begin with.
         staging_expiration_hours: How long staged changes are kept.
-        require_manual_drops: A table that the source drops stands still until somebody drops it here, too.
+        require_manual_drops: A table that the source drops stops until an operator drops it at the target, too.
         soft_deletes: Keep deleted rows, with `_is_deleted` true.
         encryption_key_name: Full name of the Cloud KMS key that encrypts tables; Google's own when empty.
         mode: How changes reach the tables: `batch`, `merge-flush`, which has settings of its own, or `cdc`.
         max_staleness: With mode `cdc`, how old a query's answer may be, in seconds: 0 lets each query apply what was
-            streamed, more lets BigQuery do so in the background. Taken when a table is made.
-        schema_changes: What becomes of a column that the source renames or gives another type.
+            streamed, more lets BigQuery do so in the background. Set when a table is created.
+        schema_changes: How the target follows a column that the source renames or gives another type.
         partition_by: Source table as `folder.table` → its DATE, TIMESTAMP or DATETIME column by which the target's
             table is partitioned when it is created.
         partition_type: How long those partitions are.
@@ -120,7 +120,7 @@ class BigQueryConfig(MergeFlushSettings):
 
     def _fits_cdc(self) -> None:
         if self.soft_deletes:
-            raise ValueError("softDeletes cannot be had with mode cdc: BigQuery's change ingestion deletes rows")
+            raise ValueError("softDeletes cannot be had with mode cdc: BigQuery's change data capture deletes rows")
         if self.require_partition_filter:
             raise ValueError("requirePartitionFilter cannot be had with mode cdc: BigQuery refuses it there")
 

@@ -1,4 +1,4 @@
-"""The running target: takes batches, DDL and snapshot chunks, one table at a time each, several tables at once."""
+"""What the consumers of all modes share: progress, changes of structure and snapshots."""
 
 from __future__ import annotations
 
@@ -6,99 +6,89 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
-from replicator_target_bigquery.alteration import Alteration
-from replicator_target_bigquery.apply import TableApply
-from replicator_target_bigquery.cdc import CdcDDL, CdcSnapshotLoad, ChangeStreaming, DefaultStreams, refuse_rename
-from replicator_target_bigquery.client import Clients
-from replicator_target_bigquery.commits import prune
-from replicator_target_bigquery.config import BigQueryConfig, Mode
-from replicator_target_bigquery.ddl import TableDDL, rename
-from replicator_target_bigquery.jobs import Jobs
-from replicator_target_bigquery.pace import Pace
-from replicator_target_bigquery.place import Place
-from replicator_target_bigquery.snapshot import TableSnapshotLoad
-from replicator_target_bigquery.table import Session, TargetTable
-from replicator_target_bigquery.warehouse import Warehouse
+from replicator_target_bigquery.api.clients import Clients
+from replicator_target_bigquery.api.jobs import Jobs
+from replicator_target_bigquery.commit_log.statements import prune
+from replicator_target_bigquery.config import BigQueryConfig
+from replicator_target_bigquery.ddl.alteration import Alteration
+from replicator_target_bigquery.ddl.rename import rename
+from replicator_target_bigquery.ddl.table_ddl import TableDDL
+from replicator_target_bigquery.load.load_rate_limit import LoadRateLimit
+from replicator_target_bigquery.load.snapshot_load import TableSnapshotLoad
+from replicator_target_bigquery.schema.layout import TableLayout
+from replicator_target_bigquery.sql.table_ref import TableRef
+from replicator_target_bigquery.tables.catalogue import Catalogue
+from replicator_target_bigquery.tables.target_table import Session, TargetTable
 
 
 def prune_commits(config: BigQueryConfig, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
-    """Remove rows of the commit logs of the tables' datasets that nobody will ask for again."""
+    """Delete old rows from the commit logs of the tables' datasets; no run reads them again."""
     clients = Clients(config)
     jobs = Jobs(clients.bigquery, config, context.metrics, lambda: context.is_stopping)
     try:
-        for place in {p.commits_id: p for p in (Place.of(table, config) for table in tables)}.values():
-            if Warehouse(clients.bigquery, jobs, config).find(place.commits_id, tables[0]) is not None:
-                jobs.read(prune(place), f"pruning {place.commits_id}", None)
+        for ref in {p.commits_id: p for p in (TableRef.of(table, config) for table in tables)}.values():
+            if Catalogue(clients.bigquery, jobs, config).find(ref.commits_id, tables[0]) is not None:
+                jobs.read(prune(ref), f"pruning {ref.commits_id}", None)
     finally:
         clients.close()
 
 
 class BigQueryConsumer(BatchConsumer, SnapshotLoader):
-    """Applies events at BigQuery tables. Safe from several threads; calls for one table take turns.
+    """Applies structure changes and snapshots; a mode adds how it applies changes.
+
+    Safe from several threads; calls for one table take turns.
 
     Class attributes:
-        alteration: What makes the steps of an ALTER_TABLE.
+        layout: What target tables look like.
+        alteration: Creates the steps of an ALTER_TABLE.
+        ddl: Applies changes of structure.
+        snapshot_load: Loads snapshots.
     """
 
+    layout: ClassVar[type[TableLayout]] = TableLayout
     alteration: ClassVar[type[Alteration]] = Alteration
+    ddl: ClassVar[type[TableDDL]] = TableDDL
+    snapshot_load: ClassVar[type[TableSnapshotLoad]] = TableSnapshotLoad
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         self._clients = Clients(config)
         self._jobs = Jobs(self._clients.bigquery, config, context.metrics, lambda: context.is_stopping)
-        warehouse = Warehouse(self._clients.bigquery, self._jobs, config)
-        self._session = Session(config, context, self._jobs, warehouse, self._clients.storage)
-        streaming = config.mode is Mode.CDC
-        self._ingestion = DefaultStreams(config, self._jobs) if streaming else None
-        self._snapshot = CdcSnapshotLoad if streaming else TableSnapshotLoad
-        self._ddl = CdcDDL if streaming else TableDDL
-        self._pace = Pace(config.load_interval, self._jobs.rest)
+        catalogue = Catalogue(self._clients.bigquery, self._jobs, config)
+        self._session = Session(self.layout(config), context, self._jobs, catalogue, self._clients.storage)
+        self._rate_limit = LoadRateLimit(config.load_interval, self._jobs.rest)
         self._tables: dict[TableId, TargetTable] = {}
         self._lock = threading.Lock()
 
     def progress(self, table: TableId) -> TableProgress | None:
-        """What the table's last commit says; from then on no older run can write it."""
+        """How far the table is, by its last commit; from then on no older run can write it."""
         target = self._table(table)
         with target.lock:
             target.forget()
-            standing = target.standing()
-            return None if standing.dropped else standing.progress
-
-    def apply_batch(self, changes: TableChanges) -> None:
-        """Apply a table's changes and its progress in one commit."""
-        table = self._table(changes.table)
-        with table.lock:
-            if self._ingestion is not None:
-                ChangeStreaming(table, self._ingestion).apply(changes)
-            else:
-                TableApply(table, self._turn(changes.table)).apply(changes)
+            state = target.state()
+            return None if state.dropped else state.progress
 
     def apply_ddl(self, event: DDLEvent) -> None:
-        """Apply a change of structure; its position is committed once all of it is there."""
+        """Apply a change of structure; its position is committed once all of it is done."""
         if event.operation in {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}:
-            return  # datasets come with their first table; other tables may live in them, so they are never dropped
+            return  # a dataset is created with its first table, and never dropped: it may hold other tables
         table = self._table(event.table)
         with table.lock:
             if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
-                if self._ingestion is not None:
-                    refuse_rename(event)
-                former = self._table(event.prev_table)
-                with former.lock:
-                    rename(former, table, event)
+                self._rename(event)
             else:
-                self._ddl(table, self.alteration).apply(event)
+                self.ddl(table, self.alteration).apply(event)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
-        """Make the table ready to take the chunks of a plan."""
+        """Prepare the table for the chunks of a plan; returns the indexes of those it has."""
         table = self._table(schema.table)
         with table.lock:
-            return self._snapshot(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
+            return self.snapshot_load(table, self._turn(schema.table)).begin(schema, snapshot_id, position)
 
     def load_chunks(
         self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
@@ -106,25 +96,29 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         """Load chunks straight into the table by one job."""
         table = self._table(schema.table)
         with table.lock:
-            return self._snapshot(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
+            return self.snapshot_load(table, self._turn(schema.table)).load(schema, snapshot_id, chunks, read)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
-        """The table is whole and takes changes from now on."""
+        """Mark the snapshot as complete: the table takes changes from now on."""
         table = self._table(schema.table)
         with table.lock:
-            self._snapshot(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
+            self.snapshot_load(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
 
     def stop(self) -> None:
-        """Nothing is held back between calls, so there is nothing to drop."""
+        """End requests that wait, and close the connections; no call holds rows back, so none are lost."""
         self._jobs.stop()
-        if self._ingestion is not None:
-            self._ingestion.close()
         with self._lock:
             self._tables.clear()
         self._clients.close()
 
+    def _rename(self, event: DDLEvent) -> None:
+        assert event.prev_table is not None
+        former = self._table(event.prev_table)
+        with former.lock:
+            rename(former, self._table(event.table), event)
+
     def _turn(self, table: TableId) -> Callable[[], None]:
-        return lambda: self._pace.wait(table)
+        return lambda: self._rate_limit.wait(table)
 
     def _table(self, table: TableId) -> TargetTable:
         with self._lock:

@@ -1,29 +1,28 @@
-"""The target `bigquery`: describes itself, makes consumers."""
+"""The target `bigquery`: its description, assessor and consumers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_bigquery.config import BigQueryConfig, Mode
 
 
-class BigQueryTarget(DeltaTarget):
-    """Keeps one BigQuery table for each source table, merged to its latest state."""
+class BigQueryTarget(DeltaTarget[BigQueryConfig]):
+    """Writes one BigQuery table for each source table, merged to its latest state."""
 
     name: ClassVar[str] = "bigquery"
     title: ClassVar[str] = "BigQuery tables, by load jobs and MERGE"
     config_type: ClassVar[type[PluginConfig]] = BigQueryConfig
-    config: BigQueryConfig
 
     def create_table_assessor(self) -> TableAssessor:
-        """A judge of credentials, bucket, datasets and schemas."""
-        from replicator_target_bigquery.assessment import BigQueryAssessor
+        """Checks credentials, bucket, datasets and schemas."""
+        from replicator_target_bigquery.assessment.assessor import BigQueryAssessor
 
         return BigQueryAssessor(self.config)
 
@@ -33,9 +32,13 @@ class BigQueryTarget(DeltaTarget):
             from replicator_target_bigquery.merge_flush.consumer import create
 
             return create(self.config, context)
-        from replicator_target_bigquery.consumer import BigQueryConsumer
+        if self.config.mode is Mode.CDC:
+            from replicator_target_bigquery.cdc.consumer import CdcConsumer
 
-        return BigQueryConsumer(self.config, context)
+            return CdcConsumer(self.config, context)
+        from replicator_target_bigquery.batch.consumer import BatchMergeConsumer
+
+        return BatchMergeConsumer(self.config, context)
 
     def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
         """Remove old rows of the commit logs; staged changes expire by themselves."""

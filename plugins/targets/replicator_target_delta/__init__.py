@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replicator_sdk.hookspec import hookimpl
+from replicator_sdk import hookimpl
 from replicator_sdk.target import DeltaTarget
 from replicator_target_delta.plugin import DeltaLakeTarget
 

@@ -6,7 +6,8 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from replicator_sdk.assessment import (
+from replicator_sdk.datatype import JSON, TIME, UUID, Array, DataType, Record
+from replicator_sdk.discovery.assessment import (
     Assessment,
     ColumnAssessment,
     Finding,
@@ -15,11 +16,10 @@ from replicator_sdk.assessment import (
     TableAssessment,
     TableAssessor,
 )
-from replicator_sdk.datatype import JSON, TIME, UUID, Array, DataType, Record
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.location import absolute, is_on_disk
-from replicator_target_delta.schema import spark_type
+from replicator_target_delta.schema.types import spark_type
 
 _NOTES: dict[DataType, str] = {
     TIME: "text HH:MM:SS.ffffff: Delta has no time of day",

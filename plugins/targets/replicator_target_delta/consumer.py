@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome
 from replicator_sdk.errors import BugError, NeedsUserError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.slices import RangeConsumer, SliceChanges, SliceOutcome
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import SnapshotLoader, TableProgress
-from replicator_target_delta.apply.apply import TableApply
 from replicator_target_delta.apply.slice import SliceApply
+from replicator_target_delta.apply.table_apply import TableApply
 from replicator_target_delta.config import DeltaConfig, DropTables
-from replicator_target_delta.ddl import TableDDL
-from replicator_target_delta.relocation import delete_folder, move_folder
+from replicator_target_delta.ddl.ddl_events import TableDDL
+from replicator_target_delta.ddl.table_folder import delete_folder, move_folder
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.table import TargetTable
 from replicator_target_delta.warmup import WarmUp

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
+from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_delta.assessment import DeltaAssessor
@@ -16,7 +16,7 @@ from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.location import absolute, is_on_disk
 
 if TYPE_CHECKING:
-    from replicator_target_delta.maintenance import Maintenance
+    from replicator_target_delta.maintenance.maintenance import Maintenance
 
 # Both are named because jars from the local cache come without what they depend on.
 DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
@@ -46,15 +46,14 @@ def session_settings(cores: int, path: str) -> dict[str, str]:
     }
 
 
-class DeltaLakeTarget(DeltaTarget):
+class DeltaLakeTarget(DeltaTarget[DeltaConfig]):
     """Keeps one Delta table for each source table, merged to its latest state."""
 
     name: ClassVar[str] = "delta"
     title: ClassVar[str] = "Delta Lake tables, written by Spark"
     config_type: ClassVar[type[PluginConfig]] = DeltaConfig
-    config: DeltaConfig
 
-    def __init__(self, config: PluginConfig) -> None:
+    def __init__(self, config: DeltaConfig) -> None:
         super().__init__(config)
         self._maintenance: Maintenance | None = None
 
@@ -75,7 +74,7 @@ class DeltaLakeTarget(DeltaTarget):
     def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
         """Compact and vacuum what is due."""
         if self._maintenance is None:
-            from replicator_target_delta.maintenance import Maintenance
+            from replicator_target_delta.maintenance.maintenance import Maintenance
 
             self._maintenance = Maintenance(self.config)
         self._maintenance.run(context, tables)

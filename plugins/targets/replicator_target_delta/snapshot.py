@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.distributed.executors import is_local, run_here, run_on_executors
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.executors import is_local, run_here, run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.datafile import write_data_file
-from replicator_target_delta.definition import TableDefinition
-from replicator_target_delta.encoding import encode_rows
-from replicator_target_delta.files import DataFile
-from replicator_target_delta.schema import Layout
-from replicator_target_delta.stamps import Stamper
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.files.data_file import write_data_file
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.schema.encoding import encode_rows
+from replicator_target_delta.schema.metadata_columns import Stamper
+from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.types import Layout
 from replicator_target_delta.table import Attempt, TargetTable
 
 if TYPE_CHECKING:

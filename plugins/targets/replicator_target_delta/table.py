@@ -15,9 +15,9 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.files import DataFile
+from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.location import table_path
-from replicator_target_delta.log import State, TableLog, Transaction
+from replicator_target_delta.log.transaction_log import State, TableLog, Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

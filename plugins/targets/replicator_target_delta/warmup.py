@@ -10,8 +10,8 @@ import structlog
 
 from replicator_sdk.datatype import INT64
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_target_delta.definition import TableDefinition
-from replicator_target_delta.log import TableLog
+from replicator_target_delta.log.transaction_log import TableLog
+from replicator_target_delta.schema.table_definition import TableDefinition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,6 +1,6 @@
-"""The command line: `replicator`, one module per command.
+"""The command line: `replicator`, one module per command in `commands`.
 
-Nothing here imports Arrow, Spark or a driver at import time, so that help comes at once.
+Nothing here imports Arrow, Spark or a driver at import time, so that help is printed at once.
 """
 
 from __future__ import annotations

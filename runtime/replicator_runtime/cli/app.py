@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from replicator_runtime.cli import assess, demo, offsets, plugins, run, status, tables, validate
+from replicator_runtime.cli.commands import assess, demo, offsets, plugins, run, status, tables, validate
 
 app = typer.Typer(
     name="replicator",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from replicator_runtime.engine import RunView, TableView
+    from replicator_runtime.engine.run_state.progress import RunView, TableView
 
 PLAIN_INTERVAL_SECONDS = 10.0
 _COLOURS = {"FAILING": "red", "REPLICATING": "green", "SNAPSHOTTING": "cyan"}
@@ -74,14 +74,14 @@ class PlainLines:
         self._say_news(None, f"{view.phase}: {', '.join(run_words(view))}")
 
     def _say_news(self, about: object, text: str) -> None:
-        """Say `text` unless it was the last word about the same thing."""
+        """Print `text` unless it was the last line about the same subject."""
         if self._said.get(about) != text:
             self._said[about] = text
             _say(text)
 
 
 class LiveTable:
-    """One row for each table, as many as the terminal is high; those that need somebody first."""
+    """One row for each table, as many as the terminal is high; failing ones first."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live
@@ -107,14 +107,14 @@ class LiveTable:
         drawn = Table(title=Text(printable(title)), title_justify="left", box=None, pad_edge=False)
         for heading in ("table", "state", "rows", "snapshot", "rows/s", "lag"):
             drawn.add_column(heading, justify="left" if heading in ("table", "state") else "right")
-        room = max(3, self._console.height - 5)
+        rows_shown = max(3, self._console.height - 5)
         rows = sorted(view.tables, key=_urgency)
-        for table in rows[:room]:
+        for table in rows[:rows_shown]:
             cells = (f"{table.table}", _state(table), f"{table.rows:,}", *_measures(table))
             style = _COLOURS.get(table.state.value, "")
             drawn.add_row(*(Text(printable(c), style=style if i == 1 else "") for i, c in enumerate(cells)))
-        if len(rows) > room:
-            drawn.add_row(Text(f"… and {len(rows) - room:,} more"))
+        if len(rows) > rows_shown:
+            drawn.add_row(Text(f"… and {len(rows) - rows_shown:,} more"))
         return drawn
 
 
@@ -158,6 +158,6 @@ def _urgency(table: TableView) -> tuple[int, float, str]:
 
 
 def _say(text: str) -> None:
-    from replicator_runtime.redaction import redact
+    from replicator_runtime.observability.redaction import redact
 
     say(f"{datetime.now().astimezone():%H:%M:%S} {redact(text)}")

@@ -15,7 +15,8 @@ Namespace = Annotated[str, typer.Option(help="The namespace of NAME.")]
 Base = Annotated[
     str | None,
     typer.Option(
-        metavar="PATH", help="Where its state lies: folder or fsspec URL; `$XDG_STATE_HOME/replicator` when left out."
+        metavar="PATH",
+        help="Where its state is stored: folder or fsspec URL; `$XDG_STATE_HOME/replicator` when left out.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]

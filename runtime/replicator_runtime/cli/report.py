@@ -1,4 +1,4 @@
-"""How a command speaks: data on standard output, messages on standard error, one JSON envelope, one exit code."""
+"""The output of a command: data on standard output, messages on standard error, one JSON envelope, one exit code."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class Report:
 
     @property
     def as_json(self) -> bool:
-        """Whether data goes into the envelope instead of text."""
+        """Whether data is printed in the envelope instead of as text."""
         return self._as_json
 
     def warn(self, message: str) -> None:
-        """Say something that deserves attention and stops nothing."""
+        """Print a warning."""
         self._warnings.append(redacted(message))
         if not self._as_json:
             say(f"warning: {redacted(message)}")
 
     def note(self, message: str) -> None:
-        """Say something to a person; left out of JSON."""
+        """Print a message for users; left out of JSON."""
         if not self._as_json:
             say(redacted(message))
 
@@ -63,7 +63,7 @@ class Report:
             typer.echo(redacted(printable(text)))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Print data in columns; in text mode only. Numbers stand to the right."""
+        """Print data in columns; in text mode only. Numbers are right-aligned."""
         if not self._as_json:
             for text in columns(headings, rows):
                 self.line(text)
@@ -110,7 +110,7 @@ def say(message: str) -> None:
 
 
 def as_replicator_error(error: BaseException) -> ReplicatorError:
-    """`error` itself, or what an error nobody foresaw looks like to a user."""
+    """`error` itself, or a bug's error for an unexpected exception."""
     from replicator_sdk.errors import BugError, ReplicatorError
 
     if isinstance(error, ReplicatorError):
@@ -155,7 +155,7 @@ def error_json(error: ReplicatorError) -> dict[str, Any]:
 
 def redacted(text: str) -> str:
     """`text` without any secret that was resolved."""
-    from replicator_runtime.redaction import redact
+    from replicator_runtime.observability.redaction import redact
 
     return redact(text)
 
@@ -170,7 +170,7 @@ def _redacted_strings(value: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """`text` with control characters written out, so that a table's name cannot steer a terminal."""
+    """`text` with control characters written out, so that a table's name cannot control a terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -16,7 +16,7 @@ def read_document(path: Path) -> dict[str, Any]:
     """The JSON object in the file `path`.
 
     Raises:
-        ConfigError: When the file cannot be read, is not JSON, is no object, or says a key twice.
+        ConfigError: When the file cannot be read, is not JSON, is no object, or repeats a key.
     """
     try:
         text = path.read_text("utf-8-sig")
@@ -34,7 +34,7 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
     """The JSON object in `text`; `where` names it in errors.
 
     Raises:
-        ConfigError: When it is not JSON, is no object, or says a key twice.
+        ConfigError: When it is not JSON, is no object, or repeats a key.
     """
     try:
         document = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
@@ -42,10 +42,10 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
         raise ConfigError(
             f"{where} is not JSON: {error.msg.lower()} at line {error.lineno}, column {error.colno}",
             code=NOT_JSON,
-            hint="mend the JSON there",
+            hint="fix the JSON there",
         ) from error
     except _Refused as error:
-        raise ConfigError(f"{where} is not JSON: {error}", code=NOT_JSON, hint="mend the JSON there") from error
+        raise ConfigError(f"{where} is not JSON: {error}", code=NOT_JSON, hint="fix the JSON there") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{where} holds no JSON object", code=NOT_JSON, hint="write a pipeline between { and }")
     return document
@@ -59,7 +59,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     for key, value in pairs:
         if key in seen:
-            raise _Refused(f'the key "{key}" stands twice in one object')
+            raise _Refused(f'the key "{key}" is repeated in one object')
         seen[key] = value
     return seen
 

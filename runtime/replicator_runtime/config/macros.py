@@ -1,6 +1,6 @@
-"""Macros in the pipeline JSON: secrets and settings that stand elsewhere (seed 001, `${secure(xyz)}`).
+"""Macros in the pipeline JSON: values that are stored elsewhere, such as secrets.
 
-A macro may be a whole value or a part of one; what it stands for is not searched for macros again. `$${` writes `${`.
+A macro may be a whole value or a part of one; its value is not searched for macros again. `$${` writes `${`.
 
 * `${secure(name)}`: the environment variable `REPLICATOR_SECRET_<NAME>` (upper case, other characters as `_`), else the
   file `name` in the folder `$REPLICATOR_SECRETS_DIR` (by default `/run/secrets`), else the keyring's entry `name` of the
@@ -29,7 +29,7 @@ _SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class UnresolvedMacroError(Exception):
-    """A macro that stands for nothing; `message` and `hint` say why and what to do."""
+    """A macro without a value; `message` and `hint` say why and what to do."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ def resolve(value: Any, path: str, *, secrets_allowed: bool = True) -> tuple[Any
     Args:
         value: A JSON value.
         path: Its JSON path.
-        secrets_allowed: Whether `${secure()}` and `${file()}` may stand here; not where values are shown to people.
+        secrets_allowed: Whether `${secure()}` and `${file()}` are allowed here; not where values are shown to users.
 
     Returns:
         The value with macros replaced (macros that could not be stay), and a problem for each of those.
@@ -90,14 +90,14 @@ def _stands_for(body: str | None, secrets_allowed: bool) -> str:
         raise UnresolvedMacroError(f"unknown macro ${{{name}(…)}}", f"did you mean ${{{near}({argument})}}?")
     if name != "env" and not secrets_allowed:
         raise UnresolvedMacroError(
-            f"${{{name}({argument})}} may stand in a plugin's properties only",
-            "this value is shown to people and to Spark; move the secret into a plugin's properties",
+            f"${{{name}({argument})}} is allowed in a plugin's properties only",
+            "this value is shown to users and to Spark; move the secret into a plugin's properties",
         )
     return _MACROS[name](argument)
 
 
 def _secure(name: str) -> str:
-    from replicator_runtime.redaction import register_secret
+    from replicator_runtime.observability.redaction import register_secret
 
     if not _SECRET_NAME.fullmatch(name):
         raise UnresolvedMacroError(

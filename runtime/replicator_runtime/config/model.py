@@ -1,7 +1,7 @@
-"""The pipeline JSON as typed settings (seed 001, "Application Configuration"; design §9).
+"""The pipeline JSON as typed settings; the keys are those of `docs/seeds.md#001-replicator`.
 
-Keys are camelCase in the JSON and snake_case here; a key not named here is an error. What is read from a stage's
-`properties` is the plugin's business and stays as it was written, macros included, until the plugin is made.
+Keys are camelCase in the JSON and snake_case here; a key not named here is an error. A stage's `properties` belong
+to the plugin and stay as written, macros included, until the plugin is created.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from replicator_runtime.config.place import default_base_path
+from replicator_runtime.config.default_paths import default_base_path
 
 SOURCE_TYPES = ("cdcSource", "cdc-origin")
 TARGET_TYPES = ("cdcTarget", "cdc-destination")
@@ -35,11 +35,11 @@ class Settings(BaseModel):
 
 
 class ArtifactConfig(Settings):
-    """Where 001 looks for a plugin. Accepted and shown; here the installed package is what counts."""
+    """Where CDAP looks for a plugin. Accepted and shown, not used: plugins are installed packages."""
 
-    scope: str = Field(default="", description="Kept from the CDAP form; not read.")
-    name: str = Field(default="", description="Kept from the CDAP form; not read.")
-    version: str = Field(default="", description="Kept from the CDAP form; not read.")
+    scope: str = Field(default="", description="Accepted for compatibility with CDAP; not read.")
+    name: str = Field(default="", description="Accepted for compatibility with CDAP; not read.")
+    version: str = Field(default="", description="Accepted for compatibility with CDAP; not read.")
 
 
 class PluginReference(Settings):
@@ -49,7 +49,7 @@ class PluginReference(Settings):
     type: Literal["cdcSource", "cdc-origin", "cdcTarget", "cdc-destination"] = Field(
         description="`cdcSource` (or `cdc-origin`) for a source, `cdcTarget` (or `cdc-destination`) for a target."
     )
-    artifact: ArtifactConfig | None = Field(default=None, description="Accepted from 001's form; not read.")
+    artifact: ArtifactConfig | None = Field(default=None, description="Accepted for compatibility with CDAP; not read.")
     properties: dict[str, Any] = Field(
         default_factory=dict, description="The plugin's own settings; macros are allowed in every value."
     )
@@ -96,7 +96,7 @@ class TableConfig(Settings):
     columns: tuple[Annotated[ColumnConfig, BeforeValidator(_named_column)], ...] | None = Field(
         default=None,
         min_length=1,
-        description="Columns to replicate, as names or objects with `name`; the key always comes along. All when left out.",
+        description="Columns to replicate, as names or objects with `name`; the key is always included. All when left out.",
     )
     dml_blacklist: tuple[DMLName, ...] = Field(default=(), description="Changes of these tables to leave out.")
     ddl_blacklist: tuple[DDLName, ...] = Field(default=(), description="Schema changes of these tables to leave out.")
@@ -188,7 +188,8 @@ class PipelineConfig(Settings):
     batch: BatchConfig = Field(default_factory=BatchConfig, description="When gathered changes are applied.")
     parallelism: ParallelismConfig = Field(default_factory=ParallelismConfig, description="How much is done at once.")
     on_table_error: Literal["isolate", "stop"] = Field(
-        default="isolate", description="Whether a failing table stands still alone, or stops the replicator."
+        default="isolate",
+        description="Whether a failing table stops alone (`isolate`) or stops the replicator (`stop`).",
     )
     new_tables: Literal["include", "ignore"] = Field(
         default="include", description="Whether tables that appear later and match `tables` are taken in."

@@ -1,4 +1,4 @@
-"""From a pipeline JSON to the objects that a run needs; everything wrong with it is found and told at once."""
+"""From a pipeline JSON to the objects that a run needs; all its problems are reported at once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
+from replicator_runtime.config.default_paths import expand_home
 from replicator_runtime.config.document import read_document
 from replicator_runtime.config.macros import resolve
 from replicator_runtime.config.model import PipelineConfig, StageConfig
-from replicator_runtime.config.place import expand_home
 from replicator_runtime.config.problem import InvalidPipelineError, Problem
 from replicator_runtime.config.requirements import CollectingConfigurer, SparkRequirements
 from replicator_runtime.config.selection import Selection
 from replicator_runtime.config.stages import Ends, find_ends
 from replicator_runtime.config.validation import json_path, parse_model
-from replicator_runtime.plugins import PluginHost
+from replicator_runtime.plugin_host import PluginHost
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.source import DeltaSource
@@ -30,7 +30,7 @@ class Pipeline:
     """A pipeline ready to run; nothing is connected yet.
 
     Attributes:
-        config: The settings. Properties of plugins stand in it as written, macros unresolved, so it may be shown.
+        config: The settings. It has the plugins' properties as written, macros unresolved, so it may be shown.
         source: The source, with its settings; secrets resolved.
         target: The target, likewise.
         source_stage: Name of the source's stage.
@@ -127,7 +127,7 @@ def _settled(config: PipelineConfig | None, problems: list[Problem], where: str)
 
 
 def _resolve_outside_properties(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Resolve what may be shown; the properties of plugins keep their macros until the plugin is made."""
+    """Resolve what may be shown; the properties of plugins keep their macros until the plugin is created."""
     resolved: dict[str, Any] = {}
     problems: list[Problem] = []
     for key, value in document.items():
@@ -165,8 +165,8 @@ def _make_plugin(
 
 
 def _register_secrets(config: BaseModel) -> None:
-    """Make every secret setting known to redaction, also those that stand in the JSON itself."""
-    from replicator_runtime.redaction import register_secret
+    """Make every secret setting known to redaction, also those written in the JSON itself."""
+    from replicator_runtime.observability.redaction import register_secret
 
     for _, value in config:
         if isinstance(value, SecretStr) and value.get_secret_value():

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, all of it at once, each with its place in the JSON."""
+"""The problems of a pipeline, reported all at once, each with its JSON path."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ INVALID_SETTING = "RPL-1003"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend.
+    """One thing to fix.
 
     Attributes:
-        path: JSON path of the place, e.g. `stages[0].plugin.properties.port`; empty for the file as a whole.
+        path: Its JSON path, e.g. `stages[0].plugin.properties.port`; empty for the file as a whole.
         message: What is wrong there; never holds the value found.
         hint: The next step.
         code: Stable code `RPL-nnnn`.
@@ -48,14 +48,14 @@ class InvalidPipelineError(ConfigError):
         self.where = where
         first = self.problems[0]
         if len(self.problems) == 1:
-            super().__init__(first.message, code=first.code, hint=first.hint or f"mend {where}", path=first.path)
+            super().__init__(first.message, code=first.code, hint=first.hint or f"fix {where}", path=first.path)
             return
         codes = {problem.code for problem in self.problems}
         listed = "; ".join(str(problem) for problem in self.problems)
         super().__init__(
             f"{where} has {len(self.problems)} problems: {listed}",
             code=first.code if len(codes) == 1 else INVALID_SETTING,
-            hint="mend each of them, then run `replicator validate`",
+            hint="fix each of them, then run `replicator validate`",
         )
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -15,8 +15,8 @@ class Setting:
     """One key.
 
     Attributes:
-        key: Its name in JSON, with the keys it lies in (`batch.maxRows`, `tables[].columns`).
-        type: What may stand there, in words.
+        key: Its name in JSON, with the keys around it (`batch.maxRows`, `tables[].columns`).
+        type: The allowed values, in words.
         default: The value when left out, as JSON; `required` when it may not be.
         description: What it does.
     """
@@ -77,7 +77,7 @@ def _describe(schema: dict[str, Any], definitions: dict[str, Any], prefix: str) 
 
 
 def _options(place: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
-    """What may stand at a place, null left out and references followed."""
+    """The alternatives that a schema node allows, without null and with references followed."""
     options = place.get("anyOf") or place.get("allOf") or [place]
     return [_follow(option, definitions) for option in options if option.get("type") != "null"]
 

@@ -1,4 +1,4 @@
-"""What the two plugins say in `configure`: what the Spark session needs, and what is wrong beyond the settings model."""
+"""What the two plugins require in `configure`: Spark settings, and problems that the settings model cannot find."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from replicator_runtime.config.problem import Problem
 from replicator_runtime.config.validation import json_path
 from replicator_sdk.context import Configurer
 
-# Spark reads these as comma-separated lists, so what two plugins ask for goes together.
+# Spark reads these as comma-separated lists, so the lists of two plugins are joined.
 _LISTS = ("spark.sql.extensions", "spark.jars", "spark.jars.packages", "spark.submit.pyFiles")
 
 
@@ -27,7 +27,7 @@ class SparkRequirements:
 
 
 class CollectingConfigurer(Configurer):
-    """Takes the words of one plugin after the other; `stage(i)` says whose come next.
+    """Collects what each plugin requires; `stage(i)` names the stage of the next calls.
 
     Attributes:
         problems: What plugins found wrong.
@@ -40,7 +40,7 @@ class CollectingConfigurer(Configurer):
         self._path = ""
 
     def stage(self, index: int) -> CollectingConfigurer:
-        """Put what comes next down to the stage `index`."""
+        """Attribute the next calls to the stage `index`."""
         self._path = json_path(("stages", index, "plugin", "properties"))
         return self
 

@@ -56,7 +56,7 @@ class Selection:
         )
 
     def to_json(self) -> list[dict[str, str | None]]:
-        """Which tables the entries stand for, to be kept and given to `matched_by` in a later run."""
+        """The tables that the entries name, to be stored and given to `matched_by` in a later run."""
         return [{"database": e.database, "schema": e.schema_, "table": e.table} for e in self._entries]
 
     def unmatched(self, tables: Iterable[TableId]) -> list[TableConfig]:
@@ -71,7 +71,7 @@ def matched_by(entries: Iterable[Mapping[str, str | None]], table: TableId) -> b
 
 
 def is_pattern(entry: TableConfig) -> bool:
-    """Whether an entry may stand for more than one table name."""
+    """Whether an entry may match more than one table name."""
     return any(mark in part for part in _parts(entry) for mark in "*?")
 
 
@@ -81,7 +81,7 @@ def entry_name(entry: TableConfig) -> str:
 
 
 def glob_matches(pattern: str, name: str) -> bool:
-    """Whether `name` is `pattern` or fits it: `*` stands for any characters, `?` for one; nothing else is special.
+    """Whether `name` is `pattern` or fits it: `*` matches any characters, `?` one; nothing else is special.
 
     Compares case, and takes time in proportion to both lengths multiplied at worst.
     """

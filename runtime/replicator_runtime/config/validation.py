@@ -35,7 +35,7 @@ def parse_model(model: type[Model], document: Mapping[str, Any], path: str = "")
 
 
 def json_path(loc: tuple[int | str, ...], start: str = "") -> str:
-    """`("stages", 0, "plugin")` as `stages[0].plugin`, behind `start`."""
+    """`("stages", 0, "plugin")` as `stages[0].plugin`, after `start`."""
     path = start
     for part in loc:
         if isinstance(part, int):

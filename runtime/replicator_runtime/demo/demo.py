@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config import load_pipeline
-from replicator_runtime.demo.business import Business
 from replicator_runtime.demo.comparison import TableComparison, compare, require_reader
 from replicator_runtime.demo.shop import make_shop
+from replicator_runtime.demo.workload import Workload
 from replicator_runtime.execution import Execution
 from replicator_sdk.errors import DataError, NeedsUserError, RetryableError
 from replicator_state import ReplicatorDirectory
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
-    from replicator_runtime.engine import RunView
+    from replicator_runtime.engine.run_state.progress import RunView
     from replicator_sdk.offset import Offset
 
 STRANGE_FOLDER = "RPL-1301"
@@ -28,7 +28,7 @@ NOT_IN_TIME = "RPL-1303"
 TABLES_DIFFER = "RPL-1304"
 MARKER = ".replicator-demo"
 LIVE_SECONDS = 12.0
-PATIENCE_SECONDS = 240.0
+LIMIT_SECONDS = 240.0
 TICK_SECONDS = 0.1
 
 Say = Callable[[str], None]
@@ -110,7 +110,7 @@ def run_demo(
     """
     require_reader()
     folder = folder.absolute()
-    _make_room(folder)
+    _clear(folder)
     say(f"making a shop: {folder / 'shop.db'}")
     rows = make_shop(folder / "shop.db")
     file = _write_pipeline(folder)
@@ -132,7 +132,7 @@ class _Show:
         self._rows = rows
         self._watch = watch
         self._execution = Execution(pipeline)
-        self._business = Business(shop, live_seconds)
+        self._workload = Workload(shop, live_seconds)
         self._began = self._copied_at = 0.0
         self._opened_at = self._caught_up_at = 0.0
         self._longest_lag = 0.0
@@ -140,11 +140,11 @@ class _Show:
     def play(self, say: Say) -> None:
         self._execution.start()
         self._wait(self._following, "the snapshot")
-        say(f"every table is copied; the shop now works for {self._business.seconds:.0f} seconds")
+        say(f"every table is copied; the shop now works for {self._workload.seconds:.0f} seconds")
         self._opened_at = time.monotonic()
-        self._business.start()
-        self._wait(lambda _: not self._business.open, "the shop")
-        self._business.close()
+        self._workload.start()
+        self._wait(lambda _: not self._workload.open, "the shop")
+        self._workload.close()
         goal = self._pipeline.source.latest_offset()
         self._wait(lambda _: self._durable(goal), "the last change")
         self._caught_up_at = time.monotonic()
@@ -152,8 +152,8 @@ class _Show:
     def close(self) -> None:
         """End the shop's work and the run, and show what ended it, if anything did."""
         self._execution.stop()
-        if self._business.open:
-            self._business.close()
+        if self._workload.open:
+            self._workload.close()
         self._execution.result()
 
     def result(self, file: Path, tables: list[TableComparison]) -> DemoResult:
@@ -162,15 +162,15 @@ class _Show:
             tables=tuple(tables),
             snapshot_rows=self._rows,
             snapshot_seconds=self._copied_at - self._began,
-            changes=self._business.changes,
-            change_seconds=self._business.ended_at - self._opened_at,
+            changes=self._workload.changes,
+            change_seconds=self._workload.ended_at - self._opened_at,
             longest_lag_seconds=self._longest_lag,
-            last_change_seconds=max(0.0, self._caught_up_at - self._business.ended_at),
+            last_change_seconds=max(0.0, self._caught_up_at - self._workload.ended_at),
         )
 
     def _wait(self, done: Callable[[RunView], bool], what: str) -> None:
-        """Watch until `done`, the run's end, or the end of patience."""
-        until = time.monotonic() + PATIENCE_SECONDS
+        """Watch until `done`, the run's end, or the time limit."""
+        until = time.monotonic() + LIMIT_SECONDS
         while not self._execution.wait(TICK_SECONDS):
             view = self._execution.progress.snapshot()
             self._watch(view)
@@ -181,7 +181,7 @@ class _Show:
             self._refuse_failing(view)
             if time.monotonic() > until:
                 raise RetryableError(
-                    f"{what} took longer than {PATIENCE_SECONDS:.0f} seconds",
+                    f"{what} took longer than {LIMIT_SECONDS:.0f} seconds",
                     code=NOT_IN_TIME,
                     hint="run the demo on a machine with less to do",
                 )
@@ -213,12 +213,12 @@ class _Show:
         return saved is not None and not self._pipeline.source.offset_type.from_fields(saved.fields) < goal
 
 
-def _make_room(folder: Path) -> None:
+def _clear(folder: Path) -> None:
     """Remove what an earlier demo left; refuse a folder with anything else in it."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()) and not (folder / MARKER).exists():
         raise NeedsUserError(
-            f"{folder} holds files that no demo made", code=STRANGE_FOLDER, hint="give another --directory"
+            f"{folder} holds files that no demo created", code=STRANGE_FOLDER, hint="give another --directory"
         )
     (folder / MARKER).touch()
     for name in ("shop.db", "shop.db-wal", "shop.db-shm", "pipeline.json"):

@@ -56,7 +56,7 @@ def make_shop(path: Path, seed: int = 1) -> int:
 
 @contextmanager
 def open_shop(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that begins transactions only where told to, and waits for others' locks."""
+    """A connection that begins transactions only explicitly, and waits for others' locks."""
     with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as shop:
         yield shop
 

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from replicator_runtime.engine.apply import Applier, BatchApplier, RowApplier
-from replicator_runtime.engine.created_tables import create_tables
-from replicator_runtime.engine.discovery import discover, gone_tables
-from replicator_runtime.engine.distributed_stream import DistributedStream
-from replicator_runtime.engine.failing import is_waiting, mark_failing
-from replicator_runtime.engine.floors import copied_floor, find_floors
-from replicator_runtime.engine.gather import TableFloor
-from replicator_runtime.engine.picked import Picked
-from replicator_runtime.engine.preparation import prepare_log
-from replicator_runtime.engine.progress import TableState
-from replicator_runtime.engine.slice_book import SliceBook
-from replicator_runtime.engine.snapshots import Snapshots, SnapshotsStopped
-from replicator_runtime.engine.stream import Stream
+from replicator_runtime.engine.apply.applier import Applier, BatchApplier, RowApplier
+from replicator_runtime.engine.preparation.created_tables import create_tables
+from replicator_runtime.engine.preparation.discovery import discover, gone_tables
+from replicator_runtime.engine.preparation.log_preparation import prepare_log
+from replicator_runtime.engine.preparation.low_watermarks import copied_watermark, find_watermarks
+from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
+from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
+from replicator_runtime.engine.run_state.table_failures import is_waiting, mark_failing
+from replicator_runtime.engine.slices.distributed_stream import DistributedStream
+from replicator_runtime.engine.slices.slice_store import SliceStore
+from replicator_runtime.engine.snapshot.snapshots import Snapshots
+from replicator_runtime.engine.stream.stream import Stream
+from replicator_runtime.engine.tables.table_scope import TableScope
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import (
     BatchConsumer,
     EventReaderDefinition,
@@ -30,8 +32,8 @@ from replicator_sdk import (
 )
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run import Run
-    from replicator_runtime.engine.tables import TableRecord
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import (
         EventConsumer,
         Offset,
@@ -44,7 +46,7 @@ _MANY_SCHEMAS = 20
 
 
 class Attempt:
-    """Made anew for each attempt; used by the engine's main thread, once."""
+    """One instance per attempt; used by the engine's main thread."""
 
     def __init__(self, run: Run, goal: Offset | None) -> None:
         self._run = run
@@ -55,7 +57,7 @@ class Attempt:
         self._applier: Applier
 
     def run(self) -> None:
-        """Go on from the saved offset.
+        """Continue from the saved offset.
 
         Raises:
             Rejoin: When tables are to join; the next attempt follows at once.
@@ -64,19 +66,19 @@ class Attempt:
         self._run.attempt_began = time.monotonic()
         with self._exit:
             self._run.load_offset()
-            self._run.book.load()
-            self._run.positions.forget_others(self._run.book.records)
+            self._run.table_store.load()
+            self._run.positions.forget_others(self._run.table_store.records)
             self._exit.callback(self._run.positions.save)
             self._forget_old_schemas()
             self._run.takes_snapshots = self._takes_snapshots()
             records = discover(self._run)
             self._show(records)
-            self._consumer = self._run.pipeline.target.create_consumer(self._run.target_context())
+            self._consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(self._consumer.stop)
             self._consumer.start()
             self._applier = self._make_applier(self._consumer)
             self._exit.callback(self._applier.close)
-            reader = self._source.create_snapshot_reader(self._definition({}), self._run.source_context())
+            reader = self._source.create_snapshot_reader(self._definition({}), SourceContext(self._run))
             if reader is None:
                 self._without_snapshots(records)
             else:
@@ -84,7 +86,7 @@ class Attempt:
 
     def _takes_snapshots(self) -> bool:
         """Whether the engine copies this source's tables; asked before they are known."""
-        reader = self._source.create_snapshot_reader(self._definition({}), self._run.source_context())
+        reader = self._source.create_snapshot_reader(self._definition({}), SourceContext(self._run))
         if reader is None:
             return False
         reader.close()
@@ -92,10 +94,10 @@ class Attempt:
 
     def _forget_old_schemas(self) -> None:
         """Drop schemas that no offset needs any more that one could rewind to."""
-        if all(len(record.schemas) < _MANY_SCHEMAS for record in self._run.book.records.values()):
+        if all(len(record.schemas) < _MANY_SCHEMAS for record in self._run.table_store.records.values()):
             return
         kept = [e.offset for e in self._run.offsets.history() if e.offset is not None]
-        for record in self._run.book.records.values():
+        for record in self._run.table_store.records.values():
             if kept:
                 record.forget_schemas_before(self._run.read_offset(kept[-1].fields))
 
@@ -106,7 +108,7 @@ class Attempt:
 
     def _definition(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:
         pipeline = self._run.pipeline
-        selected = map(pipeline.selection.matches, self._run.book.records)
+        selected = map(pipeline.selection.matches, self._run.table_store.records)
         narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
         return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed)
 
@@ -126,26 +128,28 @@ class Attempt:
     def _with_snapshots(self, records: list[TableRecord], reader: SnapshotReader) -> None:
         prepare_log(self._run, self._definition({}), [r for r in records if r.table not in self._run.failing])
         gone = gone_tables(self._run)
-        floors = find_floors(self._run, self._consumer, [*records, *gone])
+        watermarks = find_watermarks(self._run, self._consumer, [*records, *gone])
         working = [r for r in records if r.table not in self._run.failing]
         waiting = [r for r in working if r.needs_snapshot]
         snapshots = Snapshots(self._run, reader, self._consumer)
         self._exit.callback(snapshots.close)
         snapshots.begin(waiting)
-        if waiting and (not floors or not isinstance(self._consumer, SnapshotLoader)):
+        if waiting and (not watermarks or not isinstance(self._consumer, SnapshotLoader)):
             self._run.progress.set_phase("snapshot")
             waiting_since = time.monotonic()
             self._wait_for(snapshots)
-            self._run.attempt_began += time.monotonic() - waiting_since  # the copies are not made again to read again
-            floors |= {r.table: copied_floor(r.snapshot) for r in waiting if r.snapshot is not None and r.snapshot.done}
-        self._stream([*records, *gone], floors, snapshots)
+            self._run.attempt_began += time.monotonic() - waiting_since  # a later attempt does not repeat the copies
+            watermarks |= {
+                r.table: copied_watermark(r.snapshot) for r in waiting if r.snapshot is not None and r.snapshot.done
+            }
+        self._stream([*records, *gone], watermarks, snapshots)
 
     def _wait_for(self, snapshots: Snapshots) -> None:
         """Block until no snapshot runs; tables that fail stop alone, or are tried again beside the stream."""
         before_the_stream = not isinstance(self._consumer, SnapshotLoader)
         while True:
             running = snapshots.running or (before_the_stream and snapshots.waiting)
-            snapshots.look()
+            snapshots.poll()
             if not running:
                 return
             if self._run.stop.is_set() and not snapshots.running:
@@ -156,66 +160,66 @@ class Attempt:
 
     def _without_snapshots(self, records: list[TableRecord]) -> None:
         working = [r for r in records if r.table not in self._run.failing]
-        floors: dict[TableId, TableFloor] = {}
-        if not self._distributed(working, floors):
-            book = SliceBook(self._run.store, self._run.read_offset)
-            book.load(())
-            book.check_done(self._run.saved_offset)
-            self._stream(working, floors, None)
+        watermarks: dict[TableId, TableWatermark] = {}
+        if not self._distributed(working, watermarks):
+            slice_store = SliceStore(self._run.store, self._run.read_offset)
+            slice_store.load(())
+            slice_store.check_done(self._run.saved_offset)
+            self._stream(working, watermarks, None)
 
-    def _distributed(self, records: list[TableRecord], floors: dict[TableId, TableFloor]) -> bool:
+    def _distributed(self, records: list[TableRecord], watermarks: dict[TableId, TableWatermark]) -> bool:
         """Stream from a log that executors read, where source and target can; False when one of them cannot."""
         if not isinstance(self._consumer, RangeConsumer):
             return False
         definition = self._definition({r.table: r.schema for r in records})
-        source = self._source.create_distributed_log(definition, self._run.source_context())
+        source = self._source.create_distributed_log(definition, SourceContext(self._run))
         if source is None:
             return False
         self._exit.callback(source.close)
         start = source.initialize(self._run.saved_offset)
         self._keep_start(start)
-        create_tables(self._run, self._consumer, records, floors, start)
+        create_tables(self._run, self._consumer, records, watermarks, start)
         self._run.progress.set_phase("streaming")
-        DistributedStream(self._run, source, self._consumer, floors).run(start, self._goal)
+        DistributedStream(self._run, source, self._consumer, watermarks).run(start, self._goal)
         return True
 
     # --- streaming
 
     def _stream(
-        self, records: list[TableRecord], floors: dict[TableId, TableFloor], snapshots: Snapshots | None
+        self, records: list[TableRecord], watermarks: dict[TableId, TableWatermark], snapshots: Snapshots | None
     ) -> None:
         own = snapshots is None
-        schemas = self._schemas(records, None if own else floors)
-        stream = Stream(self._run, self._applier, schemas, floors, snapshots)
-        reader = self._source.create_reader(self._definition(schemas), self._run.source_context(), stream.emitter)
+        schemas = self._schemas(records, None if own else watermarks)
+        stream = Stream(self._run, self._applier, schemas, watermarks, snapshots)
+        reader = self._source.create_reader(self._definition(schemas), SourceContext(self._run), stream.emitter)
         self._exit.callback(reader.close)
         start = reader.initialize(self._run.saved_offset)
         if own:
             self._keep_start(start)
             reader.capture(list(schemas.values()))
-            create_tables(self._run, self._consumer, records, floors, start)
-        for table, floor in floors.items():
+            create_tables(self._run, self._consumer, records, watermarks, start)
+        for table, watermark in watermarks.items():
             selected = self._run.pipeline.selection.matches(table)
-            floor.filtered = selected is not None and bool(Picked.of(selected).left_out)
+            watermark.filtered = selected is not None and bool(TableScope.of(selected).left_out)
         stream.start(start, self._run.saved_sequence)
         self._run.progress.set_phase("streaming")
         stream.run(reader, self._later_goal(records))
 
     def _schemas(
-        self, records: list[TableRecord], floors: dict[TableId, TableFloor] | None
+        self, records: list[TableRecord], watermarks: dict[TableId, TableWatermark] | None
     ) -> dict[TableId, TableSchema]:
         """The schemas as of the saved offset, of the tables that take changes."""
-        taking = [r for r in records if floors is None or r.table in floors]
+        taking = [r for r in records if watermarks is None or r.table in watermarks]
         offset = self._run.saved_offset
         return {r.table: r.schema if offset is None else r.schema_at(offset) for r in taking}
 
     def _keep_start(self, start: Offset) -> None:
-        """Save where a first start begins, the log's end say: an error before the first batch must not begin later."""
+        """Save where the first start begins: a retry after an error before the first batch must not begin later."""
         if self._run.saved_offset is None:
             self._run.save_offset(start, 0)
 
     def _later_goal(self, records: list[TableRecord]) -> Offset | None:
-        """The goal, or the end of the last overlap: before that a resumed table is not yet one moment's."""
+        """The goal, or the end of the last overlap: before that a resumed table is not consistent."""
         if self._goal is None:
             return None
         return max([self._goal, *(r.snapshot.last for r in records if r.snapshot is not None and r.selected)])

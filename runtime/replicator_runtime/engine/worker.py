@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.attempt import Attempt
-from replicator_runtime.engine.error_policy import Verdict, as_replicator_error, java_ended, verdict
-from replicator_runtime.engine.failing import keep_lost_history, set_aside
-from replicator_runtime.engine.patience import Patience
-from replicator_runtime.engine.progress import Progress
-from replicator_runtime.engine.run import Limits, Run
-from replicator_runtime.engine.snapshots import SnapshotsStopped
-from replicator_runtime.engine.status import StatusWriter
-from replicator_runtime.engine.taking_tables import Rejoin
-from replicator_runtime.lineage import Lineage
-from replicator_runtime.logs import set_run
-from replicator_runtime.metrics import MetricsRegistry
-from replicator_runtime.redaction import redact
+from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
+from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
+from replicator_runtime.engine.run_state.progress import Progress
+from replicator_runtime.engine.run_state.retry_budget import RetryBudget
+from replicator_runtime.engine.run_state.run import Limits, Run
+from replicator_runtime.engine.run_state.status import StatusWriter
+from replicator_runtime.engine.run_state.table_failures import record_lost_history, stop_until_restart
+from replicator_runtime.observability.lineage import Lineage
+from replicator_runtime.observability.logs import set_run
+from replicator_runtime.observability.metrics import MetricsRegistry
+from replicator_runtime.observability.redaction import redact
 from replicator_sdk.errors import FencedError, ReplicatorError
 from replicator_state import ReplicatorDirectory, Retention, check_identity
 
@@ -135,14 +134,14 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
 
 
 def _raise_failing(run: Run, *, reached: bool) -> None:
-    """A bounded run that leaves a table behind says so; an endless one that was stopped has shown it all along."""
+    """Raise the error of a table that a bounded run leaves failing; an endless run has shown it in its progress."""
     if reached and (run.failing or run.absent):
         raise as_replicator_error(next(iter((run.failing or run.absent).values())))
 
 
 def _attempts(run: Run, *, until_current: bool) -> bool:
     """Attempt after attempt; returns whether the goal was reached (False: stopped)."""
-    patience, seen = Patience(run.config.retries), _mark(run)
+    budget, seen = RetryBudget(run.config.retries), _mark(run)
     goal: Offset | None = None
     while not run.stop.is_set():
         try:
@@ -157,15 +156,15 @@ def _attempts(run: Run, *, until_current: bool) -> bool:
                 log.warning("run.error_while_stopping", error=str(error))
                 return False
             if seen != (seen := _mark(run)):
-                patience.progressed()
-            _after(run, error, patience)
+                budget.progressed()
+            _after(run, error, budget)
         else:
             return goal is not None and not run.stop.is_set()
     return False
 
 
 def _begin(run: Run, goal: Offset | None, *, until_current: bool) -> Offset | None:
-    """Once reachable: refuse another source, and see how far it is now."""
+    """Refuse a source that the state does not belong to, and find its end."""
     source = run.pipeline.source
     if not run.identified:
         check_identity(run.store, source.identity())
@@ -176,22 +175,22 @@ def _begin(run: Run, goal: Offset | None, *, until_current: bool) -> Offset | No
     return goal
 
 
-def _after(run: Run, error: Exception, patience: Patience) -> None:
-    """Wait before the next attempt, set one table aside, or give up."""
+def _after(run: Run, error: Exception, budget: RetryBudget) -> None:
+    """Wait before the next attempt, stop one table, or give up."""
     isolate = run.config.on_table_error == "isolate"
     if run.drop_dead_spark() and not isinstance(error, FencedError):
         error = java_ended(error)
     decided = verdict(error, isolate=isolate)
-    if decided is Verdict.TABLE and _set_aside(run, error):
+    if decided is Verdict.TABLE and _stop_named_table(run, error):
         return
-    keep_lost_history(run, error)
+    record_lost_history(run, error)
     run.source_error = run.retried_error = error
-    delay = patience.next_delay() if decided is Verdict.RETRY else None
+    delay = budget.next_delay() if decided is Verdict.RETRY else None
     if delay is None:
         raise as_replicator_error(error)
     run.progress.set_phase("retrying", str(error))
     code = getattr(error, "code", "RPL-9000")
-    log.warning("run.retry", code=code, error=str(error), attempt=patience.attempts, seconds=round(delay, 1))
+    log.warning("run.retry", code=code, error=str(error), attempt=budget.attempts, seconds=round(delay, 1))
     if not isinstance(error, ReplicatorError):
         log.debug("run.unexpected", exc_info=error)
     run.stop.wait(delay)
@@ -202,13 +201,13 @@ def _mark(run: Run) -> tuple[object, int]:
     return run.saved_offset, run.progress.total_rows
 
 
-def _set_aside(run: Run, error: Exception) -> bool:
-    """Let the table the error names stand still; False when that would leave none."""
+def _stop_named_table(run: Run, error: Exception) -> bool:
+    """Stop the table that the error names; False when that would leave none."""
     name = getattr(error, "table", None)
-    tables = [r for r in run.book.records.values() if r.selected or r.gone]
+    tables = [r for r in run.table_store.records.values() if r.selected or r.gone]
     record = next((r for r in tables if str(r.table) == name), None)
     if record is None or record.table in run.failing:
         return False
     working = [r for r in tables if r.table not in run.failing]
-    set_aside(run, record, error)
+    stop_until_restart(run, record, error)
     return len(working) > 1

@@ -1,7 +1,7 @@
-"""From a run of changes to what becomes of each row: the net change a target merges.
+"""Reduces a run of changes to the net change of each row, which a target merges.
 
 `net_changes` for tables with a key, `net_bag` for tables without one; for runs larger than memory `NetPlan`, which
-looks at keys first and then hands the final rows out batch by batch. No Python code runs per row.
+looks at keys first and then returns the final rows batch by batch. No Python code runs per row.
 
 Promises:
 
@@ -17,6 +17,7 @@ Promises:
 """
 
 from replicator_sdk.net_change.bag import NetBag, net_bag
+from replicator_sdk.net_change.keys import encode_rows
 from replicator_sdk.net_change.rows import NetChanges, NetPlan, Upserts, net_changes
 
-__all__ = ["NetBag", "NetChanges", "NetPlan", "Upserts", "net_bag", "net_changes"]
+__all__ = ["NetBag", "NetChanges", "NetPlan", "Upserts", "encode_rows", "net_bag", "net_changes"]

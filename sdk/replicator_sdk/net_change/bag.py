@@ -1,4 +1,4 @@
-"""The net change of a table without a key: how many more or fewer of each distinct row (design §6, "No primary key")."""
+"""The net change of a table without a key: how many more or fewer of each distinct row."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.batch import ChangeBatch, Int64s
 from replicator_sdk.errors import BugError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change.keys import Int64s, encode_rows, join
+from replicator_sdk.net_change.keys import encode_rows, join
 from replicator_sdk.schema import TableSchema
 
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Int64s = npt.NDArray[np.int64]
+from replicator_sdk.batch import Int64s
+
 Bools = npt.NDArray[np.bool_]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -50,7 +51,7 @@ def encode_keys(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
     """As `encode_rows`, faster and in less memory for one whole-number key; the codes' order means nothing.
 
     A hash table of many keys costs a cache miss and a hundred bytes a key. Ascending keys need no table at all, keys that
-    lie close together a table by value, of twenty bytes a key, and sorting takes as much.
+    are close together a table by value, of twenty bytes a key, and sorting takes as much.
     """
     only = columns[0]
     if len(columns) == 1 and len(only) and not only.null_count and pa.types.is_integer(only.type):
@@ -105,7 +106,7 @@ def _encode_flat(column: pa.Array) -> tuple[Int64s, int]:
 
 def _encode(column: pa.Array) -> tuple[Int64s, int]:
     if pa.types.is_floating(column.type):
-        # Arrow's hash tells the zeros apart; -0.0 + 0.0 is 0.0.
+        # Arrow's hash distinguishes the zeros; -0.0 + 0.0 is 0.0.
         return _encode_flat(pc.add(column, pa.scalar(0.0, column.type)))
     if pa.types.is_list(column.type):
         return _encode_list(column)
@@ -119,7 +120,7 @@ def _encode_list(column: pa.ListArray) -> tuple[Int64s, int]:
     offsets = column.offsets.to_numpy().astype(np.int64)
     elements, _ = _encode(column.values[offsets[0] : offsets[-1]]) if len(column) else (np.empty(0, np.int64), 0)
     starts = (offsets - offsets[0]) * elements.itemsize
-    # Made anew, since the bitmap of a slice need not start at its first bit.
+    # A new bitmap, since that of a slice need not start at its first bit.
     valid = pa.array(pc.is_valid(column).to_numpy(zero_copy_only=False)).buffers()[1]
     texts = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(column), [valid, pa.py_buffer(starts), pa.py_buffer(elements)]

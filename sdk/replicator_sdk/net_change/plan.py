@@ -2,7 +2,7 @@
 
 Every change is one or two *records* at a point in time: at the even time `2 i` an UPDATE that moves a row takes it away
 from its old key, at the odd time `2 i + 1` change `i` writes its row, or a DELETE takes it away. The last record at a
-key decides; what the first one is tells whether the target can hold the key already. Time orders by the source, so
+key decides; the first one shows whether the target can hold the key already. Time orders by the source, so
 chains (0→1→2), swaps through a third key and the reuse of a key need no case of their own.
 """
 
@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.batch import ChangeBatch, Int64s
 from replicator_sdk.errors import BugError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change.keys import Bools, Codes, Int64s, encode_keys, join
+from replicator_sdk.net_change.keys import Bools, Codes, encode_keys, join
 from replicator_sdk.schema import TableSchema
 
 _UPDATE = DMLOperation.UPDATE
@@ -34,8 +34,8 @@ class History:
 
     Attributes:
         op: int8 operation codes.
-        keys: Key columns: the key each change writes at, or deletes, and behind them the keys before `with_old`.
-        with_old: Ascending indexes of the UPDATEs that tell a key before.
+        keys: Key columns: the key each change writes at, or deletes, followed by the keys before `with_old`.
+        with_old: Ascending indexes of the UPDATEs that carry a key before.
         unchanged: Column → mask of the changes that did not send it; only columns with at least one.
         starts: Index of the first change of each batch, and the total at the end.
     """
@@ -67,7 +67,7 @@ class _Pieces:
             raise BugError("changes without sequence numbers", code="RPL-9020", table=str(batch.table))
         op = np.array(batch.op.to_numpy(zero_copy_only=False))
         deletes = op == _DELETE
-        with_old = np.flatnonzero(_told(batch, op, deletes))
+        with_old = np.flatnonzero(_with_key_before(batch, op, deletes))
         self.op.append(op)
         self.key.append([_written_key(batch, name, deletes) for name in key_names])
         self.old_key.append([_old_key(batch, name, with_old) for name in key_names])
@@ -76,8 +76,8 @@ class _Pieces:
         self.rows += len(op)
 
 
-def _told(batch: ChangeBatch, op: npt.NDArray[np.int8], deletes: Bools) -> Bools:
-    """Which UPDATEs tell a key before; checks that every DELETE does."""
+def _with_key_before(batch: ChangeBatch, op: npt.NDArray[np.int8], deletes: Bools) -> Bools:
+    """Which UPDATEs carry a key before; checks that every DELETE does."""
     valid: Bools
     if batch.before is None:
         valid = np.zeros(len(op), np.bool_)
@@ -87,8 +87,8 @@ def _told(batch: ChangeBatch, op: npt.NDArray[np.int8], deletes: Bools) -> Bools
         valid = pc.is_valid(batch.before).to_numpy(zero_copy_only=False)
     if bool((deletes & ~valid).any()):
         raise BugError("a DELETE without a key before", code="RPL-9021", table=str(batch.table))
-    told: Bools = valid & (op == _UPDATE)
-    return told
+    carried: Bools = valid & (op == _UPDATE)
+    return carried
 
 
 def _written_key(batch: ChangeBatch, name: str, deletes: Bools) -> pa.Array:
@@ -139,13 +139,13 @@ def _join_masks(pieces: list[dict[str, Bools]], lengths: list[int]) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class KeyOutcome:
-    """What becomes of the keys of a history; indexes are indexes of changes unless said otherwise.
+    """The outcome of the keys of a history; indexes are indexes of changes unless said otherwise.
 
     Attributes:
         written: Ascending: the change that writes the final row, one for each key that is there in the end.
         written_fresh: For each of them, whether the key was certainly not there before the history.
         removed_by: Ascending by time: the change that took a key away for good.
-        removed_key: For each of them, where its key stands in `History.keys`.
+        removed_key: For each of them, the index of its key in `History.keys`.
         removed_fresh: For each of them, whether the key was certainly not there before the history.
         moved: Ascending: the UPDATEs that changed the key.
         left: For each of them the code of the key before.
@@ -166,9 +166,9 @@ def decide_keys(history: History) -> KeyOutcome:
     """Which change decides each key of `history`."""
     size = len(history)
     codes, count = encode_keys(history.keys) if size else (np.empty(0, np.int32), 0)
-    key, told = codes[:size], codes[size:]
-    moves = told != key[history.with_old]
-    moved, left = history.with_old[moves], told[moves]
+    key, before = codes[:size], codes[size:]
+    moves = before != key[history.with_old]
+    moved, left = history.with_old[moves], before[moves]
 
     # One byte for each time: 0 decides nothing, else 1 + whether the key was fresh + 2 if no row is left there.
     decided = np.zeros(2 * size, np.int8)
@@ -179,7 +179,7 @@ def decide_keys(history: History) -> KeyOutcome:
     written = np.flatnonzero((writes == 1) | (writes == 2))
     removed = np.flatnonzero(decided > 2)
     place = removed // 2
-    taken = removed % 2 == 0  # by a move: the key stands among the old keys
+    taken = removed % 2 == 0  # by a move: the key is among the old keys
     place[taken] = size + np.searchsorted(history.with_old, place[taken])
     return KeyOutcome(written, writes[written] == 2, removed // 2, place, decided[removed] == 4, moved, left, key)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.batch import ChangeBatch, Int64s
 from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change.keys import Bools, Int64s, join
+from replicator_sdk.net_change.keys import Bools, join
 from replicator_sdk.net_change.plan import History, KeyOutcome, decide_keys, read_history
 from replicator_sdk.net_change.unchanged import find_origins
 from replicator_sdk.schema import TableSchema
@@ -24,7 +24,7 @@ class Upserts:
     """Final rows, in the order of the changes that wrote them. All members that are arrays have the rows' length.
 
     Attributes:
-        rows: The schema's columns. A value nobody in the run sent is NULL here and marked in `unresolved`.
+        rows: The schema's columns. A value that no change of the run carries is NULL here and marked in `unresolved`.
         sequence: Sequence number of the change that wrote the row.
         timestamp: Its commit time at the source, microseconds since 1970 UTC; -1 unknown.
         fresh: Whether the key was certainly not in the target before the run: its first change was an INSERT or a row
@@ -49,7 +49,7 @@ class Upserts:
 
 @dataclass(frozen=True, slots=True)
 class NetChanges:
-    """What becomes of each key of a run: a row to write, or none. No key stands on both sides or twice.
+    """The outcome of each key of a run: written or deleted. No key is in both parts or in one twice.
 
     Attributes:
         written: The keys that are there in the end.
@@ -114,7 +114,7 @@ class NetPlan:
         partitions: For each batch the partition of the log it is from, where the batches have no common order.
 
     Attributes:
-        keys_in_several: How many keys have changes in more than one of `partitions`; what becomes of them is unknown.
+        keys_in_several: How many keys have changes in more than one of `partitions`; their outcome is unknown.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ def _in_several(history: History, outcome: KeyOutcome, partitions: Sequence[int]
 
 
 def _places_before(history: History, outcome: KeyOutcome, changes: Int64s) -> Int64s:
-    """Where the keys before `changes` stand in `History.keys`."""
+    """The indexes in `History.keys` of the keys before `changes`."""
     if len(changes) == 0 or len(outcome.moved) == 0:
         return changes
     moved = np.isin(changes, outcome.moved)

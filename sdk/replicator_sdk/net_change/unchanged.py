@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replicator_sdk.batch import Int64s
 from replicator_sdk.errors import DataError
 from replicator_sdk.event import DMLOperation
-from replicator_sdk.net_change.keys import Bools, Int64s
+from replicator_sdk.net_change.keys import Bools
 from replicator_sdk.net_change.plan import History, KeyOutcome
 
 _NONE = -1  # the row is older than the history
@@ -41,7 +42,7 @@ def find_origins(history: History, outcome: KeyOutcome, lost: Callable[[str, int
 
     Args:
         history: The changes.
-        outcome: What becomes of their keys.
+        outcome: The outcome of their keys.
         lost: Makes the error for a column and a change that needs a value of it that is gone.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a plugin can do: class attributes of the suites, each with what it means; a case whose needs are not met is skipped."""
+"""What a plugin can do, as class attributes of the suites; a case whose needs are not met is skipped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from replicator_sdk.datatype import Array, DataType, Decimal, Record
 from replicator_sdk.schema import TableSchema
-from replicator_sdk.testing.history import History
+from replicator_sdk.testing.histories.history import History
 
 ALL_TYPES: Final = frozenset(
     {
@@ -49,7 +49,7 @@ class Capabilities:
     """A column can be renamed in a table that is being replicated."""
 
     supports_ddl_in_transaction: ClassVar[bool] = True
-    """A schema change may stand between row changes of one transaction."""
+    """A schema change may be between row changes of one transaction."""
 
     supports_keyless: ClassVar[bool] = True
     """Tables without a key are replicated, equal rows counted."""

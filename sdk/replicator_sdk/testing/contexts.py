@@ -1,4 +1,4 @@
-"""What a plugin under test runs in: contexts without a runtime, and an emitter that keeps what it is given."""
+"""Contexts for a plugin under test, without a runtime, and an emitter that keeps every event."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CountingMetrics(Metrics):
 
 
 class ForgetfulLineage(LineageRecorder):
-    """Drops what it is told."""
+    """Drops every record."""
 
     def record(self, table: TableId, target: str, columns: Mapping[str, str]) -> None:
         """Drop it."""
@@ -241,6 +241,9 @@ class CollectingEmitter(EventEmitter):
         ordinals = [int(o) for o in batch.ordinals]
         if any(b <= a for a, b in pairwise(ordinals)):
             raise BugError("ordinals of a batch must ascend", code="RPL-9102", table=str(batch.table))
+        if batch.before is not None and not (batch.schema.primary_key or batch.before_is_full):
+            text = "`before` holds whole rows where a table has no key, and `before_is_full` says so"
+            raise BugError(text, code="RPL-9110", table=str(batch.table))
         numbered = replace(batch, sequence_numbers=self.sequence + 1 + np.asarray(batch.ordinals, np.int64))
         self._take(numbered, ordinals)
 
@@ -251,7 +254,7 @@ class CollectingEmitter(EventEmitter):
         if len(used) != len(set(used)) or (used and max(used) >= commits.events):
             raise BugError("a window's ordinals repeat, or go beyond its commits", code="RPL-9103")
         if any(isinstance(e, DDLEvent) and e.ordinal > commits.ordinals[0] for e in window.events):
-            raise BugError("a DDL event must stand in the first transaction of its window", code="RPL-9104")
+            raise BugError("a DDL event must be in the first transaction of its window", code="RPL-9104")
         with self._changed:
             self._raise_when_closed()
             last = self.last_offset

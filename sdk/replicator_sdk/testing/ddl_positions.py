@@ -13,7 +13,7 @@ import pytest
 
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.testing.history import History, parse_history
+from replicator_sdk.testing.histories.history import History, parse_history
 from replicator_sdk.testing.recording import PlacedDDL, Recording, interpret, recording, schemas_at
 from replicator_sdk.testing.source_system import Application, SourceClaims, SourceSystem
 

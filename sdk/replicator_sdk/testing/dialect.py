@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from replicator_sdk.datatype import Array, DataType, Decimal
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.testing.history import Step, column
+from replicator_sdk.testing.histories.history import Step, column
+from replicator_sdk.testing.histories.values import from_json
 from replicator_sdk.testing.simulate import complete_row
-from replicator_sdk.testing.values import from_json
 
 
 class SqlDialect:

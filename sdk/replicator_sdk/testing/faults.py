@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from replicator_sdk.assessment import TableAssessor
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import Configurer, DeltaTargetContext
+from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.errors import BugError, RetryableError
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Position
@@ -131,7 +131,7 @@ class FaultScript:
         if isinstance(fault, Hold):
             fault.entered.set()
             if not fault.release.wait(fault.timeout):
-                raise BugError(f"nobody released a held {operation}", code="RPL-9110")
+                raise BugError(f"the test did not release a held {operation}", code="RPL-9110")
         result = call()
         if isinstance(fault, FailAfterWrite):
             raise fault.error()
@@ -182,7 +182,7 @@ def faulty(consumer: EventConsumer, script: FaultScript) -> EventConsumer:
 
 
 class _FaultyConsumer(EventConsumer):
-    """The simple door."""
+    """Applies one event, for consumers that take rows one by one."""
 
     def __init__(self, consumer: EventConsumer, script: FaultScript) -> None:
         self._consumer = consumer

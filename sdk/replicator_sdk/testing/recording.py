@@ -13,10 +13,10 @@ from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import DeltaSource, EventReaderDefinition, ReaderClosed
-from replicator_sdk.testing.batches import from_batch
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext, Window
-from replicator_sdk.testing.reference import Change, Reference, RowChange
-from replicator_sdk.testing.values import comparable_row
+from replicator_sdk.testing.histories.batches import from_batch
+from replicator_sdk.testing.histories.reference import Change, Reference, RowChange
+from replicator_sdk.testing.histories.values import comparable_row
 
 Schemas = Mapping[TableId, TableSchema]
 
@@ -106,7 +106,7 @@ class Recording:
         reached = not self.start < latest or self.emitter.wait_for(latest, seconds, self._thread.is_alive)
         if self.error is not None:
             raise self.error
-        assert reached, f"{latest} was not reached within {seconds} s; the reader stands at {self.emitter.last_offset}"
+        assert reached, f"{latest} was not reached within {seconds} s; the reader is at {self.emitter.last_offset}"
         return self.logged()
 
     def logged(self) -> list[Logged]:
@@ -145,7 +145,7 @@ class Recording:
             self._reader.run()
         except ReaderClosed:
             pass
-        except BaseException as error:  # noqa: BLE001 - handed to the test's thread
+        except BaseException as error:  # noqa: BLE001 - raised again in the test's thread
             self.error = error
 
 

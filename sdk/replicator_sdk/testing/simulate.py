@@ -1,4 +1,4 @@
-"""Carries out the steps of a history on plain rows and says, change by change, what a log would tell of it."""
+"""Carries out the steps of a history on plain rows and returns the changes that a log would contain."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLOperation
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.testing.history import Step, column
-from replicator_sdk.testing.reference import Change, Reference, ReferenceTable, RowChange
-from replicator_sdk.testing.values import Row, comparable, from_json
+from replicator_sdk.testing.histories.history import Step, column
+from replicator_sdk.testing.histories.reference import Change, Reference, ReferenceTable, RowChange
+from replicator_sdk.testing.histories.values import Row, comparable, from_json
 
 
 class Simulator:
@@ -18,7 +18,7 @@ class Simulator:
 
     Attributes:
         reference: Its tables now.
-        full_before: Whether the log tells whole rows before a change, not only keys.
+        full_before: Whether the log contains whole rows before a change, not only keys.
     """
 
     def __init__(self, schemas: Mapping[str, TableSchema], *, full_before: bool = False) -> None:
@@ -82,8 +82,8 @@ class Simulator:
             comparable(c.type, old[c.name]) != comparable(c.type, {**old, **values}[c.name])
             for c in schema.key_columns()
         )
-        told = self._before(schema, old) if moved or self.full_before or not schema.primary_key else None
-        return RowChange(schema, DMLOperation.UPDATE, row, told, unchanged, self._is_full(schema))
+        before = self._before(schema, old) if moved or self.full_before or not schema.primary_key else None
+        return RowChange(schema, DMLOperation.UPDATE, row, before, unchanged, self._is_full(schema))
 
     def _delete(self, schema: TableSchema, old: Row) -> RowChange:
         return RowChange(

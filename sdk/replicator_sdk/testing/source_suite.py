@@ -18,18 +18,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replicator_sdk.assessment import Severity
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventReaderDefinition
 from replicator_sdk.testing.contexts import CollectingConfigurer, CollectingEmitter, TestSourceContext
 from replicator_sdk.testing.ddl_positions import DDLPositions
-from replicator_sdk.testing.history import History, Step, load_case, load_cases
+from replicator_sdk.testing.histories.history import History, Step, load_case, load_cases
+from replicator_sdk.testing.histories.random_history import random_history
+from replicator_sdk.testing.histories.values import Row, difference
 from replicator_sdk.testing.recording import Logged, Recording, interpret, recording, schemas_at, signature
 from replicator_sdk.testing.source_system import Application, SourceSystem, table_of
-from replicator_sdk.testing.strategies import random_history
-from replicator_sdk.testing.values import Row, difference
 
 __all__ = ["Application", "SourceConformance", "SourceSystem"]
 
@@ -62,7 +62,7 @@ class SourceConformance(DDLPositions):
 
     @pytest.mark.parametrize("case", CASES, ids=str)
     def test_every_emitted_offset_resumes(self, system: SourceSystem, case: History) -> None:
-        """A reader started after any commit emits exactly what came behind it, in the same order."""
+        """A reader started after any commit emits exactly what came after it, in the same order."""
         self.require(case)
         app = Application(system, case)
         schemas = app.describe()
@@ -73,12 +73,12 @@ class SourceConformance(DDLPositions):
                 reader.catch_up(self.wait_seconds)
             logged = reader.catch_up(self.wait_seconds)
         for offset in _offsets(reader, logged):
-            behind = [signature(entry) for entry in logged if offset < entry.offset]
+            after = [signature(entry) for entry in logged if offset < entry.offset]
             then = schemas_at(schemas, logged, offset)
             with recording(system.source, then, offset, state=reader.context.state) as again:
                 assert again.start == offset
                 again.run()
-                assert [signature(entry) for entry in again.catch_up(self.wait_seconds)] == behind
+                assert [signature(entry) for entry in again.catch_up(self.wait_seconds)] == after
 
     def test_random_histories_arrive(self, system: SourceSystem) -> None:
         """Whatever an application does to its rows and columns, interpreted it makes the tables at the source."""
@@ -103,7 +103,7 @@ class SourceConformance(DDLPositions):
         check()
 
     def test_snapshot_and_log_fit_together(self, system: SourceSystem) -> None:
-        """A snapshot taken while the application writes, and the log behind its position, make the table exactly."""
+        """A snapshot taken while the application writes, and the log after its position, make the table exactly."""
         self._need_snapshots()
         app = Application(system, _busy_history(keyless=self.supports_keyless))
         schemas = app.describe()
@@ -244,7 +244,7 @@ class SourceConformance(DDLPositions):
         assert all(str(offset) for offset in offsets)
 
     def test_lost_history_is_an_error(self, system: SourceSystem) -> None:
-        """A reader whose log is gone says so and does not start elsewhere."""
+        """A reader whose log is gone raises an error and does not start elsewhere."""
         app = Application(system, load_case("seed_with_primary_key"))
         schemas = app.describe()
         with recording(system.source, schemas, None) as reader:

@@ -16,11 +16,11 @@ from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import TableSnapshot
 from replicator_sdk.source import DeltaSource, EventReaderDefinition
 from replicator_sdk.testing.capabilities import Capabilities
-from replicator_sdk.testing.history import History, Step
+from replicator_sdk.testing.histories.history import History, Step
+from replicator_sdk.testing.histories.reference import Change, Reference
+from replicator_sdk.testing.histories.values import Row, difference
 from replicator_sdk.testing.recording import Recording
-from replicator_sdk.testing.reference import Change, Reference
 from replicator_sdk.testing.simulate import Simulator
-from replicator_sdk.testing.values import Row, difference
 
 
 class SourceSystem(ABC):
@@ -149,7 +149,7 @@ class _Copy:
 
 
 class _Nowhere(Offset):
-    """Stands for the offset of DDL events that only the simulator sees."""
+    """The offset of DDL events that only the simulator sees."""
 
     __slots__ = ()
 

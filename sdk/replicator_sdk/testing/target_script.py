@@ -1,4 +1,4 @@
-"""Histories as what the runtime would hand to a target: changes table by table, cut into flushes, with positions."""
+"""Histories as what the runtime would pass to a target: changes table by table, cut into flushes, with positions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent, DMLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import BatchConsumer, DeferredConsumer, EventConsumer
-from replicator_sdk.testing.batches import to_batch, to_table_changes
-from replicator_sdk.testing.history import History, Step
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.reference import Change, ReferenceTable, RowChange
+from replicator_sdk.testing.histories.batches import to_batch, to_table_changes
+from replicator_sdk.testing.histories.history import History, Step
+from replicator_sdk.testing.histories.reference import Change, ReferenceTable, RowChange
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.simulate import Simulator
 
 Item = TableChanges | DDLEvent
@@ -27,7 +27,7 @@ class Flush:
 
     Attributes:
         items: Changes and schema changes in the order in which they are to be applied.
-        singles: The same, event by event, for consumers of the simple door.
+        singles: The same, event by event, for consumers that take rows one by one.
         tables: Schemas and rows that must be there afterwards.
     """
 
@@ -42,7 +42,7 @@ class ScriptBuilder:
     Args:
         history: What happens.
         ids: The tables' names at the target.
-        full_before: Whether the source tells whole rows before a change.
+        full_before: Whether the source emits whole rows before a change.
         epoch: The writer's epoch.
         overlap: Whether the target may hold the effect of the changes already.
     """
@@ -156,7 +156,7 @@ def script(history: History, ids: Mapping[str, TableId], cut: str, *, full_befor
         history: What happens.
         ids: The tables' names at the target.
         cut: `all at once`, `first alone` (the rest at once), or `one by one`.
-        full_before: Whether whole rows before a change are told.
+        full_before: Whether the source emits whole rows before a change.
     """
     builder = ScriptBuilder(history, ids, full_before=full_before)
     for group in cut_transactions(history, cut):
@@ -174,7 +174,7 @@ def cut_transactions(history: History, cut: str) -> list[tuple[tuple[Step, ...],
 
 
 def apply(consumer: EventConsumer, flush: Flush) -> None:
-    """Hand a flush to a consumer by the door it has; all of it is durable then."""
+    """Passes a flush to a consumer by the methods it has; all of it is durable on return."""
     if isinstance(consumer, BatchConsumer):
         for item in flush.items:
             if isinstance(item, DDLEvent):

@@ -21,8 +21,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replicator_sdk.assessment import Severity
 from replicator_sdk.batch import TableChanges
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import FencedError, RetryableError
 from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Position
@@ -32,13 +32,13 @@ from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, Sna
 from replicator_sdk.testing.capabilities import Capabilities
 from replicator_sdk.testing.contexts import CollectingConfigurer, TestTargetContext
 from replicator_sdk.testing.faults import FailAfterWrite, Fault, FaultScript, FaultyTarget, Reject
-from replicator_sdk.testing.history import History, Step, load_case, load_cases
-from replicator_sdk.testing.memory_source import MemoryChunkReader
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.reference import ReferenceTable
-from replicator_sdk.testing.strategies import random_history
+from replicator_sdk.testing.histories.history import History, Step, load_case, load_cases
+from replicator_sdk.testing.histories.random_history import random_history
+from replicator_sdk.testing.histories.reference import ReferenceTable
+from replicator_sdk.testing.histories.values import Row, difference
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from replicator_sdk.testing.target_script import Flush, ScriptBuilder, apply, cut_transactions
-from replicator_sdk.testing.values import Row, difference
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,26 +112,26 @@ class TargetConformance(Capabilities):
         """At once, from another consumer, and after later rows: a position that the table has is not applied again."""
         self._need_batches(system)
         self.require(case)
-        builder, told = self._builder(system, case), list[DDLEvent]()
+        builder, changes = self._builder(system, case), list[DDLEvent]()
         with consumer(system) as first:
             self._create(first, builder)
         for group in cut_transactions(case, "one by one"):
             flush = builder.flush(group)
             for item in flush.items:
                 piece = replace(flush, items=(item,))
-                told += [item] if isinstance(item, DDLEvent) else []
+                changes += [item] if isinstance(item, DDLEvent) else []
                 with consumer(system) as one, consumer(system) as other:
                     for each in (one, one, other) if isinstance(item, DDLEvent) else (one,):
                         apply(each, piece)
             self._compare(system, flush.tables)
             with consumer(system) as again:
-                for event in told:
+                for event in changes:
                     apply(again, replace(flush, items=(event,)))
             self._compare(system, flush.tables)
 
     @pytest.mark.parametrize("case", [c for c in CASES if c.name.startswith(("key", "seed"))], ids=str)
     def test_whole_rows_before_a_change_are_as_good_as_keys(self, system: TargetSystem, case: History) -> None:
-        """A source that tells whole rows before each change leads to the same tables."""
+        """A source that emits whole rows before each change leads to the same tables."""
         self.require(case)
         builder = self._builder(system, case, full_before=True)
         with consumer(system) as only:
@@ -185,7 +185,7 @@ class TargetConformance(Capabilities):
         self._compare(system, flushes[-1].tables)
 
     def test_overlap_is_mended(self, system: TargetSystem) -> None:
-        """Changes whose effect is there already, marked as overlap, lead to the same rows and no double ones."""
+        """Changes whose effect is in the table already, marked as overlap, lead to the same rows and no double ones."""
         self._need_batches(system)
         case = load_case("seed_with_primary_key")
         builder, later = self._builder(system, case), self._builder(system, case, overlap=True)
@@ -267,7 +267,7 @@ class TargetConformance(Capabilities):
         self._compare(system, flush.tables)
 
     def test_an_interrupted_snapshot_goes_on(self, system: TargetSystem) -> None:
-        """Chunks that are in stay in and are not loaded twice, whoever comes next; then the table stands at its position."""
+        """Chunks that are in stay in and are not loaded twice, by any later consumer; then the table is at its position."""
         table, chunks, position = _large_table(system), _chunks(4), Position(MemoryOffset(7))
         read = MemoryChunkReader(table.schema, table.rows)
         with consumer(system) as first:
@@ -311,7 +311,7 @@ class TargetConformance(Capabilities):
         self._compare(system, {table.schema.table: table})
 
     def test_snapshot_and_log_overlap(self, system: TargetSystem) -> None:
-        """Chunks read at different positions, mended by the log from the earliest on, make the table of the end."""
+        """Chunks read at different positions, corrected by the log from the earliest on, make the table of the end."""
         case = _shifting_history()
         builder, mending = self._builder(system, case), self._builder(system, case, overlap=True)
         early, late = (builder.flush(group).tables for group in (case.transactions[:1], case.transactions[1:2]))

@@ -10,9 +10,9 @@ from replicator_sdk.datatype import INT64, STRING
 from replicator_sdk.event import Alter, DDLEvent, DDLOperation, DMLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.testing.batches import to_batch, to_table_changes
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.batches import to_batch, to_table_changes
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 
 TABLE = TableId("shop", "customers")
 KEYED = TableSchema(TABLE, (Column("id", INT64), Column("name", STRING), Column("note", STRING)), ("id",))

@@ -166,9 +166,9 @@ def test_plugins_shows_the_settings_of_one(replicator: Replicator, judged: Judge
 
 @pytest.mark.parametrize("command", [("status",), ("offsets", "list"), ("offsets", "show")])
 def test_a_replicator_that_never_ran_ends_with_3(replicator: Replicator, tmp_path: Path, command: tuple[str]) -> None:
-    done = replicator(*command, "nobody", "--base", tmp_path)
+    done = replicator(*command, "absent", "--base", tmp_path)
     assert done.exit_code == 3
-    assert done.stderr.startswith('error RPL-1201: no state of a replicator "nobody" in namespace "default"')
+    assert done.stderr.startswith('error RPL-1201: no state of a replicator "absent" in namespace "default"')
 
 
 def test_a_name_cannot_lead_out_of_the_state_folder(replicator: Replicator, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from replicator_runtime.cli.display import LiveTable, PlainLines, open_display, seconds_words
-from replicator_runtime.engine import RunView, TableState, TableView
+from replicator_runtime.engine.run_state.progress import RunView, TableView
+from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk import TableId
 
 ORDERS, ITEMS = TableId("d", "orders", "public"), TableId("d", "items\x1b[2J", "public")
@@ -66,7 +67,7 @@ def test_the_live_table_shows_state_rows_percent_time_left_speed_and_lag() -> No
     assert any("public.items\\x1b[2J FAILING RPL-5001: too long" in row for row in rows)
 
 
-def test_the_live_table_fits_the_terminal_and_shows_first_what_needs_somebody() -> None:
+def test_the_live_table_fits_the_terminal_and_shows_failing_tables_first() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100, height=10, color_system=None)
     many = [TableView(TableId("d", f"t{i:03d}", "s"), TableState.REPLICATING) for i in range(300)]
     display = LiveTable(console)

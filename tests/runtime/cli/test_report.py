@@ -5,9 +5,9 @@ import json
 import pytest
 import typer
 
-from replicator_runtime import redaction
 from replicator_runtime.cli.report import Report, columns, printable
 from replicator_runtime.config import InvalidPipelineError, Problem
+from replicator_runtime.observability import redaction
 from replicator_sdk import errors
 
 
@@ -47,7 +47,7 @@ def test_an_error_is_one_line_with_code_place_and_next_step(capsys: pytest.Captu
     )
 
 
-def test_an_error_nobody_foresaw_is_a_bug_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unexpected_error_is_a_bug_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(KeyError("x")) == 1
     shown = capsys.readouterr().err
     assert shown.startswith("error RPL-9000: unexpected KeyError: 'x'")
@@ -82,18 +82,18 @@ def test_json_is_one_envelope_on_standard_output(capsys: pytest.CaptureFixture[s
     }
 
 
-def test_an_error_stands_in_the_envelope_beside_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_in_the_envelope_beside_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report("test", as_json=True)
     report.data = [1]
     with pytest.raises(typer.Exit), report:
-        raise errors.ConfigError("bad", code="RPL-0001", hint="mend", path="a.b")
+        raise errors.ConfigError("bad", code="RPL-0001", hint="fix", path="a.b")
     shown = json.loads(capsys.readouterr().out)
     assert shown["data"] == [1]
     assert shown["error"] == {
         "code": "RPL-0001",
         "class": "config",
         "message": "bad",
-        "hint": "mend",
+        "hint": "fix",
         "doc_url": "docs/errors.md#rpl-0001",
         "table": None,
         "position": None,

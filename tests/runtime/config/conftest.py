@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from replicator_runtime.config import InvalidPipelineError, Pipeline, build_pipeline
-from replicator_runtime.plugins import PluginHost
+from replicator_runtime.plugin_host import PluginHost
 from tests.runtime.plugin_packages import SHOP_PLUGINS, install
 
 _numbers = itertools.count()

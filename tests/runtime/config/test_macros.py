@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from replicator_runtime import redaction
+from replicator_runtime.observability import redaction
 from tests.runtime.config.conftest import Build, pipeline, problems_of
 
 PROPERTIES = "stages[0].plugin.properties"
@@ -70,7 +70,7 @@ def test_macros_are_parts_of_values_as_well(build: Build, monkeypatch: pytest.Mo
     assert made.source.config.port == 77  # type: ignore[attr-defined]
 
 
-def test_what_a_macro_stands_for_is_not_searched_for_macros(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_value_of_a_macro_is_not_searched_for_macros(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTER", "${env(HOME)}")
     assert path_of(build, "${env(OUTER)}") == "${env(HOME)}"
 
@@ -92,7 +92,7 @@ def test_a_files_text_comes_without_its_last_line_break(build: Build, tmp_path: 
         ("${secure(../../etc/passwd)}", "no name of a secret"),
     ],
 )
-def test_a_macro_that_stands_for_nothing_is_a_problem_with_its_place(build: Build, text: str, words: str) -> None:
+def test_a_macro_without_a_value_is_a_problem_with_its_path(build: Build, text: str, words: str) -> None:
     assert words in problems_of(build, pipeline({"path": text}))[f"{PROPERTIES}.path"]
 
 

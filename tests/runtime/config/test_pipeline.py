@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from replicator_runtime.config import InvalidPipelineError, load_config, load_pipeline
-from replicator_runtime.plugins import PluginHost
+from replicator_runtime.plugin_host import PluginHost
 from replicator_sdk import OutOfRange
 from replicator_sdk.errors import ConfigError
 from tests.runtime.config.conftest import Build, pipeline, problems_of
@@ -36,7 +36,7 @@ def test_the_cdap_products_number_of_instances_is_tables_at_once(build: Build) -
     assert build(pipeline(parallelism={"numInstances": 3})).config.parallelism.tables == 3
 
 
-def test_every_problem_is_told_at_once_with_its_path(build: Build) -> None:
+def test_all_problems_are_reported_at_once_with_their_paths(build: Build) -> None:
     document = pipeline({"path": 1, "prt": 5}, batch={"maxrows": 1}, tables=[{"tabel": "x"}], colour="red")
     assert problems_of(build, document) == {
         "batch.maxrows": 'unknown key "maxrows" | did you mean "maxRows"?',
@@ -133,7 +133,7 @@ def test_the_policy_for_values_out_of_range_is_the_plugins_word_or_fail(build: B
     assert build(document).out_of_range is OutOfRange.CLAMP
 
 
-def test_state_lies_under_xdg_state_home_unless_told_otherwise(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_is_stored_under_xdg_state_home_by_default(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/states")
     monkeypatch.setenv("HOME", "/home/me")
     assert build(pipeline()).config.offset_base_path == "/states/replicator"
@@ -147,7 +147,7 @@ def test_state_lies_under_xdg_state_home_unless_told_otherwise(build: Build, mon
     ("text", "words"),
     [
         ("{", "line 1, column 2"),
-        ('{"name": 1, "name": 2}', '"name" stands twice'),
+        ('{"name": 1, "name": 2}', '"name" is repeated'),
         ('{"name": NaN}', "NaN"),
         ("[]", "no JSON object"),
         (b"\xff\xfe", "not UTF-8"),

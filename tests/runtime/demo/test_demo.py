@@ -11,7 +11,7 @@ import pytest
 from replicator_runtime.demo import DemoResult, run_demo
 from replicator_runtime.demo.comparison import TableComparison
 from replicator_sdk.errors import DataError, NeedsUserError
-from tests.services.spark import JAVA_OPTIONS
+from tests.services.spark.session import JAVA_OPTIONS
 
 
 def test_the_demo_replicates_a_changing_shop_and_finds_every_table_equal(tmp_path: Path) -> None:

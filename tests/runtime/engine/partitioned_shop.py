@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from replicator_runtime.config import build_pipeline
-from replicator_runtime.engine import RunResult, run
+from replicator_runtime.engine.worker import RunResult, run
 from replicator_sdk import DeltaSource, DeltaTarget, DMLOperation, TableId, TableSchema
-from replicator_sdk.testing.history import Step, column
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.partitioned import LogFolder, PartitionedSource
-from replicator_sdk.testing.reference import RowChange
+from replicator_sdk.testing.histories.history import Step, column
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.partitioned import LogFolder, PartitionedSource
 from replicator_sdk.testing.simulate import Simulator
 
 _CUSTOMERS = TableSchema(
@@ -96,7 +96,7 @@ class PartitionedShop:
             self.execute(Step("insert", "late", {"rows": [{"id": number, "text": f"t{number}"}]}))
 
     def execute(self, step: Step) -> None:
-        """Carry out one step, and let the log tell of it."""
+        """Carry out one step, and write it to the log."""
         table = self.simulator.table(step.table)
         for change in self.simulator.execute(step, MemoryOffset(0)):
             if isinstance(change, RowChange):

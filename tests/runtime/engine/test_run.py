@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_runtime.config import build_pipeline
-from replicator_runtime.engine import Progress, RunResult, TableState, run
+from replicator_runtime.engine.run_state.progress import Progress
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.worker import RunResult, run
 from replicator_sdk import failpoint
 from replicator_sdk.errors import (
     DataError,
@@ -26,15 +28,15 @@ from replicator_sdk.errors import (
     SchemaDriftError,
     SnapshotNeededError,
 )
+from replicator_source_sqlite.capture.changelog import last_change
+from replicator_source_sqlite.capture.ddl_detection import synchronise
 from replicator_source_sqlite.catalogue import SqliteRegistry
-from replicator_source_sqlite.changelog import last_change
 from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource
-from replicator_source_sqlite.reader import SqliteReader
-from replicator_source_sqlite.schema_change import synchronise
-from replicator_source_sqlite.snapshot import SqliteSnapshotReader
-from tests.runtime.engine import kept_target
-from tests.runtime.engine.kept_target import House, KeptTarget
+from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
+from replicator_source_sqlite.streaming.reader import SqliteReader
+from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.in_memory_target import InMemoryTarget, TargetStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +51,8 @@ class Host:
     def source(self, name: str) -> type[SqliteSource]:
         return SqliteSource
 
-    def target(self, name: str) -> type[KeptTarget]:
-        return KeptTarget
+    def target(self, name: str) -> type[InMemoryTarget]:
+        return InMemoryTarget
 
 
 class Shop:
@@ -100,13 +102,13 @@ class Shop:
     def assert_equal(self, *tables: str) -> None:
         for table in tables or ("customers", "notes"):
             wanted = Counter(tuple(sorted(r.items())) for r in self.source_rows(table))
-            found = Counter(tuple(sorted(r.items())) for r in kept_target.HOUSE.rows(table))
+            found = Counter(tuple(sorted(r.items())) for r in in_memory_target.STORAGE.rows(table))
             assert found == wanted, table
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    kept_target.HOUSE = House()
+    in_memory_target.STORAGE = TargetStorage()
     yield Shop(tmp_path)
     failpoint.arm("")
 
@@ -143,9 +145,9 @@ def test_a_run_without_changes_writes_nothing_at_the_target(shop: Shop) -> None:
     shop.run()
     change(shop)
     shop.run()
-    commits = [t.commits for t in kept_target.HOUSE.tables.values()]
+    commits = [t.commits for t in in_memory_target.STORAGE.tables.values()]
     shop.run()
-    assert [t.commits for t in kept_target.HOUSE.tables.values()] == commits
+    assert [t.commits for t in in_memory_target.STORAGE.tables.values()] == commits
 
 
 STEPS = ["before", "after", "load", "loaded", "finished"]
@@ -163,7 +165,7 @@ def test_a_failure_at_any_step_is_replayed_and_changes_nothing_twice(shop: Shop,
 
 
 def test_a_snapshot_whose_end_only_the_target_knows_is_not_taken_again(shop: Shop) -> None:
-    """The run dies behind the target's last commit, before it has kept that; then a batch takes the place of that commit."""
+    """The run is killed after the target's last commit, before it has stored that; then a batch replaces that commit."""
     shop.document["tables"] = [{"database": "main", "table": "customers"}]
     fill(shop)
 
@@ -171,11 +173,11 @@ def test_a_snapshot_whose_end_only_the_target_knows_is_not_taken_again(shop: Sho
         if at == "finished":
             raise FencedError("the process dies", code="RPL-8001", table=str(where))
 
-    kept_target.HOUSE.fault = dies
+    in_memory_target.STORAGE.fault = dies
     with pytest.raises(FencedError):
         shop.run()
     steps: list[str] = []
-    kept_target.HOUSE.fault = lambda at, where: steps.append(at)
+    in_memory_target.STORAGE.fault = lambda at, where: steps.append(at)
     for _ in range(2):
         change(shop)
         shop.run()
@@ -193,7 +195,7 @@ def _fail_once(step: str, table: str) -> list[str]:
             failures.append(at)
             raise OSError("the target went away")
 
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     return failures
 
 
@@ -201,8 +203,8 @@ def test_a_zombies_batch_is_not_replayed_over_a_newer_runs(shop: Shop) -> None:
     """A table written by a higher epoch stops this run, and the table keeps what it has."""
     fill(shop)
     shop.run()
-    before = kept_target.HOUSE.rows("customers")
-    [kept] = [t for t in kept_target.HOUSE.tables.values() if t.schema.table.table == "customers"]
+    before = in_memory_target.STORAGE.rows("customers")
+    [kept] = [t for t in in_memory_target.STORAGE.tables.values() if t.schema.table.table == "customers"]
     assert kept.progress is not None
     import dataclasses
 
@@ -211,10 +213,10 @@ def test_a_zombies_batch_is_not_replayed_over_a_newer_runs(shop: Shop) -> None:
     with pytest.raises(ReplicatorError) as caught:
         shop.run()
     assert caught.value.exit_code == 8
-    assert kept_target.HOUSE.rows("customers") == before
+    assert in_memory_target.STORAGE.rows("customers") == before
 
 
-def test_one_bad_table_stands_still_and_the_others_go_on(shop: Shop) -> None:
+def test_one_failing_table_stops_and_the_others_continue(shop: Shop) -> None:
     fill(shop)
     shop.run()
     change(shop)
@@ -223,7 +225,7 @@ def test_one_bad_table_stands_still_and_the_others_go_on(shop: Shop) -> None:
         if at == "before" and where.table == "notes":
             raise DataError("a value does not fit", code="RPL-5001", hint="widen it")
 
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     with pytest.raises(DataError, match=r"RPL-5001.*main\.notes"):
         shop.run()
     shop.assert_equal("customers")
@@ -231,7 +233,7 @@ def test_one_bad_table_stands_still_and_the_others_go_on(shop: Shop) -> None:
     assert states == {"customers": "REPLICATING", "notes": "FAILING"}
     shop.sql("INSERT INTO customers VALUES (5000, 'later')")
 
-    kept_target.HOUSE.fault = lambda at, where: None
+    in_memory_target.STORAGE.fault = lambda at, where: None
     shop.run()
     shop.assert_equal()
 
@@ -250,14 +252,14 @@ def test_a_table_that_fails_for_a_while_holds_no_other_back_and_catches_up(shop:
         if (at, where.table) == ("after", "customers"):
             applied.append(time.monotonic())
 
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     shop.run()
     assert len(failures) > 1
     assert applied[0] < failures[-1], "customers went on meanwhile"
     shop.assert_equal()
 
 
-def test_a_table_the_log_cannot_make_whole_is_copied_anew(shop: Shop) -> None:
+def test_a_table_the_log_cannot_complete_is_copied_again(shop: Shop) -> None:
     fill(shop)
     shop.run()
     change(shop)
@@ -270,13 +272,13 @@ def test_a_table_the_log_cannot_make_whole_is_copied_anew(shop: Shop) -> None:
         if at == "load":
             asked.append(where.table)
 
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     shop.run()
     assert asked == ["before", "customers"], "only that table"
     shop.assert_equal()
 
 
-def test_a_table_that_the_source_finds_changed_without_its_log_is_copied_anew(
+def test_a_table_that_the_source_finds_changed_without_its_log_is_copied_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reader raises it, whenever it finds that out; the other tables are not copied and lose nothing."""
@@ -297,7 +299,7 @@ def test_a_table_that_the_source_finds_changed_without_its_log_is_copied_anew(
             asked.append(where.table)
 
     monkeypatch.setattr(SqliteReader, "run", run_reader)
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     shop.run()
     assert asked == ["raised", "customers"]
     for _ in range(2):
@@ -309,7 +311,7 @@ def test_a_table_that_the_source_finds_changed_without_its_log_is_copied_anew(
 
 @pytest.mark.parametrize("error", [None, OSError("locked")])
 def test_only_tables_that_join_are_asked_for_unless_something_failed(shop: Shop, error: Exception | None) -> None:
-    """A target with many tables takes a while to tell how far each of them is."""
+    """A target with many tables takes a while to report how far each of them is."""
     fill(shop)
     shop.run()
     shop.sql("ALTER TABLE customers RENAME TO clients", "INSERT INTO notes VALUES ('meanwhile')")
@@ -322,7 +324,7 @@ def test_only_tables_that_join_are_asked_for_unless_something_failed(shop: Shop,
             asked.append("failed")
             raise error
 
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     shop.run()
     shop.assert_equal("clients", "notes")
     assert asked.count("clients") >= 1
@@ -331,7 +333,7 @@ def test_only_tables_that_join_are_asked_for_unless_something_failed(shop: Shop,
 
 @pytest.mark.parametrize("error", [OSError("locked"), DataError("a value does not fit", code="RPL-5001")])
 def test_a_change_of_structure_waits_for_the_rows_before_it_that_fail(shop: Shop, error: Exception) -> None:
-    """Else the table would stand behind rows that it never got."""
+    """Otherwise the table's position would be after rows that it never got."""
     fill(shop)
     shop.run()
     shop.sql("INSERT INTO customers VALUES (7000, 'before')")
@@ -346,7 +348,7 @@ def test_a_change_of_structure_waits_for_the_rows_before_it_that_fail(shop: Shop
             failures.append(at)
             raise error
 
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     with contextlib.suppress(DataError):
         shop.run()
     assert failures
@@ -354,7 +356,7 @@ def test_a_change_of_structure_waits_for_the_rows_before_it_that_fail(shop: Shop
     shop.assert_equal()
 
 
-def test_the_place_in_the_log_is_kept_while_a_table_stands_still(shop: Shop) -> None:
+def test_the_offset_is_held_while_a_table_has_stopped(shop: Shop) -> None:
     fill(shop)
     offset = shop.run().offset
     change(shop)
@@ -363,7 +365,7 @@ def test_the_place_in_the_log_is_kept_while_a_table_stands_still(shop: Shop) -> 
         if at == "before" and where.table == "notes":
             raise DataError("a value does not fit", code="RPL-5001")
 
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     with pytest.raises(DataError):
         shop.run()
     assert shop.status()["offset"] == offset
@@ -379,7 +381,7 @@ def test_with_stop_a_bad_table_stops_the_run(shop: Shop) -> None:
         if at == "before" and where.table == "notes":
             raise DataError("a value does not fit", code="RPL-5001")
 
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     with pytest.raises(DataError):
         shop.run(until_current=False)
 
@@ -391,7 +393,7 @@ def test_a_fault_that_stays_ends_the_run_after_the_budget(shop: Shop) -> None:
     def fault(at: str, where: TableId) -> None:
         raise RetryableError("the target is away", code="RPL-4999", hint="wait")
 
-    kept_target.HOUSE.fault = fault
+    in_memory_target.STORAGE.fault = fault
     with pytest.raises(RetryableError) as caught:
         shop.run()
     assert caught.value.exit_code == 4
@@ -399,7 +401,7 @@ def test_a_fault_that_stays_ends_the_run_after_the_budget(shop: Shop) -> None:
 
 
 def test_a_damaged_newest_offset_falls_back_to_the_one_before(shop: Shop) -> None:
-    """The source was told one save less, so it still has the log from there on."""
+    """The source got the offset before it, so it still has the log from there on."""
     fill(shop)
     shop.run()
     change(shop)
@@ -420,10 +422,10 @@ def test_an_offset_is_never_taken_for_absent_because_it_is_damaged(shop: Shop) -
     shop.run()
     for file in shop.path.parent.glob("state/default/shop/*/offset.*"):
         file.write_bytes(b"damaged")
-    before = kept_target.HOUSE.rows("customers")
+    before = in_memory_target.STORAGE.rows("customers")
     with pytest.raises(ReplicatorError, match="RPL-71"):
         shop.run()
-    assert kept_target.HOUSE.rows("customers") == before
+    assert in_memory_target.STORAGE.rows("customers") == before
 
 
 def test_a_missing_table_is_named_with_the_nearest_one(shop: Shop) -> None:
@@ -510,11 +512,11 @@ def test_a_renamed_table_joins_under_its_new_name(shop: Shop) -> None:
     )
     shop.run()
     shop.assert_equal("clients", "notes")
-    assert len(kept_target.HOUSE.rows("customers")) == 20
+    assert len(in_memory_target.STORAGE.rows("customers")) == 20
     shop.sql("DELETE FROM clients WHERE id = 3")
     shop.run()
     shop.assert_equal("clients", "notes")
-    assert len(kept_target.HOUSE.rows("customers")) == 20
+    assert len(in_memory_target.STORAGE.rows("customers")) == 20
 
 
 def test_a_dropped_table_stays_at_the_target_and_can_come_back(shop: Shop) -> None:
@@ -522,13 +524,13 @@ def test_a_dropped_table_stays_at_the_target_and_can_come_back(shop: Shop) -> No
     shop.run()
     shop.sql("DROP TABLE notes")
     shop.run()
-    assert len(kept_target.HOUSE.rows("notes")) == 20
+    assert len(in_memory_target.STORAGE.rows("notes")) == 20
     shop.sql("CREATE TABLE notes (text TEXT, more TEXT)", "INSERT INTO notes VALUES ('a', 'b')")
     shop.run()
     shop.assert_equal()
 
 
-def test_a_blacklisted_alter_stands_still_and_says_so(shop: Shop) -> None:
+def test_a_blacklisted_alter_stops_the_table_with_an_error(shop: Shop) -> None:
     fill(shop)
     shop.document["ddlBlacklist"] = ["ALTER_TABLE"]
     shop.run()
@@ -546,11 +548,11 @@ def test_blacklisted_changes_are_left_out(shop: Shop) -> None:
     shop.run()
     shop.sql("DELETE FROM customers WHERE id = 3", "UPDATE customers SET name = 'y' WHERE id = 4")
     shop.run()
-    names = {r["id"]: r["name"] for r in kept_target.HOUSE.rows("customers")}
+    names = {r["id"]: r["name"] for r in in_memory_target.STORAGE.rows("customers")}
     assert (names[3], names[4]) == ("n3", "y")
     shop.sql("INSERT INTO customers VALUES (3, 'again')")
     shop.run()
-    assert [r["name"] for r in kept_target.HOUSE.rows("customers") if r["id"] == 3] == ["again"], "not doubled"
+    assert [r["name"] for r in in_memory_target.STORAGE.rows("customers") if r["id"] == 3] == ["again"], "not doubled"
 
 
 def test_an_endless_run_takes_in_a_new_table_and_drains_when_stopped(shop: Shop) -> None:
@@ -571,7 +573,7 @@ def test_an_endless_run_takes_in_a_new_table_and_drains_when_stopped(shop: Shop)
         shop.sql("INSERT INTO late VALUES (2, 'b')", "UPDATE customers SET name = 'z' WHERE id = 101")
         _wait(
             lambda: any(
-                t.schema.table.table == "late" and t.rows.total() == 2 for t in kept_target.HOUSE.tables.values()
+                t.schema.table.table == "late" and t.rows.total() == 2 for t in in_memory_target.STORAGE.tables.values()
             )
         )
     finally:
@@ -607,7 +609,7 @@ def test_a_second_run_at_once_is_refused(shop: Shop) -> None:
     "point",
     ["engine.offset.after_save", "engine.batch.applied", "engine.table.after_apply", "engine.snapshot.chunks_loaded"],
 )
-def test_a_fault_between_two_durable_steps_is_mended_by_the_replay(shop: Shop, point: str) -> None:
+def test_the_replay_recovers_from_a_fault_between_two_durable_steps(shop: Shop, point: str) -> None:
     fill(shop)
     failpoint.arm(f"{point}=raise@1")
     shop.run()
@@ -659,10 +661,10 @@ def test_a_change_of_structure_before_a_snapshot_is_resumed_is_applied_once(shop
         if at == "loaded":
             raise FencedError("the process dies", code="RPL-8001", table=str(where))
 
-    kept_target.HOUSE.fault = dies
+    in_memory_target.STORAGE.fault = dies
     with pytest.raises(FencedError):
         shop.run()
-    kept_target.HOUSE.fault = lambda at, where: None
+    in_memory_target.STORAGE.fault = lambda at, where: None
     for life in range(3):
         shop.sql(
             f"INSERT INTO customers (id, name) VALUES ({900 + life}, 'new')",
@@ -673,5 +675,5 @@ def test_a_change_of_structure_before_a_snapshot_is_resumed_is_applied_once(shop
         shop.sql(f"UPDATE customers SET extra{life} = 'y' WHERE id < 3")
         shop.run()
         shop.assert_equal("customers")
-        added = [a.column.name for e in kept_target.HOUSE.ddl for a in e.alters if a.column is not None]
+        added = [a.column.name for e in in_memory_target.STORAGE.ddl for a in e.alters if a.column is not None]
         assert added == [f"extra{n}" for n in range(life + 1)]

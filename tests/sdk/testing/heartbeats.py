@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from replicator_sdk import ChangeBatch, Commits, DDLEvent, DMLEvent, EventEmitter, Offset, single_commit
-from replicator_sdk.testing.memory_source import MemoryReader, MemorySnapshotReader, MemorySource
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.source import MemoryReader, MemorySnapshotReader, MemorySource
 
 
 def _place(offset: Offset, extra: int = 0) -> MemoryOffset:

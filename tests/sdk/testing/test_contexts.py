@@ -19,11 +19,11 @@ from replicator_sdk import (
     single_commit,
 )
 from replicator_sdk.errors import BugError
-from replicator_sdk.testing.batches import to_batch
 from replicator_sdk.testing.contexts import CollectingEmitter
-from replicator_sdk.testing.history import load_case, load_cases, parse_history
+from replicator_sdk.testing.histories.batches import to_batch
+from replicator_sdk.testing.histories.history import load_case, load_cases, parse_history
+from replicator_sdk.testing.histories.reference import RowChange
 from replicator_sdk.testing.recording import lay_out
-from replicator_sdk.testing.reference import RowChange
 
 SCHEMA = load_case("seed_transactions").tables["customers"]
 

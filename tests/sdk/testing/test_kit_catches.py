@@ -9,21 +9,23 @@ from typing import Any
 import pytest
 
 from replicator_sdk import Commits, DDLEvent, DMLOperation, Position, TableChanges, TableProgress, TableSchema
-from replicator_sdk.testing import memory, memory_source, reference
-from replicator_sdk.testing.batches import from_batch
 from replicator_sdk.testing.ddl_positions import HISTORIES
 from replicator_sdk.testing.faults import FailAfterWrite
-from replicator_sdk.testing.history import History, load_case
-from replicator_sdk.testing.memory import MemoryConsumer
-from replicator_sdk.testing.memory_source import MemoryReader, MemorySnapshotReader
-from replicator_sdk.testing.offset import MemoryOffset
-from replicator_sdk.testing.reference import Change, ReferenceTable, RowChange
-from replicator_sdk.testing.values import comparable_key
+from replicator_sdk.testing.histories import reference
+from replicator_sdk.testing.histories.batches import from_batch, to_batch
+from replicator_sdk.testing.histories.history import History, load_case
+from replicator_sdk.testing.histories.reference import Change, ReferenceTable, RowChange
+from replicator_sdk.testing.histories.values import comparable_key
+from replicator_sdk.testing.in_memory import source as memory_source
+from replicator_sdk.testing.in_memory import target as memory
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.source import MemoryReader, MemorySnapshotReader
+from replicator_sdk.testing.in_memory.target import MemoryConsumer
 from tests.sdk.testing.heartbeats import spread_offsets
-from tests.sdk.testing.test_memory_source import MemorySystem as SourceMemory
-from tests.sdk.testing.test_memory_source import TestMemorySource as SourceKit
-from tests.sdk.testing.test_memory_target import MemorySystem as TargetMemory
-from tests.sdk.testing.test_memory_target import TestMemoryTarget as TargetKit
+from tests.sdk.testing.in_memory.test_source import MemorySystem as SourceMemory
+from tests.sdk.testing.in_memory.test_source import TestMemorySource as SourceKit
+from tests.sdk.testing.in_memory.test_target import MemorySystem as TargetMemory
+from tests.sdk.testing.in_memory.test_target import TestMemoryTarget as TargetKit
 
 Patch = pytest.MonkeyPatch
 
@@ -235,6 +237,10 @@ def _identity_of_the_moment(patch: Patch) -> None:
     patch.setattr(memory_source.MemorySource, "identity", lambda _: f"i{next(numbers)}")
 
 
+def _incomplete_rows_before(patch: Patch) -> None:
+    patch.setattr(memory_source, "to_batch", lambda *given: replace(to_batch(*given), before_is_full=False))
+
+
 def _too_many_columns(patch: Patch) -> None:
     patch.setattr(memory_source, "_project", lambda change, _: change)
 
@@ -261,6 +267,11 @@ SOURCES: list[tuple[str, Callable[[Patch], None], Callable[[SourceKit, SourceMem
     ("heartbeats", lambda p: spread_offsets(p, begins=False), _replay_ddl),
     ("snapshots", lambda p: spread_offsets(p, begins=False, heartbeats=False), _replay_ddl),
     ("restart", lambda p: spread_offsets(p, begins=False), _restart_before_ddl),
+    (
+        "keyless",
+        _incomplete_rows_before,
+        lambda k, s: k.test_what_the_reader_emits_is_what_happened(s, load_case("seed_without_primary_key")),
+    ),
     ("columns", _too_many_columns, lambda k, s: k.test_only_selected_columns_are_emitted(s)),
 ]
 

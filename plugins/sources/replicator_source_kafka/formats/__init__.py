@@ -1,4 +1,4 @@
-"""From the bytes of records to changes in columns; one module a format."""
+"""Decodes the bytes of records into changes by table; `make_format` chooses the format by the settings."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from replicator_sdk.config import OutOfRange
 from replicator_source_kafka.config import FormatName, KafkaConfig
-from replicator_source_kafka.formats.debezium_json import DebeziumJson
-from replicator_source_kafka.formats.debezium_protobuf import DebeziumProtobuf
-from replicator_source_kafka.formats.flat_avro import FlatAvro
-from replicator_source_kafka.formats.flat_json import FlatJson
+from replicator_source_kafka.formats.envelope.debezium_json import DebeziumJson
+from replicator_source_kafka.formats.envelope.debezium_protobuf import DebeziumProtobuf
+from replicator_source_kafka.formats.envelope.registry_envelopes import DebeziumAvro
+from replicator_source_kafka.formats.flat.flat_avro import FlatAvro
+from replicator_source_kafka.formats.flat.flat_json import FlatJson
 from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
-from replicator_source_kafka.formats.registry_envelopes import DebeziumAvro
 
 __all__ = ["Decoded", "Format", "Part", "Poison", "make_format"]
 
@@ -20,7 +20,7 @@ def make_format(config: KafkaConfig, out_of_range: OutOfRange = OutOfRange.FAIL)
     """The format that the settings name.
 
     Args:
-        config: The settings; their own `outOfRange` wins.
+        config: The settings; their own `outOfRange` takes precedence.
         out_of_range: The pipeline's policy for values the standard types cannot hold.
     """
     rule = config.out_of_range or out_of_range

@@ -1,4 +1,4 @@
-"""What every format promises: records in, changes by table and unreadable records out."""
+"""The interface of formats: they decode records into changes by table and unreadable records."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from replicator_sdk.batch import Int64s
 from replicator_sdk.schema import TableId, TableSchema
@@ -15,7 +16,7 @@ from replicator_source_kafka.records import Records
 
 
 def no_indexes() -> Int64s:
-    """Of no record at all."""
+    """An empty array of indexes."""
     return np.zeros(0, np.int64)
 
 
@@ -24,9 +25,9 @@ class Poison:
     """A record that could not be read.
 
     Attributes:
-        index: Which of the records.
+        index: The index of the record.
         code: Stable code `RPL-39nn`.
-        reason: What is wrong with it, in one sentence, without any of its values.
+        reason: What is wrong with it, as the end of a sentence, without any of its values.
     """
 
     index: int
@@ -36,21 +37,21 @@ class Poison:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Changes of one table out of records with one schema. All arrays have one length, except `truncates`.
+    """Changes of one table, from records with one schema. All arrays have the same length, except `truncates`.
 
     Attributes:
-        schema: The table as the records tell it: columns with standard types, and the names in the records' key.
-        index: Which of the records each change came from, ascending.
-        op: int8 codes of `DMLOperation` INSERT, UPDATE, DELETE. An insert may be of a row that is there already.
+        schema: The table's schema in these records: columns with standard types, and the names in the records' key.
+        index: The index of the record of each change, ascending.
+        op: int8 codes of `DMLOperation` INSERT, UPDATE, DELETE. An insert may be of a row that exists already.
         row: Struct of the table's columns; for a DELETE its content is undefined.
-        before: As in `ChangeBatch`; other columns than the key may be NULL. None when no change has one.
+        before: As in `ChangeBatch`; columns other than the key may be NULL. None when no change has one.
         before_is_full: Whether `before` holds whole rows wherever it is not null.
         timestamps: Microseconds since 1970 UTC, when the source committed; -1 unknown.
         unchanged: Column name → boolean array, true where the record did not carry the column's value (Debezium's
             unavailable value); only columns with at least one true. Such a change is an UPDATE.
-        transaction: The source's transaction ids where the records tell them.
-        truncates: Which of the records emptied the table, ascending; they are no changes.
-        is_of_keys: Whether the changes are deletes by key alone, which say nothing about the table's other columns.
+        transaction: The source's transaction ids, if the records contain them.
+        truncates: The indexes of records that truncated the table, ascending; they are not in `index`.
+        is_of_keys: Whether the changes are deletes by key, so that `schema` has no other columns.
     """
 
     schema: TableSchema
@@ -73,18 +74,37 @@ class Part:
         """The table the changes belong to."""
         return self.schema.table
 
+    def take(self, positions: Int64s) -> Part:
+        """Only the changes at `positions`."""
+        taken = pa.array(positions)
+        unchanged = {name: mask.take(taken) for name, mask in self.unchanged.items()}
+        return Part(
+            self.schema,
+            self.index[positions],
+            self.op.take(taken),
+            self.row.take(taken),
+            None if self.before is None else self.before.take(taken),
+            self.before_is_full,
+            self.timestamps[positions],
+            {name: mask for name, mask in unchanged.items() if pc.any(mask).as_py()},
+            None if self.transaction is None else self.transaction.take(taken),
+            self.truncates,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a block of records says. A record that is in none of these says nothing about rows (a tombstone right behind
-    its own row's delete, a heartbeat, a schema change, a logical message, a transaction's border).
+    """A decoded block of records.
+
+    Records that are in none of these say nothing about rows: a tombstone directly after the delete of its row, a heartbeat,
+    a schema change, a logical message, the begin or end of a transaction.
 
     Attributes:
         parts: In any order between tables; those of one table ascend by index and may interleave with each other only
             where the records of different schemas do.
         poison: The records that could not be read, ascending.
-        tombstones: The other records with a key and without a value, ascending, where those do not say which table they
-            are of. Compaction keeps a tombstone and takes the delete before it. `Format.deletes` reads them.
+        tombstones: The other records with a key and without a value, ascending, if they do not name their table.
+            Compaction keeps a tombstone and removes the delete before it. `Format.deletes` reads them.
     """
 
     parts: Sequence[Part]
@@ -95,7 +115,7 @@ class Decoded:
 class Format(ABC):
     """Decodes records. Picklable (runs on Spark's executors too); used by one thread at a time.
 
-    What a record says depends on the record and the settings, never on the records before it; a format keeps only what
+    The result for a record depends on the record and the settings, never on earlier records; a format caches only what
     makes the next block faster.
     """
 
@@ -110,12 +130,12 @@ class Format(ABC):
         """
 
     def deletes(self, records: Records, index: Int64s, known: TableSchema, poison: list[Poison]) -> list[Part]:
-        """The deletes that some of `Decoded.tombstones` mean; those whose keys are not of `known` are added to `poison`.
+        """The deletes of some of `Decoded.tombstones`; those whose keys do not fit `known` are added to `poison`.
 
         Args:
             records: As for `decode`.
-            index: Which of them.
-            known: The table that they are of. The parts have its key's columns only.
-            poison: Takes what cannot be read.
+            index: The indexes of the tombstones.
+            known: Their table. The parts have its key's columns only.
+            poison: Receives the records that cannot be read.
         """
         raise NotImplementedError(f"{type(self).__name__} reads tombstones as it reads rows")

@@ -1,4 +1,4 @@
-"""Debezium's stand-in for a value it did not get: a TOASTed column that an UPDATE did not touch."""
+"""Debezium's placeholder for a value it did not receive: a TOASTed column that an UPDATE did not change."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from replicator_source_kafka.types.column_codec import JSON_TEXT
 
 
 @dataclass(frozen=True, slots=True)
-class Unavailable:
-    """Finds the stand-in in columns as they are read, before any conversion.
+class UnavailableValues:
+    """Finds the placeholder in columns as they are read, before any conversion.
 
     Attributes:
-        text: The stand-in (`unavailable.value.placeholder`).
+        text: The placeholder (`unavailable.value.placeholder`).
     """
 
     text: str
 
     def mask(self, values: pa.Array) -> pa.BooleanArray | None:
-        """True where the value is the stand-in; None when it is nowhere."""
+        """True where the value is the placeholder; None if it does not occur."""
         kind = values.type
         if pa.types.is_string(kind):
             return _if_any(pc.is_in(values, pa.array([self.text, self._base64()])))
@@ -46,17 +46,17 @@ class Unavailable:
         return f'{{"{self.text}":"{self.text}"}}'
 
     def _uuid(self) -> str:
-        """Java's UUID.nameUUIDFromBytes, which fills arrays of UUIDs."""
+        """Java's UUID.nameUUIDFromBytes, the placeholder in arrays of UUIDs."""
         digest = hashlib.md5(self.text.encode(), usedforsecurity=False).digest()
         return str(uuid.UUID(bytes=digest, version=3))
 
     def _in_lists(self, values: pa.ListArray, texts: list[str]) -> pa.BooleanArray | None:
-        """Lists of the stand-in alone."""
+        """Lists with the placeholder as their only element."""
         candidates = self._of_length(values, 1)
         return self._confirm(values, candidates, [[t] for t in texts])
 
     def _in_numbers(self, values: pa.ListArray) -> pa.BooleanArray | None:
-        """Lists of the stand-in's characters as numbers."""
+        """Lists of the placeholder's characters as numbers."""
         candidates = self._of_length(values, len(self.text))
         return self._confirm(values, candidates, [[ord(c) for c in self.text]])
 
@@ -65,10 +65,12 @@ class Unavailable:
         return np.flatnonzero(pc.equal(values.value_lengths(), length).fill_null(False).to_numpy(zero_copy_only=False))
 
     @staticmethod
-    def _confirm(values: pa.ListArray, candidates: np.ndarray, stand_ins: list[list[object]]) -> pa.BooleanArray | None:
+    def _confirm(
+        values: pa.ListArray, candidates: np.ndarray, placeholders: list[list[object]]
+    ) -> pa.BooleanArray | None:
         if not len(candidates):
             return None
-        found = [value in stand_ins for value in values.take(pa.array(candidates)).to_pylist()]
+        found = [value in placeholders for value in values.take(pa.array(candidates)).to_pylist()]
         hit = np.zeros(len(values), np.bool_)
         hit[candidates] = found
         return _if_any(pa.array(hit))

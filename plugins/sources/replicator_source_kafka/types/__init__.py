@@ -1,1 +1,1 @@
-"""From the types of Kafka Connect and Debezium to the standard ones, and from their values to Arrow."""
+"""Maps types of Kafka Connect and Debezium to standard types."""

@@ -1,4 +1,4 @@
-"""Avro schemas as Connect's types: Connect's converters keep theirs in `connect.…` properties."""
+"""Maps Avro schemas to Connect's types, which Connect's converters store in `connect.…` properties."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def avro_connect_type(schema: Any) -> ConnectType:
     """The type that a parsed Avro schema (its names are full) describes.
 
     Raises:
-        ValueError: For unions of several types and schemas inside themselves, which tables have no columns for.
+        ValueError: For unions of several types and recursive schemas, which columns cannot hold.
     """
     return _Reading().type_of(schema, optional=False)
 
 
 def without_logical_types(schema: Any) -> Any:
-    """The schema with which a reader gives the stored numbers and bytes as they are."""
+    """The schema without logical types, so that a reader returns the stored numbers and bytes."""
     if isinstance(schema, list):
         return [without_logical_types(s) for s in schema]
     if isinstance(schema, dict):
@@ -55,7 +55,7 @@ def without_logical_types(schema: Any) -> Any:
 
 
 class _Reading:
-    """One schema's names, as they are met."""
+    """Reads one schema, and collects its names."""
 
     def __init__(self) -> None:
         self._named: dict[str, dict[str, Any]] = {}
@@ -74,7 +74,7 @@ class _Reading:
                 raise ValueError("has a schema that refers to itself, or to an unknown name")
             return self.type_of(self._named[schema], optional=optional)
         if not isinstance(schema, dict):
-            raise ValueError("has a schema that is no Avro schema")  # noqa: TRY004 - one error for all of it
+            raise ValueError("has a schema that is not an Avro schema")  # noqa: TRY004 - one error for all of it
         if isinstance(schema["type"], list | dict):
             return self.type_of(schema["type"], optional=optional)
         return self._complex(schema, optional)
@@ -111,7 +111,7 @@ class _Reading:
 
 
 def raw_wire(kind: ConnectType, wire: pa.DataType) -> pa.DataType:
-    """`wire`, which is meant for JSON, for values whose bytes are bytes."""
+    """`wire`, which is for JSON, changed for values in which bytes are bytes."""
     if kind.base == "bytes":
         return pa.binary()
     if pa.types.is_list(wire) and kind.items is not None:

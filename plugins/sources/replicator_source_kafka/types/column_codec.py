@@ -1,4 +1,4 @@
-"""How one column travels: the Arrow type its JSON is read with, the standard type, and the way from one to the other."""
+"""The codec of a column: the Arrow type to read its values with, the standard type, and the conversion."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from replicator_sdk.datatype import DataType
-from replicator_source_kafka.types.limits import Limits
+from replicator_source_kafka.types.values.out_of_range import Limits
 
 Convert = Callable[[pa.Array, Limits], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The way of one column's values.
+    """How one column's values are read and converted.
 
     Attributes:
-        wire: The Arrow type they are read with; `JSON_TEXT` for what Arrow cannot read from JSON as it is.
+        wire: The Arrow type they are read with; `JSON_TEXT` for values that Arrow cannot read from JSON.
         kind: Their standard type.
-        convert: Wire values to `kind.arrow`; raises ValueError (also Arrow's) for values that are not of the type.
+        convert: Converts wire values to `kind.arrow`; raises ValueError (or Arrow's subclass) for values not of the type.
     """
 
     wire: pa.DataType
@@ -29,17 +29,17 @@ class Codec:
 
 
 def as_it_is(values: pa.Array, _limits: Limits) -> pa.Array:
-    """For columns whose wire type is the standard one."""
+    """The conversion of columns whose wire type is the standard type."""
     return values
 
 
 def cast_to(kind: DataType) -> Convert:
-    """For columns that Arrow's own (checked) cast brings to `kind`."""
+    """The conversion of columns by Arrow's (checked) cast."""
     return lambda values, _limits: values.cast(kind.arrow)
 
 
 JSON_TEXT = pa.map_(pa.string(), pa.string())
-"""Stands for a nested value that arrives as its own JSON text; Arrow's reader refuses it, the slow one knows it."""
+"""The type of a nested value that is returned as JSON text. Arrow's reader refuses it, the slow reader supports it."""
 
 
 def needs_slow_reader(wire: pa.DataType) -> bool:
@@ -52,7 +52,7 @@ def needs_slow_reader(wire: pa.DataType) -> bool:
 
 
 def text_of(values: pa.Array) -> pa.Array:
-    """The text out of a column read as `JSON_TEXT`: the only value of each map."""
+    """The text in a column read as `JSON_TEXT`: the only value of each map."""
     if not pa.types.is_map(values.type):
         return values.cast(pa.string())
     import pyarrow.compute as pc

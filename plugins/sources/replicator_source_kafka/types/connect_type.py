@@ -1,4 +1,4 @@
-"""Kafka Connect's schemas, as its JsonConverter embeds them in every record."""
+"""Schemas of Kafka Connect, as its JsonConverter embeds them in every record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ConnectType:
     Attributes:
         base: `int8` … `int64`, `float`, `double`, `boolean`, `string`, `bytes`, `array`, `map` or `struct`.
         name: The semantic name, e.g. `io.debezium.time.Date`; empty without one.
-        parameters: What the name needs to be understood, e.g. a decimal's scale.
+        parameters: Parameters of the semantic type, e.g. a decimal's scale.
         optional: Whether a value may be null.
         fields: A struct's fields, in order.
         items: An array's elements, a map's values.
@@ -37,7 +37,7 @@ class ConnectType:
 
     @property
     def source_type(self) -> str:
-        """The type as people write it: the database's own where the connector passes it on, else Connect's."""
+        """The type for people to read: the database's if the connector passes it on, otherwise Connect's."""
         if declared := self.parameters.get("__debezium.source.column.type"):
             sizes = [self.parameters.get(f"__debezium.source.column.{size}") for size in ("length", "scale")]
             given = [size for size in sizes if size is not None]
@@ -49,10 +49,10 @@ def parse_connect_type(schema: Any) -> ConnectType:
     """The type that a JSON schema of Connect's describes.
 
     Raises:
-        ValueError: When it describes none.
+        ValueError: When the schema is invalid.
     """
     if not isinstance(schema, dict):
-        raise ValueError("a schema is not an object")  # noqa: TRY004 - one error for whatever is no schema
+        raise ValueError("a schema is not an object")  # noqa: TRY004 - one error for all invalid schemas
     base = schema.get("type")
     name, parameters = str(schema.get("name") or ""), schema.get("parameters") or {}
     common = (name, {str(k): str(v) for k, v in dict(parameters).items()}, bool(schema.get("optional", False)))

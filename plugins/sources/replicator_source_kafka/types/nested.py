@@ -1,4 +1,4 @@
-"""Arrays and structs: conversions go over all elements of a column at once."""
+"""Converts arrays and structs, all elements of a column at once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from replicator_sdk.datatype import Array, Record
 from replicator_source_kafka.types.column_codec import Codec
-from replicator_source_kafka.types.limits import Limits
-from replicator_source_kafka.types.octets import bitmap, validity
+from replicator_source_kafka.types.values.byte_arrays import bitmap, validity
+from replicator_source_kafka.types.values.out_of_range import Limits
 
 
 def array_of(values: pa.ListArray, element: Codec, kind: Array, limits: Limits) -> pa.ListArray:
     """Lists of converted elements."""
-    # Places of elements are not places of records: errors name the column only.
+    # Indexes of elements are not indexes of records: errors name the column only.
     inner = Limits(limits.rule, limits.table, limits.column, limits.replaced)
     elements = element.convert(values.flatten(), inner)
     bounds = np.zeros(len(values) + 1, np.int32)

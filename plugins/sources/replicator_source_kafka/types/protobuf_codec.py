@@ -1,4 +1,4 @@
-"""How columns out of Protobuf travel: Connect's types as their messages hold them."""
+"""Codecs of columns in Protobuf messages, by Connect's types."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.datatype import JSON, TIMESTAMP, Array, Record
-from replicator_source_kafka.types import civil, temporal
 from replicator_source_kafka.types.column_codec import JSON_TEXT, Codec
 from replicator_source_kafka.types.connect_type import ConnectType
-from replicator_source_kafka.types.hint import hinted_codec
-from replicator_source_kafka.types.limits import Limits
-from replicator_source_kafka.types.mapping import codec_of
 from replicator_source_kafka.types.nested import array_of, record_of
-from replicator_source_kafka.types.octets import validity
 from replicator_source_kafka.types.protobuf_type import VARIABLE_SCALE, WIDTH
+from replicator_source_kafka.types.standard_types import codec_of
+from replicator_source_kafka.types.type_hints import hinted_codec
+from replicator_source_kafka.types.values import date_parts, temporal
+from replicator_source_kafka.types.values.byte_arrays import validity
+from replicator_source_kafka.types.values.out_of_range import Limits
 
 _CONNECT = "org.apache.kafka.connect.data."
 _WIRES = {
@@ -37,20 +37,20 @@ _DECIMAL = pa.struct([("value", pa.binary()), ("scale", pa.int32())])
 _DATE = pa.struct([(name, pa.int32()) for name in ("year", "month", "day")])
 _TIME = pa.struct([(name, pa.int32()) for name in ("hours", "minutes", "seconds", "nanos")])
 _TIMESTAMP = pa.struct([("seconds", pa.int64()), ("nanos", pa.int32())])
-_NOTHING_IN_IT = "an empty list or map, which Protobuf writes for NULL as well"
+_MAY_BE_NULL = "an empty list or map, which in Protobuf may also mean NULL"
 
 
 def protobuf_codec(kind: ConnectType, connector: str = "", hint: str | None = None) -> Codec:
-    """How values of `kind` become a standard type.
+    """The codec of a type.
 
     Args:
         kind: The column's type.
         connector: Debezium's connector.
-        hint: The type that the settings give the column; counts where the schema has only a base type, since Connect's
-            converter drops most semantic names.
+        hint: The configured type; used if the schema has only a base type, since Connect's converter drops most semantic
+            names.
 
     Raises:
-        ValueError: When values of that kind cannot be of the type the hint names.
+        ValueError: When values of the type cannot be of the configured type.
     """
     if make := _MESSAGES.get(kind.name):
         return make(kind, connector)
@@ -73,7 +73,7 @@ def _scalar(kind: ConnectType, connector: str, hint: str | None) -> Codec:
     else:
         base = hinted_codec(_NATURAL.get(kind.base, "int"), hint)
         if base.wire == JSON_TEXT:
-            raise ValueError(f"{hint} from values that are no text")
+            raise ValueError(f"{hint} from values that are not text")
     if kind.base == "bytes" or base.wire == wire:
         return Codec(wire, base.kind, base.convert)
     return Codec(wire, base.kind, lambda values, limits: base.convert(values.cast(base.wire), limits))
@@ -98,12 +98,14 @@ def _variable_scale(kind: ConnectType, connector: str) -> Codec:
 
 def _date(kind: ConnectType, connector: str) -> Codec:
     base = codec_of(kind, connector)
-    return Codec(_DATE, base.kind, lambda values, limits: base.convert(civil.days(*values.flatten()), limits))
+    return Codec(_DATE, base.kind, lambda values, limits: base.convert(date_parts.days(*values.flatten()), limits))
 
 
 def _time(_kind: ConnectType, connector: str) -> Codec:
     base = codec_of(ConnectType("int64", "io.debezium.time.NanoTime"), connector)
-    return Codec(_TIME, base.kind, lambda values, limits: base.convert(civil.nanoseconds(*values.flatten()), limits))
+    return Codec(
+        _TIME, base.kind, lambda values, limits: base.convert(date_parts.nanoseconds(*values.flatten()), limits)
+    )
 
 
 def _timestamp(_kind: ConnectType, _connector: str) -> Codec:
@@ -127,7 +129,7 @@ def _array(element: Codec) -> Codec:
     kind = Array(element.kind)
 
     def convert(values: pa.Array, limits: Limits) -> pa.Array:
-        return array_of(_with_something(values, values.value_lengths(), limits), element, kind, limits)
+        return array_of(_checked_for_null(values, values.value_lengths(), limits), element, kind, limits)
 
     return Codec(pa.list_(pa.field("element", element.wire)), kind, convert)
 
@@ -135,7 +137,7 @@ def _array(element: Codec) -> Codec:
 def _map(key: Codec, value: Codec) -> Codec:
     def convert(values: pa.Array, limits: Limits) -> pa.Array:
         lengths = pc.list_value_length(values.cast(_entries(values.type)))
-        values = _with_something(values, lengths, limits)
+        values = _checked_for_null(values, lengths, limits)
         inner = Limits(limits.rule, limits.table, limits.column, limits.replaced)
         columns = (key.convert(values.keys, inner).to_pylist(), value.convert(values.items, inner).to_pylist())
         entries = list(zip(*columns, strict=True))
@@ -153,9 +155,9 @@ def _entries(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.struct([kind.key_field, kind.item_field]))
 
 
-def _with_something(values: pa.Array, lengths: pa.Array, limits: Limits) -> pa.Array:
-    """Repeated fields cannot tell NULL from nothing: by the policy, `clamp` takes it for nothing."""
-    return limits.without(values, pc.equal(lengths, 0), _NOTHING_IN_IT)
+def _checked_for_null(values: pa.Array, lengths: pa.Array, limits: Limits) -> pa.Array:
+    """An empty repeated field may mean NULL: it is handled by the policy; `clamp` keeps it empty."""
+    return limits.without(values, pc.equal(lengths, 0), _MAY_BE_NULL)
 
 
 def _record(fields: tuple[tuple[str, Codec], ...]) -> Codec:

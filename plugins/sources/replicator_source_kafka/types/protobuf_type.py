@@ -1,4 +1,4 @@
-"""Messages of Protobuf as Connect's types: Connect's converter keeps few of its names, and says so in few places."""
+"""Maps Protobuf messages to Connect's types, of which Connect's converter keeps few names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from replicator_source_kafka.types.connect_type import ConnectType
 
 WIDTH = "io.confluent.connect.protobuf.Type"
-"""The parameter that says `uint64` of numbers beyond int64."""
+"""The parameter with the value `uint64` for unsigned numbers of 64 bits."""
 _CONNECT, _DATA = "org.apache.kafka.connect.data.", "io.debezium.data."
 _BASES = {
     1: "double",
@@ -28,7 +28,7 @@ _BASES = {
     17: "int32",
     18: "int64",
 }
-"""By the numbers of field types; no group (10) and no message (11)."""
+"""By the numbers of field types, without group (10) and message (11)."""
 _UNSIGNED = frozenset({4, 6})
 _MESSAGE = 11
 _WRAPPERS = {
@@ -55,17 +55,17 @@ _BY_SHAPE = {
     ("Geography", frozenset({"wkb", "srid"})): _DATA + "geometry.Geography",
     ("Point", frozenset({"x", "y", "wkb", "srid"})): _DATA + "geometry.Point",
 }
-"""Debezium's structs, whose names lose their packages on the way."""
+"""Debezium's structs, whose names lose their packages in the converter."""
 
 Parameters = Callable[[Any], Mapping[str, str]]
-"""What stands beside a field, see `ProtobufFile.parameters`."""
+"""Returns the parameters of a field, see `ProtobufFile.parameters`."""
 
 
 def protobuf_connect_type(message: Any, parameters: Parameters) -> ConnectType:
     """The struct that a message's descriptor describes. A field without presence is never NULL.
 
     Raises:
-        ValueError: For messages inside themselves, which tables have no columns for.
+        ValueError: For recursive messages, which columns cannot hold.
     """
     return _Reading(parameters).struct(message, optional=False)
 
@@ -77,7 +77,7 @@ class _Reading:
 
     def struct(self, message: Any, *, optional: bool) -> ConnectType:
         if message.full_name in self._open:
-            raise ValueError("has a schema with a message inside itself")
+            raise ValueError("has a schema with a recursive message")
         self._open.append(message.full_name)
         fields = tuple((field.name, self._field(field)) for field in message.fields)
         self._open.pop()
@@ -98,8 +98,8 @@ class _Reading:
         base = _BASES.get(field.type, "")
         if not base:
             raise ValueError("has a schema with a group")
-        said = self._parameters(field).get("connect.type", base)
-        base = said if base == "int32" and said in {"int8", "int16"} else base
+        declared = self._parameters(field).get("connect.type", base)
+        base = declared if base == "int32" and declared in {"int8", "int16"} else base
         return ConnectType(base, "", {WIDTH: "uint64"} if field.type in _UNSIGNED else {}, optional)
 
     def _message(self, field: Any, message: Any, optional: bool) -> ConnectType:
@@ -115,11 +115,11 @@ class _Reading:
         return self.struct(message, optional=optional)
 
     def _decimal(self, field: Any, optional: bool) -> ConnectType:
-        said = self._parameters(field)
-        if "scale" not in said:  # each value then has a scale of its own
+        declared = self._parameters(field)
+        if "scale" not in declared:  # each value then contains its scale
             parts = (("scale", ConnectType("int32")), ("value", ConnectType("bytes")))
             return ConnectType("struct", VARIABLE_SCALE, {}, optional, parts)
-        told = {"scale": said["scale"]}
-        if "precision" in said:
-            told["connect.decimal.precision"] = said["precision"]
-        return ConnectType("bytes", _CONNECT + "Decimal", told, optional)
+        parameters = {"scale": declared["scale"]}
+        if "precision" in declared:
+            parameters["connect.decimal.precision"] = declared["precision"]
+        return ConnectType("bytes", _CONNECT + "Decimal", parameters, optional)

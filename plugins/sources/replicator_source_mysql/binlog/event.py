@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from replicator_source_mysql.wire import Bytes, Int64s
+from replicator_source_mysql.connect.packets import Bytes, Int64s
 
 Bools = npt.NDArray[np.bool_]
 
@@ -109,14 +109,14 @@ LAST_KNOWN = max(Kind)
 
 
 def lookup(kinds: Iterable[int]) -> Bools:
-    """A table of 256 answers: whether a type code is among `kinds`."""
+    """A table of 256 booleans: whether a type code is among `kinds`."""
     table = np.zeros(256, np.bool_)
     table[[int(kind) for kind in kinds]] = True
     return table
 
 
 def words_at(data: Bytes, at: Int64s, size: int) -> Int64s:
-    """Little-endian unsigned numbers of 1 to 7 bytes at the given places; places past the end read as its last bytes."""
+    """Little-endian unsigned numbers of 1 to 7 bytes at the given indexes; indexes past the end read as its last bytes."""
     value = data.take(at, mode="clip").astype(np.int64)
     for byte in range(1, size):
         value |= data.take(at + byte, mode="clip").astype(np.int64) << (8 * byte)
@@ -125,7 +125,7 @@ def words_at(data: Bytes, at: Int64s, size: int) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class FilePosition:
-    """A place in the binlog: where the next event begins.
+    """A position in the binlog: where the next event begins.
 
     Attributes:
         file: The file's name.
@@ -143,14 +143,14 @@ class FilePosition:
 class Events:
     """Events in log order. Immutable; all arrays have one length.
 
-    Compressed events are plain here: what was inside a compressed transaction stands in its place, with the position of
+    Compressed events are plain here: the content of a compressed transaction replaces it, with the position of
     the transaction's own event.
 
     Attributes:
-        data: The bytes the events lie in; nobody writes to them any more.
+        data: The buffer that holds the events; never written to again.
         kind: Type code of each (see `Kind`).
-        start: Where its body begins in `data`, behind the header (the header itself may be missing in `data`).
-        end: Where its body ends; a checksum is behind it.
+        start: Where its body begins in `data`, after the header (the header itself may be missing in `data`).
+        end: Where its body ends, before a checksum.
         timestamp: Seconds since 1970 UTC, from the header.
         server_id: Of the server that wrote it first, from the header.
         flags: From the header.

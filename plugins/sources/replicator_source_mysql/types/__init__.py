@@ -1,1 +1,1 @@
-"""From MySQL's types to the standard ones, and from its values, in the binlog or in a result set, to Arrow."""
+"""MySQL's types as standard types, and their values, in the binlog or in a result set, as Arrow columns."""

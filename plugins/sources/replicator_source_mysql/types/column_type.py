@@ -1,4 +1,4 @@
-"""A column's type as the catalogue writes it, taken apart."""
+"""Parses a column's type as the catalogue writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which standard type each of MySQL's and MariaDB's types arrives as."""
+"""The standard type of each of MySQL's and MariaDB's types."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _decimal(kind: ColumnType) -> DataType:
 def table_schema(
     definition: TableDefinition, *, zero_dates: str = "null", names: Collection[str] | None = None
 ) -> TableSchema:
-    """The schema that rows of `definition` travel in.
+    """The schema of rows of `definition`.
 
     Args:
         definition: The table.

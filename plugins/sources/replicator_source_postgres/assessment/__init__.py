@@ -1,4 +1,4 @@
-"""What will go wrong, and the SQL that mends it: of the server, of tables, of columns."""
+"""Findings about server, tables and columns, with the SQL that fixes them."""
 
 from replicator_source_postgres.assessment.assessor import PostgresTableAssessor
 

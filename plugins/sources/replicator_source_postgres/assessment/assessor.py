@@ -1,8 +1,8 @@
-"""The assessor: asks the server once, then about one table after the other."""
+"""The assessor: checks the server once, then one table after the other."""
 
 from __future__ import annotations
 
-from replicator_sdk.assessment import Assessment, Finding, Severity, TableAssessment, TableAssessor
+from replicator_sdk.discovery.assessment import Assessment, Finding, Severity, TableAssessment, TableAssessor
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableSchema
 from replicator_source_postgres.assessment.columns import about_column
@@ -14,32 +14,32 @@ from replicator_source_postgres.assessment.tables import (
     about_reading,
     missing,
 )
-from replicator_source_postgres.catalogue import Catalogue, CatalogueDoor
+from replicator_source_postgres.catalogue import Catalogue, CatalogueConnection
 from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.diagnosis import diagnosed
-from replicator_source_postgres.publication import Publication
+from replicator_source_postgres.replication.publication import Publication
 
 
 class PostgresTableAssessor(TableAssessor):
-    """Looks at settings, rights and tables over one connection; changes nothing."""
+    """Checks settings, rights and tables over one connection; changes nothing."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._config = endpoint.config
-        self._door = CatalogueDoor(endpoint)
+        self._connection = CatalogueConnection(endpoint)
         self._publication: NamedPublication | None = None
 
     def assess(self) -> Assessment:
-        """Connection, WAL settings, capacity, rights. Reports what it cannot reach as a finding."""
+        """Connection, WAL settings, capacity, rights. Reports an unreachable server as a finding."""
         try:
             with diagnosed("assessing the source"):
-                return Assessment(tuple(about_server(self._door.catalogue.connection, self._config)))
+                return Assessment(tuple(about_server(self._connection.catalogue.connection, self._config)))
         except ReplicatorError as err:
             return Assessment((_unreachable(err),))
 
     def assess_table(self, schema: TableSchema) -> TableAssessment:
-        """Replica identity, rights, row security, generated columns, and how every column arrives."""
+        """Replica identity, rights, row security, generated columns, and how every column is transferred."""
         columns = tuple(map(about_column, schema.columns))
-        catalogue = self._door.catalogue
+        catalogue = self._connection.catalogue
         with diagnosed(f"assessing {schema.table}"):
             facts = catalogue.find(schema.table)
             if facts is None:
@@ -49,7 +49,7 @@ class PostgresTableAssessor(TableAssessor):
         return TableAssessment(schema.table, columns, tuple(findings + about_content(schema, facts)))
 
     def _named_publication(self, catalogue: Catalogue) -> NamedPublication | None:
-        """The publication that the pipeline names, looked at once; None when it names none."""
+        """The publication that the pipeline names, read once; None when it names none."""
         name = self._config.publication
         if name is not None and self._publication is None:
             self._publication = NamedPublication(name, frozenset(Publication(catalogue, name).tables()))
@@ -57,7 +57,7 @@ class PostgresTableAssessor(TableAssessor):
 
     def close(self) -> None:
         """Close the connection."""
-        self._door.close()
+        self._connection.close()
 
 
 def _unreachable(err: ReplicatorError) -> Finding:

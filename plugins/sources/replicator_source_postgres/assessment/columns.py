@@ -1,9 +1,9 @@
-"""How each column arrives."""
+"""Findings about columns: how each is transferred."""
 
 from __future__ import annotations
 
-from replicator_sdk.assessment import ColumnAssessment, Support
 from replicator_sdk.datatype import STRING, Array, DataType
+from replicator_sdk.discovery.assessment import ColumnAssessment, Support
 from replicator_sdk.schema import Column
 
 _LOSSY: dict[str, str] = {
@@ -22,14 +22,14 @@ _POLICY_TYPES = {
 
 
 def about_column(column: Column) -> ColumnAssessment:
-    """Whether the column arrives as it is, and what is changed where it does not."""
+    """Whether the column is transferred exactly, and what changes where it is not."""
     note = _note(column.source_type, column.type)
     support = Support.PARTIAL if note else Support.YES
     return ColumnAssessment(column.name, column.source_type, str(column.type), support, note)
 
 
 def _note(source_type: str, kind: DataType) -> str:
-    """What is changed on the way, in words."""
+    """What changes in the transfer, in words."""
     if isinstance(kind, Array):
         inner = _note(source_type.removesuffix("[]"), kind.element)
         shape = "arrays of several dimensions or with other bounds follow outOfRange"

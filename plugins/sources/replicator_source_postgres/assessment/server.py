@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replicator_sdk.assessment import Finding, Severity
+from replicator_sdk.discovery.assessment import Finding, Severity
 from replicator_source_postgres.config import PostgresConfig
 from replicator_source_postgres.connection import Row, quote_identifier
 
@@ -25,7 +25,7 @@ SELECT pg_catalog.current_setting('wal_level'), pg_catalog.current_setting('serv
 """
 
 _FIRST_MINOR_WITHOUT_LOST_TABLES = {13: 130021, 14: 140018, 15: 150013, 16: 160009, 17: 170005}
-"""Before these, changes of a table added to a publication while a transaction writes to it could stay out of the log."""
+"""Before these, changes of a table added to a publication while a transaction writes to it could be missing from the log."""
 
 _SLOTS_NEEDED = 3
 """The pipeline's own slot, and two snapshots at a time."""
@@ -33,7 +33,7 @@ _SLOTS_NEEDED = 3
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """The answer to `_SETTINGS`, in its order."""
+    """The row of `_SETTINGS`, in its order."""
 
     wal_level: str
     version: int
@@ -50,7 +50,7 @@ class _Server:
 
 
 def about_server(connection: psycopg.Connection[Row], config: PostgresConfig) -> list[Finding]:
-    """All findings that concern no table alone."""
+    """All findings that do not concern a single table."""
     row = connection.execute(_SETTINGS).fetchone()
     assert row is not None
     server = _Server(*row)
@@ -82,7 +82,7 @@ def _about_wal(server: _Server) -> list[Finding]:
                 "wal_level",
                 Severity.ERROR,
                 f"wal_level is {server.wal_level}",
-                "the log holds no row changes; no slot can be made",
+                "the log holds no row changes; no slot can be created",
                 "set it and restart the server",
                 fix="ALTER SYSTEM SET wal_level = 'logical';",
             )
@@ -93,7 +93,7 @@ def _about_wal(server: _Server) -> list[Finding]:
                 "standby",
                 Severity.ERROR,
                 "the server is a standby",
-                "publications and slots are made at the primary",
+                "publications and slots are created at the primary",
                 "give the primary's host",
             )
         )
@@ -103,7 +103,7 @@ def _about_wal(server: _Server) -> list[Finding]:
                 "max_slot_wal_keep_size",
                 Severity.WARNING,
                 "the WAL a slot may hold back is not limited",
-                "while the pipeline stands still, WAL fills the source's disk",
+                "while the pipeline does not run, WAL fills the source's disk",
                 "set a limit the disk can hold; beyond it the slot is lost and a new snapshot is needed",
                 fix="ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();",
             )
@@ -125,7 +125,7 @@ def _about_capacity(server: _Server) -> list[Finding]:
                     Severity.ERROR if free < 1 else Severity.WARNING,
                     f"{free} of {name} = {now} are free",
                     f"the pipeline needs one for the log and one for each table read in a snapshot ({_SLOTS_NEEDED})",
-                    "raise it and restart the server, or drop slots nobody uses",
+                    "raise it and restart the server, or drop unused slots",
                     fix=f"ALTER SYSTEM SET {name} = {now + _SLOTS_NEEDED};",
                     code="RPL-3105",
                 )
@@ -151,9 +151,9 @@ def _about_version(server: _Server) -> list[Finding]:
             Finding(
                 "minor_version",
                 Severity.WARNING,
-                f"PostgreSQL {major}.{server.version % 10000} has a fault in ALTER PUBLICATION … ADD TABLE under load",
+                f"PostgreSQL {major}.{server.version % 10000} has a bug in ALTER PUBLICATION … ADD TABLE under load",
                 "changes of a table added while a transaction writes to it may be missing from the log",
-                "upgrade to the newest minor version, or add tables while nobody writes to them",
+                "upgrade to the newest minor version, or add tables while no transaction writes to them",
             )
         )
     if server.encoding == "SQL_ASCII":
@@ -161,7 +161,7 @@ def _about_version(server: _Server) -> list[Finding]:
             Finding(
                 "encoding",
                 Severity.WARNING,
-                "the database's encoding is SQL_ASCII: it does not say what its bytes mean",
+                "the database's encoding is SQL_ASCII: the encoding of its text is unknown",
                 "text that is not UTF-8 stops its table",
                 "convert the database to UTF8",
                 code="RPL-3011",
@@ -179,7 +179,7 @@ def _about_rights(server: _Server, config: PostgresConfig) -> list[Finding]:
                 "replication_right",
                 Severity.ERROR,
                 f"the role {server.role} lacks REPLICATION",
-                "it can neither make a slot nor read the log",
+                "it can neither create a slot nor read the log",
                 "grant it (on RDS: GRANT rds_replication, on Cloud SQL: the same ALTER ROLE by cloudsqlsuperuser)",
                 fix=f"ALTER ROLE {who} REPLICATION;",
                 code="RPL-3103",
@@ -192,7 +192,7 @@ def _about_rights(server: _Server, config: PostgresConfig) -> list[Finding]:
                 "publication_right",
                 Severity.WARNING,
                 f"the role {server.role} may not create a publication",
-                "the pipeline cannot start unless the publication is there",
+                "the pipeline cannot start unless the publication exists",
                 "let the owner create it and name it in the pipeline, or grant CREATE on the database",
                 fix=f"GRANT CREATE ON DATABASE {database} TO {who};",
                 code="RPL-3303",

@@ -1,15 +1,15 @@
-"""Findings about one table: publishing it, reading it, what is in it."""
+"""Findings about one table: publishing, reading, content."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replicator_sdk.assessment import Finding, Severity
+from replicator_sdk.discovery.assessment import Finding, Severity
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import quote_identifier
-from replicator_source_postgres.publication import check_publishable, qualified
+from replicator_source_postgres.replication.publication import check_publishable, qualified
 
 _OWNER = """
 SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE'), o.rolname
@@ -36,7 +36,7 @@ class NamedPublication:
 
 
 def missing(table: TableId) -> Finding:
-    """The table is not there."""
+    """The finding for a table that does not exist."""
     return Finding(
         "missing_table",
         Severity.ERROR,
@@ -51,10 +51,10 @@ def missing(table: TableId) -> Finding:
 def about_publishing(
     catalogue: Catalogue, table: TableId, facts: TableFacts, publication: NamedPublication | None
 ) -> list[Finding]:
-    """Whether the log can carry the table without harm to the application, and whether the role may publish it.
+    """Whether publishing the table leaves the application's statements working, and whether the role may publish it.
 
     Args:
-        catalogue: Where to look.
+        catalogue: The source's catalogue.
         table: The table as the pipeline names it.
         facts: The table as the server knows it.
         publication: The one that the pipeline names; None when the pipeline names none.
@@ -88,7 +88,7 @@ def _not_owned(table: TableId, facts: TableFacts, owner: str, publication: Named
             "ownership",
             Severity.WARNING,
             f"the role does not own {table}",
-            "it cannot add the table to a publication; one that has it already is used as it is",
+            "it cannot add the table to a publication; a publication that includes it already is used as it is",
             f"let {owner} add the table to a publication, and name that in `publication` of the pipeline",
             fix=f"ALTER PUBLICATION <publication> ADD TABLE {qualified(facts)};",
             table=table,
@@ -97,7 +97,7 @@ def _not_owned(table: TableId, facts: TableFacts, owner: str, publication: Named
     return Finding(
         "ownership",
         Severity.ERROR,
-        f"the publication {publication.name!r} does not have {table}, and the role does not own the table",
+        f"the publication {publication.name!r} does not include {table}, and the role does not own the table",
         "the role cannot add the table, so the table is not replicated",
         f"let {owner} add the table to the publication",
         fix=f"ALTER PUBLICATION {quote_identifier(publication.name)} ADD TABLE {qualified(facts)};",
@@ -132,7 +132,7 @@ def about_reading(catalogue: Catalogue, table: TableId, facts: TableFacts) -> li
                 "row_security",
                 Severity.ERROR,
                 f"policies may hide rows of {table} from the role",
-                "a snapshot would miss rows, so the server is told to refuse it",
+                "a snapshot would miss rows, so the server refuses it",
                 "let the role see all rows",
                 fix=f"ALTER ROLE {who} BYPASSRLS;",
                 table=table,
@@ -142,14 +142,14 @@ def about_reading(catalogue: Catalogue, table: TableId, facts: TableFacts) -> li
 
 
 def about_content(schema: TableSchema, facts: TableFacts) -> list[Finding]:
-    """What of the table is left out or slow."""
+    """Which columns are excluded, and what is slow."""
     findings = []
     if facts.generated:
         findings.append(
             Finding(
                 "generated_columns",
                 Severity.INFO,
-                f"the generated columns {list(facts.generated)} of {schema.table} are left out",
+                f"the generated columns {list(facts.generated)} of {schema.table} are excluded",
                 "the log does not carry them",
                 "compute them at the target",
                 table=schema.table,
@@ -161,7 +161,7 @@ def about_content(schema: TableSchema, facts: TableFacts) -> list[Finding]:
                 "no_key",
                 Severity.WARNING,
                 f"{schema.table} has no primary key",
-                "rows are told apart by all their columns, which is slow, and its snapshot cannot be resumed",
+                "rows are compared by all their columns, which is slow, and its snapshot cannot be resumed",
                 "add a primary key",
                 table=schema.table,
             )

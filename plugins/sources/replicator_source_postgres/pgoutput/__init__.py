@@ -1,4 +1,4 @@
-"""pgoutput, protocol version 1: messages of a replication stream turned into columns, never into row objects."""
+"""pgoutput, protocol version 1: decodes messages of a replication stream into columns, never into row objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window of messages turned into one change batch per table and stretch between changes of structure."""
+"""Decodes a window of messages into one change batch for each table, divided at schema changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from replicator_source_postgres.pgoutput.window import Int64s, Window, int32_at
 
 PlanRelation = Callable[[Relation, int, int], tuple[RelationPlan | None, int]]
 """Called when a relation appears or changes, with the ordinal and the log position of what follows, after everything
-before it was yielded; answers how to decode it (None: nobody wants it) and how many events it emitted itself."""
+before it was yielded; returns how to decode it (None: it is not captured) and how many events it emitted itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ class Decoder:
     """Decodes one connection's stream; used by one thread.
 
     Relations are announced once per connection and remembered here, so a new connection needs a new decoder and every
-    window must come in stream order. Ordinals count every change of the stream, wanted or not, so that leaving out a
+    window must come in stream order. Ordinals count every change of the stream, captured or not, so that excluding a
     table does not renumber the others.
 
     Args:
-        plan: Decides what becomes of a relation.
+        plan: Decides how a relation is decoded.
 
     Attributes:
         ranks: For the window decoded last, once `decode` is exhausted: how many events there are up to and including
-            each message, counted on from `first`.
+            each message, starting at `first`.
     """
 
     ranks: Int64s
@@ -79,7 +79,7 @@ class Decoder:
             first: The ordinal of its first event.
 
         Raises:
-            BugError: On a message that does not keep to the protocol.
+            BugError: On a message that violates the protocol.
             DataError: On a value outside its type's range, when the policy is to fail.
         """
         weights = np.isin(window.kind, list(b"IUD")).astype(np.int64)
@@ -104,10 +104,10 @@ class Decoder:
         return [index for index in window.where(b"RT").tolist() if self._is_border(window, index)]
 
     def _is_border(self, window: Window, index: int) -> bool:
-        """Check one rare message; whether what follows must be kept apart from what came before.
+        """Check one rare message; returns whether a batch must end before it.
 
-        A relation announced again with the same columns counts too: a column dropped and added anew looks alike, and
-        only the catalogue tells.
+        A relation announced again with the same columns counts, too: a column that was dropped and added again looks the
+        same, and only the catalogue shows the difference.
         """
         kind, payload = chr(int(window.kind[index])), window.payload(index)
         if kind in "RT":

@@ -1,4 +1,4 @@
-"""Row changes of one relation turned into a change batch: images before and after, and what was not sent."""
+"""Decodes row changes of one relation into a change batch: images before and after, and what was not sent."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def decode_rows(window: Window, relation: Relation, plan: RelationPlan, index: I
         values = converter.convert(new.column(data, place))
         absent = new.unchanged(place)
         if absent is not None and before is not None:
-            # What the image before holds need not be asked of the target: the value did not change.
+            # What the image before holds need not be read from the target: the value did not change.
             sent = absent & (is_full | (has_old & relation.columns[place].is_key))
             values = pc.if_else(pa.array(sent), before[rank], values)
             absent &= ~sent
@@ -118,7 +118,7 @@ def _locate(
 
 
 def _before(plan: RelationPlan, relation: Relation, data: pa.Buffer, old: _Images, *, full: bool) -> list[pa.Array]:
-    """The columns of the images before; a key image holds nothing but the replica identity."""
+    """The columns of the images before; a key image holds only the replica identity."""
     return [
         converter.convert(old.column(data, place))
         if full or relation.columns[place].is_key
@@ -140,7 +140,7 @@ def _refuse_missing_key(plan: RelationPlan, converter: Converter, window: Window
 
 def _broken(relation: Relation) -> BugError:
     return BugError(
-        "the log holds a row change whose images do not keep to the protocol",
+        "the log holds a row change whose images violate the protocol",
         code="RPL-3002",
         table=str(relation),
         hint="report it with the server's version; the log was not read past this change",

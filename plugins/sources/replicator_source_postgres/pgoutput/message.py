@@ -1,6 +1,6 @@
-"""The rare messages of pgoutput, parsed one by one: relations, types, truncates, origins.
+"""Parses the rare messages of pgoutput one by one: relations, types, truncates, origins.
 
-Row messages are frequent and are walked by columns in `tuples`; nothing here runs per row.
+Row messages are frequent and are parsed by columns in `tuples`; nothing here runs per row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Relation:
 
     Attributes:
         oid: The table's object identifier.
-        schema: Its schema; `pg_catalog` where the wire says nothing.
+        schema: Its schema; `pg_catalog` where the message has none.
         table: Its name.
         identity: Replica identity: `d` default, `n` nothing, `f` full, `i` index.
         columns: The published columns in attribute order, without dropped ones.
@@ -103,7 +103,7 @@ def parse_truncate(payload: bytes) -> tuple[tuple[int, ...], bool, bool]:
 
 
 def check_type(payload: bytes) -> None:
-    """A Type message (`Y`): its layout is checked; what the type is, the catalogue tells (`types.catalogue`)."""
+    """A Type message (`Y`): its layout is checked; the type itself is read from the catalogue."""
     cursor = _Cursor(payload)
     cursor.take("BI")
     cursor.text()
@@ -112,7 +112,7 @@ def check_type(payload: bytes) -> None:
 
 
 def check_origin(payload: bytes) -> None:
-    """An Origin message (`O`): the transaction came from another node; changes are changes wherever they began."""
+    """An Origin message (`O`): the transaction came from another node; its changes are replicated like any others."""
     cursor = _Cursor(payload)
     cursor.take("BQ")
     cursor.text()

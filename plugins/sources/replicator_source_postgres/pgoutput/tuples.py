@@ -1,7 +1,7 @@
-"""Row images walked column by column: for thousands of rows at once, where each value begins and ends.
+"""Parses row images column by column: for thousands of rows at once, where each value begins and ends.
 
 A row image is a 16-bit column count and, per column, a kind byte: `n` NULL, `u` unchanged (not sent), `t` text with a
-32-bit length. One pass over the columns moves the places of all rows forward together, so that the work in Python grows
+32-bit length. One pass over the columns advances the positions in all rows together, so that the work in Python grows
 with the columns, not with the rows.
 """
 
@@ -24,7 +24,7 @@ _NULL, _UNCHANGED, _TEXT = b"n"[0], b"u"[0], b"t"[0]
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """One column over the rows of a walk: where its values lie.
+    """One column over the rows of a walk: where its values begin and end.
 
     Attributes:
         start: Where each value begins; ascending over the rows.
@@ -76,9 +76,9 @@ def _broken(table: str, what: str) -> BugError:
 
 
 def gather(data: pa.Buffer, cells: Cells, rows: Int64s | None, count: int) -> pa.BinaryArray:
-    """The values of one column as bytes, copied together in C.
+    """The values of one column as bytes, copied in C.
 
-    The whole buffer is seen as one binary array whose elements are, in turn, a value and the gap up to the next value;
+    The whole buffer is used as one binary array whose elements are alternately a value and the gap up to the next value;
     taking every other element copies the values only.
 
     Args:

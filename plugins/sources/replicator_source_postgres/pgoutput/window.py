@@ -1,4 +1,4 @@
-"""A run of replication messages in one buffer, with the place and kind of each."""
+"""Consecutive replication messages in one buffer, with the position and kind of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CommitRun:
     Attributes:
         index: Rank of each Commit message in the window.
         lsn: Where each commit record starts in the log; ascending.
-        end_lsn: Where the log goes on after each transaction; ascending, each before the next `lsn` or at it.
+        end_lsn: Where the log continues after each transaction; ascending, each before the next `lsn` or at it.
         timestamp: Microseconds since 1970 UTC.
     """
 
@@ -41,10 +41,10 @@ class Window:
     """Messages joined into one buffer; immutable.
 
     Args:
-        messages: XLogData messages (header included) in stream order, as the driver handed them out.
+        messages: XLogData messages (header included) in stream order, as the driver returned them.
 
     Attributes:
-        data: All messages, one after another, and some zero bytes so that a look ahead stays inside.
+        data: All messages, one after another, and some zero bytes, so that reading ahead stays inside.
         start: Where each message's plugin payload begins in `data`.
         end: Where it ends.
         kind: Its first byte.
@@ -93,9 +93,9 @@ class Window:
         return CommitRun(index, lsn, end_lsn, timestamp + PG_EPOCH_MICROSECONDS)
 
     def begins(self) -> bool:
-        """Whether a transaction begins in it; without one it holds logical messages outside transactions, or nothing.
+        """Whether a transaction begins in it; otherwise it holds logical messages outside transactions, or nothing.
 
-        Only for a window that does not go on with an open transaction.
+        Only for a window that does not continue an open transaction.
         """
         index = self.where(b"B")
         outside = self.kind[: index[0]] if len(index) else self.kind
@@ -106,7 +106,7 @@ class Window:
     def begin_records(self) -> list[tuple[int, int]]:
         """For each transaction that begins here, where its commit record starts and its time as in `CommitRun`.
 
-        The server sends a transaction once its commit was read, so both are known at its Begin message (`B`: commit LSN,
+        The server sends a transaction after it has read its commit, so both are known at its Begin message (`B`: commit LSN,
         time, transaction number).
         """
         index = self.where(b"B")

@@ -1,7 +1,7 @@
-r"""Array literals (`{a,"b,\"c",NULL}`) taken apart for a whole column at once.
+r"""Parses array literals (`{a,"b,\"c",NULL}`), a whole column at once.
 
-Which characters are quoted and which are escaped is worked out for all bytes together, so no row is looked at by itself.
-UTF-8 keeps this safe: no byte of a longer character equals a quote, comma, brace or backslash.
+Which characters are quoted and which are escaped is computed for all bytes together, without a loop over rows. This is
+safe in UTF-8: no byte of a longer character equals a quote, comma, brace or backslash.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.config import OutOfRange
-from replicator_source_postgres.types.range import Policy
+from replicator_source_postgres.types.out_of_range import OutOfRangePolicy
 
 Bools = npt.NDArray[np.bool_]
 
 
-def split_arrays(text: pa.StringArray, policy: Policy) -> tuple[pa.Int32Array, pa.BooleanArray, pa.StringArray]:
+def split_arrays(
+    text: pa.StringArray, policy: OutOfRangePolicy
+) -> tuple[pa.Int32Array, pa.BooleanArray, pa.StringArray]:
     """Offsets, which arrays are NULL, and all elements of a column of array literals.
 
-    A one-dimensional array with lower bound 1 comes out whole. Others cannot be told from it in a list type, so they
-    are outside the range: under `clamp` their elements are kept in storage order, dimensions and bounds are dropped.
+    A one-dimensional array with lower bound 1 is represented exactly. A list type cannot represent others, so they are
+    out of range: under `clamp` their elements are kept in storage order, dimensions and bounds are dropped.
     """
     text = _only_plain(text, policy)
     is_null = pc.is_null(text)
@@ -36,7 +38,7 @@ def split_arrays(text: pa.StringArray, policy: Policy) -> tuple[pa.Int32Array, p
     return pa.array(offsets), is_null, elements
 
 
-def _only_plain(text: pa.StringArray, policy: Policy) -> pa.StringArray:
+def _only_plain(text: pa.StringArray, policy: OutOfRangePolicy) -> pa.StringArray:
     bounded = pc.starts_with(text, "[")
     nested = pc.match_substring_regex(text, r"^(\[[^=]*=)?\{\{")
     odd = pc.or_(bounded, nested)

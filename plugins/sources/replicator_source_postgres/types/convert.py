@@ -1,4 +1,4 @@
-"""One column's text values into Arrow, in bulk: the same function for snapshot and log."""
+"""Converts a column's text values to Arrow in bulk; snapshot and log use the same function."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from replicator_sdk.datatype import BINARY, BOOL, DATE, INSTANT, TIME, TIMESTAMP
 from replicator_sdk.schema import Column, TableId
 from replicator_source_postgres.types import temporal
 from replicator_source_postgres.types.array import split_arrays
-from replicator_source_postgres.types.binary import unhex
-from replicator_source_postgres.types.range import Policy
+from replicator_source_postgres.types.bytea import unhex
+from replicator_source_postgres.types.out_of_range import OutOfRangePolicy
 
-_UTF8_HINT = "the database's encoding does not say which (SQL_ASCII?); convert the data or leave the column out"
+_UTF8_HINT = (
+    "the database's encoding does not say which (SQL_ASCII?); convert the data, or exclude the column from the pipeline"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """Turns the text of one column into Arrow; immutable but for its counter, picklable.
+    """Converts the text of one column to Arrow; immutable except for its counter, picklable.
 
     Attributes:
         table: Named in errors.
         column: Named in errors; its type decides the result.
-        out_of_range: What becomes of values the type cannot hold.
+        out_of_range: What happens to values the type cannot hold.
         replaced: How many values were replaced under that policy, by kind of value; added to by every call.
     """
 
@@ -36,12 +38,12 @@ class Converter:
     replaced: Counter[str] = field(default_factory=Counter)
 
     def convert(self, raw: pa.BinaryArray) -> pa.Array:
-        """The values of `raw` (text as the server wrote it, NULL kept) in the column's Arrow type.
+        """The values of `raw` (text as the server wrote it, with NULL) in the column's Arrow type.
 
         Raises:
-            DataError: When a value is outside the type's range and the policy is to fail, or is no value of the type.
+            DataError: When a value is outside the type's range and the policy is to fail, or not a value of the type.
         """
-        policy = Policy(self.out_of_range, str(self.table), self.column.name, self.replaced)
+        policy = OutOfRangePolicy(self.out_of_range, str(self.table), self.column.name, self.replaced)
         try:
             text = raw.cast(pa.string())
         except pa.ArrowInvalid:
@@ -50,15 +52,15 @@ class Converter:
         try:
             return to_arrow(text, self.column.type, policy)
         except pa.ArrowInvalid:
-            # Arrow's message quotes the value, which may be anybody's secret.
+            # Arrow's message quotes the value, which may be secret.
             raise policy.error(
                 f"a value that cannot be read as {self.column.type}",
                 code="RPL-3012",
-                hint="report it with the column's type; cast the column to text in a view to go on meanwhile",
+                hint="report it with the column's type; until it is fixed, exclude the column from the pipeline",
             ) from None
 
 
-def to_arrow(text: pa.StringArray, kind: DataType, policy: Policy) -> pa.Array:
+def to_arrow(text: pa.StringArray, kind: DataType, policy: OutOfRangePolicy) -> pa.Array:
     """`text` as values of the standard type `kind`."""
     if isinstance(kind, Array):
         offsets, is_null, elements = split_arrays(text, policy)
@@ -71,7 +73,7 @@ def to_arrow(text: pa.StringArray, kind: DataType, policy: Policy) -> pa.Array:
     return text if kind.arrow == pa.string() else text.cast(kind.arrow)
 
 
-def _bool(text: pa.StringArray, _: Policy) -> pa.Array:
+def _bool(text: pa.StringArray, _: OutOfRangePolicy) -> pa.Array:
     is_true = pc.equal(text, "t")
     if pc.all(pc.or_(is_true, pc.equal(text, "f"))).as_py() is False:
         raise pa.ArrowInvalid("not a boolean")

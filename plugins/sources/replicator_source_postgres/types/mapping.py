@@ -1,4 +1,4 @@
-"""Which standard type a Postgres type becomes."""
+"""Maps Postgres types to standard types."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _BUILT_IN: dict[int, DataType] = {
     2950: UUID,
     3802: JSON,
 }
-"""By object identifier, which never changes for a built-in type. Every type not named here travels as its text."""
+"""By object identifier, which never changes for a built-in type. Every other type is transferred as its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PgType:
-    """What the catalogue says of a type, as far as values depend on it.
+    """The properties of a type on which its values depend.
 
     Attributes:
         oid: Its object identifier.
-        base: For a domain, the type it is over; else 0.
+        base: For a domain, its base type; else 0.
         base_typmod: For a domain, the modifier of that type.
         element: For an array type, the type of its elements; else 0.
         delimiter: What its values are separated by inside an array.
@@ -68,8 +68,8 @@ class PgType:
 def standard_type(oid: int, typmod: int, lookup: Callable[[int], PgType]) -> DataType:
     """The standard type of a column of type `oid` with modifier `typmod`.
 
-    Domains are their base type. An array of a type whose delimiter is no comma (box alone among the built-in ones) stays
-    its own text, and so does an array of arrays (a domain can make one).
+    Domains are their base type. An array of a type whose delimiter is not a comma (among the built-in ones only box)
+    is transferred as its text, and so is an array of arrays (which a domain makes possible).
     """
     kind = lookup(oid)
     if kind.base:

@@ -11,9 +11,9 @@ SESSION: Final = {
     "intervalstyle": "iso_8601",
     "extra_float_digits": "3",
     "bytea_output": "hex",
-    # No operator or function of a user's schema may stand in for a built-in one.
+    # No operator or function of a user's schema may replace a built-in one.
     "search_path": "",
-    # A policy that hides rows must stop a snapshot, not thin it out.
+    # A policy that hides rows must fail a snapshot, not remove rows from it.
     "row_security": "off",
 }
 """`extra_float_digits` 3 writes the shortest text that reads back as the same float."""

@@ -1,4 +1,4 @@
-"""The door of mode `merge-flush`: a consumer that streams ahead of its merges, and one that only appends."""
+"""The consumers of mode `merge-flush`: one streams ahead of its merges, one only appends."""
 
 from __future__ import annotations
 
@@ -12,85 +12,88 @@ from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import DeferredConsumer, TableProgress
-from replicator_target_bigquery.alteration import Alteration
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
-from replicator_target_bigquery.merge_flush.appending import TableAppend
-from replicator_target_bigquery.merge_flush.default_stream import DefaultStream
-from replicator_target_bigquery.merge_flush.flow import TableFlow
-from replicator_target_bigquery.merge_flush.insert_all import InsertAll
-from replicator_target_bigquery.merge_flush.intermediate import Intermediates
-from replicator_target_bigquery.merge_flush.key_changes import KeyAlteration
-from replicator_target_bigquery.merge_flush.refusal import must_have_key
-from replicator_target_bigquery.merge_flush.streams import Streams
-from replicator_target_bigquery.merge_flush.write_api import WriteApi
+from replicator_target_bigquery.ddl.alteration import Alteration
+from replicator_target_bigquery.merge_flush.intermediate.tables import IntermediateTables
+from replicator_target_bigquery.merge_flush.key_alteration import KeyAlteration
+from replicator_target_bigquery.merge_flush.layout import MergeFlushLayout
+from replicator_target_bigquery.merge_flush.requirements import require_key
+from replicator_target_bigquery.merge_flush.streaming.default_stream import DefaultStream
+from replicator_target_bigquery.merge_flush.streaming.insert_all import InsertAll
+from replicator_target_bigquery.merge_flush.streaming.streams import Streams
+from replicator_target_bigquery.merge_flush.streaming.write_api import WriteApi
+from replicator_target_bigquery.merge_flush.table_append import TableAppend
+from replicator_target_bigquery.merge_flush.table_flush import TableFlush
+from replicator_target_bigquery.schema.layout import TableLayout
 
 _MERGES_AT_ONCE: Final = 8
 
 
 def create(config: BigQueryConfig, context: DeltaTargetContext) -> BigQueryConsumer:
-    """The consumer that the settings ask for."""
+    """The consumer for the settings: one that merges, or one that only appends."""
     return MergeFlushConsumer(config, context) if config.merges else AppendConsumer(config, context)
 
 
 class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
     """Streams changes into intermediate tables and merges them by interval or number. Safe from several threads."""
 
+    layout: ClassVar[type[TableLayout]] = MergeFlushLayout
     alteration: ClassVar[type[Alteration]] = KeyAlteration
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         super().__init__(config, context)
         self._streams = self._choose_streams(config)
-        self._intermediates = Intermediates(self._clients.bigquery, context.metrics)
+        self._intermediates = IntermediateTables(self._clients.bigquery, context.metrics)
         self._pool = ThreadPoolExecutor(_MERGES_AT_ONCE, thread_name_prefix="merge")
-        self._flows: dict[TableId, TableFlow] = {}
+        self._flushes: dict[TableId, TableFlush] = {}
 
     def apply_batch(self, changes: TableChanges) -> None:
         """Stream a table's changes; a merge commits them with their progress."""
-        self._flow(changes.table).take(changes)
+        self._flush(changes.table).take(changes)
 
     def settled(self, table: TableId) -> Position | None:
         """The position of the last merge of the table; begins one when `mergeIntervalMs` is over."""
-        return self._flow(table).settled()
+        return self._flush(table).settled()
 
     def settle(self, tables: Collection[TableId]) -> None:
         """Merge everything streamed for these tables, all at once."""
-        flows = [self._flow(table) for table in tables]
-        for flow in flows:
-            flow.begin()
-        for flow in flows:
-            flow.settle()
+        flushes = [self._flush(table) for table in tables]
+        for flush in flushes:
+            flush.begin()
+        for flush in flushes:
+            flush.settle()
 
     def apply_ddl(self, event: DDLEvent) -> None:
-        """Apply a change of structure behind everything streamed; later rows go into another intermediate table."""
+        """Apply a change of structure after everything streamed is merged; later rows use another intermediate table."""
         if event.schema is not None:
-            must_have_key(event.schema)
+            require_key(event.schema)
         for table in (event.table, event.prev_table):
-            if table is not None and table in self._flows:
-                flow = self._flow(table)
-                flow.settle()
-                flow.settled()
-                flow.leave()
+            if table is not None and table in self._flushes:
+                flush = self._flush(table)
+                flush.settle()
+                flush.settled()
+                flush.discard()
         super().apply_ddl(event)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
-        """Make the table ready for a plan's chunks; what was streamed before is of no use any more."""
-        must_have_key(schema)
-        self._flow(schema.table).leave()
+        """Prepare the table for a plan's chunks; rows that were streamed before are dropped."""
+        require_key(schema)
+        self._flush(schema.table).discard()
         return super().begin_snapshot(schema, snapshot_id, position)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
-        """The table is whole and takes changes from now on."""
+        """Mark the snapshot as complete: the table takes changes from now on."""
         super().finish_snapshot(schema, snapshot_id, position)
-        self._flow(schema.table).leave()
+        self._flush(schema.table).discard()
 
     def stop(self) -> None:
-        """Drop what was not merged, and the intermediate tables."""
+        """Drop what was not merged, and the intermediate tables; close the connections."""
         self._jobs.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        for flow in self._flows.values():
-            flow.leave()
-        self._flows.clear()
+        for flush in self._flushes.values():
+            flush.discard()
+        self._flushes.clear()
         self._streams.close()
         super().stop()
 
@@ -99,19 +102,20 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
             return InsertAll(self._clients.bigquery, self._jobs)
         return DefaultStream(config, self._jobs) if config.use_default_stream else WriteApi(config, self._jobs)
 
-    def _flow(self, table: TableId) -> TableFlow:
+    def _flush(self, table: TableId) -> TableFlush:
         target = self._table(table)
         with self._lock:
-            if table not in self._flows:
-                self._flows[table] = TableFlow(
+            if table not in self._flushes:
+                self._flushes[table] = TableFlush(
                     target, self._streams, self._intermediates, self._pool, self._turn(table)
                 )
-            return self._flows[table]
+            return self._flushes[table]
 
 
 class AppendConsumer(BigQueryConsumer):
     """Appends every row that is written at the source. Safe from several threads; calls for one table take turns."""
 
+    layout: ClassVar[type[TableLayout]] = MergeFlushLayout
     alteration: ClassVar[type[Alteration]] = KeyAlteration
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
@@ -119,7 +123,7 @@ class AppendConsumer(BigQueryConsumer):
         self._api = WriteApi(config, self._jobs)
 
     def progress(self, table: TableId) -> TableProgress | None:
-        """What the table's last commit says, once what was announced is committed."""
+        """How far the table is, after announced streams are committed."""
         target = self._table(table)
         with target.lock:
             target.forget()
@@ -133,6 +137,6 @@ class AppendConsumer(BigQueryConsumer):
             TableAppend(table, self._api).apply(changes)
 
     def stop(self) -> None:
-        """Nothing is held back between calls."""
+        """Close the connections; no call holds rows back."""
         super().stop()
         self._api.close()

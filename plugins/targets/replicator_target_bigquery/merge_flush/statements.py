@@ -1,6 +1,6 @@
-"""Seed 000's statements: the MERGE of a flush in its three forms, and the clean-up behind it.
+"""The MERGE of a flush in its three forms, and the clean-up after it.
 
-Two things differ from the seed's text, for the reasons design §6 gives: keys are compared leaf by leaf, NULL equal to NULL
+Two things differ from docs/seeds.md#000-bigquery: keys are compared field by field, NULL equal to NULL
 (`T.key = src.key` is NULL when one field is), and each row is stamped with the number of the change that wrote it.
 """
 # ruff: noqa: S608 - names pass through `sql.text.name`, values are numbers
@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, PartitionType
-from replicator_target_bigquery.fields import Field
-from replicator_target_bigquery.merge_flush.leaves import leaves
-from replicator_target_bigquery.merge_flush.rows import BATCH_NUMBER, KEY, PARTITION_TIME, VALUE, I
-from replicator_target_bigquery.pruning import Pruning
+from replicator_target_bigquery.merge_flush.intermediate.rows import BATCH_NUMBER, KEY, PARTITION_TIME, VALUE, I
+from replicator_target_bigquery.merge_flush.key_fields import key_fields
+from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.sql.pruning import Pruning
 from replicator_target_bigquery.sql.text import name
 
 
 @dataclass(frozen=True, slots=True)
 class FlushMerge:
-    """What the MERGE of one flush is made of.
+    """The parts of the MERGE of one flush.
 
     Attributes:
         target: The destination table, quoted.
@@ -27,11 +27,11 @@ class FlushMerge:
         batch_number: The flushed batch's.
         key: The destination's key column.
         columns: The destination's columns that come from the value.
-        upsert: Whether rows that are there are updated.
+        upsert: Whether existing rows are updated.
         delete: Whether keys without a value are deleted.
         partition: Length of the partitions that rows are put into by their `partitionTime`; None to leave it to BigQuery.
         stamped: Whether the destination has a column for the number of the change.
-        pruning: What every row of the destination meets, for tables that insist on a filter.
+        pruning: Conditions that every row of the destination meets, for tables that require a filter.
         soft_deletes: Whether rows of deleted keys stay, marked.
     """
 
@@ -58,10 +58,10 @@ class FlushMerge:
         return f"(SELECT COUNT(DISTINCT x.{I}) FROM {self.intermediate} AS x WHERE {self._of_batch('x')})"
 
     def _upserts(self) -> str:
-        """The last state of each key: updated or inserted, deleted where that is asked for."""
+        """The last state of each key: updated or inserted, deleted where the settings say so."""
         updates = _set([*self._stamp(f"S.src.{I}"), *self._values("S.src")])
-        goes = _set(self._stamp(f"S.src.{I}", deleted="TRUE"))
-        gone = f"UPDATE SET {goes}" if self.soft_deletes else "DELETE"
+        deleted = _set(self._stamp(f"S.src.{I}", deleted="TRUE"))
+        gone = f"UPDATE SET {deleted}" if self.soft_deletes else "DELETE"
         return (
             f"MERGE {self.target} AS T\n"
             f"USING (\n"
@@ -77,7 +77,7 @@ class FlushMerge:
         )
 
     def _deletes(self) -> str:
-        """Every row since its key's last delete is inserted; what the destination has of a deleted key goes."""
+        """Every row since its key's last delete is inserted; the destination's rows of a deleted key are deleted."""
         last = f"MAX(IF(x.{VALUE} IS NULL, x.{I}, NULL)) OVER (PARTITION BY {self._groups()})"
         return self._each(
             f"{last} AS last_delete",
@@ -89,15 +89,15 @@ class FlushMerge:
     def _marks(self) -> str:
         """Every row is inserted, marked by its key's next delete; what the destination has of a key, by the first one.
 
-        So it is all one where flushes are cut.
+        So the result does not depend on where flushes are cut.
         """
         deletes = f"MIN(IF(x.{VALUE} IS NULL, x.{I}, NULL)) OVER (PARTITION BY {self._groups()}"
         later = f"ORDER BY x.{I} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
-        goes = _set(self._stamp(f"S.{I}", deleted="TRUE"))
+        deleted = _set(self._stamp(f"S.{I}", deleted="TRUE"))
         return self._each(
             f"{deletes}) AS first_delete, {deletes} {later}) AS next_delete",
             f"D.{VALUE} IS NOT NULL OR D.{I} = D.first_delete",
-            f"WHEN MATCHED AND T.{name(IS_DELETED)} IS NOT TRUE\n  THEN UPDATE SET {goes}\n",
+            f"WHEN MATCHED AND T.{name(IS_DELETED)} IS NOT TRUE\n  THEN UPDATE SET {deleted}\n",
             self._stamp(f"IFNULL(S.next_delete, S.{I})", deleted="S.next_delete IS NOT NULL"),
         )
 
@@ -119,11 +119,11 @@ class FlushMerge:
         )
 
     def _groups(self) -> str:
-        return ", ".join(leaf.of(f"x.{name(KEY)}") for leaf in leaves(self.key))
+        return ", ".join(field.of(f"x.{name(KEY)}") for field in key_fields(self.key))
 
     def _matches(self, source: str) -> str:
         target, source = f"T.{name(self.key.name)}", f"{source}.{name(KEY)}"
-        same = [leaf.same(target, source) for leaf in leaves(self.key)]
+        same = [field.same(target, source) for field in key_fields(self.key)]
         return " AND ".join([*same, *self.pruning.conditions("T")])
 
     def _insert(self, source: str, stamp: list[tuple[str, str]]) -> str:

@@ -1,1 +1,1 @@
-"""Statements as text. Nothing here talks to BigQuery; every name and value goes through `sql.text`."""
+"""Statements as text; nothing here sends a request, and every name and value is quoted by `sql.text`."""

@@ -19,17 +19,17 @@ def guarded(checks: Sequence[tuple[str, str]], rows: str, statements: Sequence[s
     held. It raises nothing by itself: an error is BigQuery's own, and then the transaction is rolled back.
 
     Args:
-        checks: Conditions and the outcomes they stand for; asked inside the transaction, in one reading of `rows`.
+        checks: Conditions and their outcomes; evaluated inside the transaction, in one read of `rows`.
         rows: What the conditions' aggregates are of: `FROM …`.
-        statements: What is to be done together.
+        statements: The statements of the transaction.
     """
     cases = "\n".join(f"  WHEN {condition} THEN '{outcome}'" for condition, outcome in checks)
     body = ";\n".join(statements)
     return (
-        f"DECLARE standing STRING;\n"
+        f"DECLARE outcome STRING;\n"
         f"BEGIN TRANSACTION;\n"
-        f"SET standing = (SELECT CASE\n{cases}\n  ELSE '{READY}' END {rows});\n"
-        f"IF standing = '{READY}' THEN\n{body};\nEND IF;\n"
+        f"SET outcome = (SELECT CASE\n{cases}\n  ELSE '{READY}' END {rows});\n"
+        f"IF outcome = '{READY}' THEN\n{body};\nEND IF;\n"
         f"COMMIT TRANSACTION;\n"
-        f"SELECT standing"
+        f"SELECT outcome"
     )

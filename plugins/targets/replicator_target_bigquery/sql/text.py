@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
 
 
@@ -17,8 +15,3 @@ def name(*parts: str) -> str:
 def text(value: str) -> str:
     """A STRING literal."""
     return "'" + "".join(_ESCAPES.get(c, c if c.isprintable() else f"\\U{ord(c):08x}") for c in value) + "'"
-
-
-def listed(items: Iterable[str], between: str = ", ") -> str:
-    """Items one after another."""
-    return between.join(items)

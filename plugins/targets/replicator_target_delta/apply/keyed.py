@@ -14,17 +14,17 @@ from replicator_sdk.batch import TableChanges, combined
 from replicator_sdk.errors import DataError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import NetPlan, Upserts
-from replicator_sdk.net_change.keys import encode_rows as code_rows
+from replicator_sdk.net_change import encode_rows as code_rows
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
-from replicator_target_delta.apply.finding import Place, find
-from replicator_target_delta.apply.incomplete import IncompleteRows, SealedRows
-from replicator_target_delta.apply.matching import FileMatch, Sought, searches_sorted
-from replicator_target_delta.apply.rewriting import FileChanges, Found, Written
+from replicator_target_delta.apply.key_lookup import Place, find
+from replicator_target_delta.apply.partial_rows import IncompleteRows, SealedRows
+from replicator_target_delta.apply.row_matching import FileMatch, Sought, searches_sorted
+from replicator_target_delta.apply.row_removal import FileChanges, Found, Written
 from replicator_target_delta.config import IS_DELETED
-from replicator_target_delta.encoding import encode_keys, encode_rows
-from replicator_target_delta.stamps import Stamper
-from replicator_target_delta.writing import FileWriter
+from replicator_target_delta.files.file_writer import FileWriter
+from replicator_target_delta.schema.encoding import encode_keys, encode_rows
+from replicator_target_delta.schema.metadata_columns import Stamper
 
 register("delta.files.written", "delta.vectors.written")
 _LARGE_ROWS: Final = 1_000_000

@@ -8,13 +8,13 @@ import pyarrow as pa
 from replicator_sdk.batch import ChangeBatch, TableChanges
 from replicator_sdk.failpoint import failpoint
 from replicator_sdk.net_change import NetBag, net_bag
-from replicator_target_delta.apply.finding import Place, find
-from replicator_target_delta.apply.matching import Sought
-from replicator_target_delta.apply.rewriting import FileChanges, Found, Written
+from replicator_target_delta.apply.key_lookup import Place, find
+from replicator_target_delta.apply.row_matching import Sought
+from replicator_target_delta.apply.row_removal import FileChanges, Found, Written
 from replicator_target_delta.config import IS_DELETED
-from replicator_target_delta.encoding import encode_rows
-from replicator_target_delta.stamps import Stamper
-from replicator_target_delta.writing import FileWriter
+from replicator_target_delta.files.file_writer import FileWriter
+from replicator_target_delta.schema.encoding import encode_rows
+from replicator_target_delta.schema.metadata_columns import Stamper
 
 
 class KeylessApply:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replicator_target_delta.files import DataFile
+from replicator_target_delta.files.live_files import DataFile
 
 Test = Callable[[Any, Any], bool]
 

@@ -13,21 +13,21 @@ from pyroaring import BitMap64
 
 from replicator_sdk.batch import BatchIdentity, combined
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.distributed_log import LogPartition
+from replicator_sdk.distributed.executors import run_on_executors
+from replicator_sdk.distributed.partitioned_log import LogPartition
+from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableTally, valid_through
 from replicator_sdk.errors import DataError, FencedError
-from replicator_sdk.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
-from replicator_sdk.net_change.keys import encode_rows
+from replicator_sdk.net_change import encode_rows
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.slices import SliceChanges, SliceOutcome, TableTally, valid_through
 from replicator_sdk.target import TableProgress
-from replicator_target_delta.apply.apply import fitting_state
 from replicator_target_delta.apply.keyed import in_several_partitions
-from replicator_target_delta.apply.parts import PartitionsApply, TablePart, TableTarget, TaskResult
-from replicator_target_delta.apply.rewriting import FileChanges, Written
+from replicator_target_delta.apply.row_removal import FileChanges, Written
+from replicator_target_delta.apply.slice_task import PartitionsApply, TablePart, TableTarget, TaskResult
+from replicator_target_delta.apply.table_apply import fitting_state
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.files import DataFile
-from replicator_target_delta.log import State
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.log.transaction_log import State
 from replicator_target_delta.table import Attempt, TargetTable
 
 if TYPE_CHECKING:

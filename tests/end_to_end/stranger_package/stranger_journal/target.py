@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from replicator_sdk import (
     DDLEvent,
@@ -70,7 +70,7 @@ class LedgerConsumer(EventConsumer):
         return self._folder / f"{table.table}.json"
 
 
-class LedgerTarget(DeltaTarget):
+class LedgerTarget(DeltaTarget[LedgerConfig]):
     """Describes the ledger."""
 
     name = "ledger"
@@ -81,4 +81,4 @@ class LedgerTarget(DeltaTarget):
         return Contented()
 
     def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
-        return LedgerConsumer(cast("LedgerConfig", self.config).path)
+        return LedgerConsumer(self.config.path)

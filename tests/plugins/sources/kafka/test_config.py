@@ -1,4 +1,4 @@
-"""Settings: what is allowed, what excludes what, what stays secret."""
+"""Settings: which are allowed, which exclude each other, and which are secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source passes the kit on a real broker, through the same door a stranger uses."""
+"""The source passes the conformance kit on a real broker."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import ClassVar
 import pytest
 from hypothesis import strategies as st
 
-from replicator_sdk.testing.history import History, Step
+from replicator_sdk.testing.histories.history import History, Step
 from replicator_sdk.testing.source_suite import SourceConformance
-from tests.plugins.sources.kafka.shop import KafkaShop
-from tests.services.kafka import KafkaBroker
+from tests.plugins.sources.kafka.harness.simulated_database import KafkaShop
+from tests.services.kafka.broker import KafkaBroker
 
 
 def _without_defaults(history: History) -> History:
-    """The same, but columns that are added are NULL in the rows that were there."""
+    """The same, but added columns are NULL in existing rows."""
     transactions = (
         tuple(
             Step(step.kind, step.table, {**step.facts, "default": None}) if step.kind == "add_column" else step
@@ -29,12 +29,12 @@ def _without_defaults(history: History) -> History:
 
 class _Conformance(SourceConformance):
     has_snapshots = False  # a connector's snapshot lies in the topic
-    alters_come_with_the_next_change = True  # only records tell the columns
+    alters_come_with_the_next_change = True  # columns are known from records only
     supports_drop_column = False  # partitions switch at different moments: a column that is missing proves nothing
     supports_rename_column = False  # looks like one dropped and one added
     unsupported_types = frozenset({"record"})  # Debezium's connectors have no such columns
     skipped_cases: ClassVar = {
-        "add_column_in_transaction": "records do not tell the default that rows of before the column have",
+        "add_column_in_transaction": "records do not contain the default of the column for existing rows",
     }
     random_histories = 5
 

@@ -1,4 +1,4 @@
-"""The source passes the kit on MySQL and on MariaDB, through the same door a stranger uses."""
+"""The source passes the kit on MySQL and on MariaDB, through the same entry point as a plugin of another package."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import ClassVar
 import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
-from tests.plugins.sources.mysql.shop import MySqlShop
-from tests.services.mysql import MysqlServer
+from tests.plugins.sources.mysql.source_system import MySqlSystem
+from tests.services.mysql.server import MysqlServer
 
 
 class _Conformance(SourceConformance):
@@ -33,17 +33,17 @@ class TestMySql(_Conformance):
     }
 
     @pytest.fixture
-    def system(self, mysql: MysqlServer) -> Iterator[MySqlShop]:
+    def system(self, mysql: MysqlServer) -> Iterator[MySqlSystem]:
         with mysql.database() as database:
-            shop = MySqlShop(database)
+            shop = MySqlSystem(database)
             yield shop
             shop.close()
 
 
 class TestMariaDb(_Conformance):
     @pytest.fixture
-    def system(self, mariadb: MysqlServer) -> Iterator[MySqlShop]:
+    def system(self, mariadb: MysqlServer) -> Iterator[MySqlSystem]:
         with mariadb.database() as database:
-            shop = MySqlShop(database)
+            shop = MySqlSystem(database)
             yield shop
             shop.close()

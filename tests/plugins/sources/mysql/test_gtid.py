@@ -1,4 +1,4 @@
-"""GTID sets and positions, judged by plain sets of numbers."""
+"""GTID sets and positions, compared with plain sets of numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replicator_sdk.errors import BugError
-from replicator_source_mysql.gtid import Gtid, GtidPosition, GtidSet, GtidTrail, count_gtids, parse_gtids
+from replicator_source_mysql.gtid import Gtid, GtidPosition, GtidSet, GtidTrail, parse_gtids
 
 _UUIDS = ("aaaaaaaa-1111-2222-3333-bbbbbbbbbbbb", "bbbbbbbb-1111-2222-3333-bbbbbbbbbbbb")
 _MEMBERS = st.lists(st.tuples(st.sampled_from(_UUIDS), st.integers(1, 30)), max_size=40)
@@ -38,7 +38,7 @@ def test_a_set_covers_another_when_it_holds_every_member(
 def test_the_servers_notation_is_read_with_line_breaks_tags_and_single_numbers() -> None:
     text = f"{_UUIDS[1]}:1-5,\n{_UUIDS[0]}:7:9-10:nightly:1-3"
     assert str(GtidSet.parse(text)) == f"{_UUIDS[0]}:7:9-10,{_UUIDS[0]}:nightly:1-3,{_UUIDS[1]}:1-5"
-    assert count_gtids(text.replace("\n", "")) == 5 + 3 + 3
+    assert parse_gtids(text.replace("\n", "")).count == 5 + 3 + 3
 
 
 def test_a_mariadb_position_keeps_the_last_of_every_domain() -> None:
@@ -53,7 +53,7 @@ def test_a_mariadb_position_keeps_the_last_of_every_domain() -> None:
     assert not position.covers(GtidPosition.parse("2-1-1"))
 
 
-def test_a_trail_tells_the_progress_after_each_commit_and_leaves_the_start_alone() -> None:
+def test_a_trail_has_the_progress_after_each_commit_and_leaves_the_start_alone() -> None:
     before = GtidSet.parse(f"{_UUIDS[0]}:1-3")
     trail = GtidTrail(before, [Gtid(_UUIDS[0], 4), None, Gtid(_UUIDS[0], 5)])
     assert [str(trail.after(i)) for i in range(3)] == [f"{_UUIDS[0]}:1-{n}" for n in (4, 4, 5)]

@@ -1,4 +1,4 @@
-"""Offsets order as the seed says on one server, and by what was executed between servers."""
+"""Offsets order by file and position on one server, and by what was executed between servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from replicator_sdk import Position
 from replicator_sdk.errors import HistoryLostError
-from replicator_source_mysql.log_proof import LogProof
+from replicator_source_mysql.binlog.dump.log_fingerprint import LogFingerprint
+from replicator_source_mysql.gtid import GtidSet
 from replicator_source_mysql.offset import MySqlOffset
 
 _UUID = "aaaaaaaa-1111-2222-3333-bbbbbbbbbbbb"
@@ -32,9 +33,9 @@ def test_the_seeds_offsets_keep_their_order() -> None:
 
 
 def test_after_a_failover_the_number_of_transactions_decides() -> None:
-    before = MySqlOffset("old-bin.000900", 5000, f"{_UUID}:1-100", "old")
-    after = MySqlOffset("new-bin.000001", 200, f"{_UUID}:1-101", "new")
-    same = MySqlOffset("new-bin.000001", 190, f"{_UUID}:1-100", "new")
+    before = MySqlOffset("old-bin.000900", 5000, GtidSet.parse(f"{_UUID}:1-100"), "old")
+    after = MySqlOffset("new-bin.000001", 200, GtidSet.parse(f"{_UUID}:1-101"), "new")
+    same = MySqlOffset("new-bin.000001", 190, GtidSet.parse(f"{_UUID}:1-100"), "new")
     assert before < after
     assert not after < before
     assert not before < same
@@ -46,7 +47,8 @@ def test_after_a_failover_the_number_of_transactions_decides() -> None:
 
 def test_a_change_of_structure_that_a_table_has_is_known_again_in_another_servers_log() -> None:
     old, new = (
-        MySqlOffset("b.000001", place, f"{_UUID}:1-100", server) for place, server in ((90, "old"), (70, "new"))
+        MySqlOffset("b.000001", place, GtidSet.parse(f"{_UUID}:1-100"), server)
+        for place, server in ((90, "old"), (70, "new"))
     )
     assert Position(new, 1) <= Position(old, 1)
     assert not Position(new, 2) <= Position(old, 1)
@@ -54,10 +56,10 @@ def test_a_change_of_structure_that_a_table_has_is_known_again_in_another_server
 
 
 def test_an_offset_survives_its_stored_forms() -> None:
-    offset = MySqlOffset("b.000001", 99, f"{_UUID}:1-3", "srv", "b.000001:4")
+    offset = MySqlOffset("b.000001", 99, GtidSet.parse(f"{_UUID}:1-3"), "srv", "b.000001:4")
     assert MySqlOffset.from_fields(dict(offset.fields())) == offset
     again = MySqlOffset.from_json(offset.to_json())
-    assert (again, again.gtid, again.resume) == (offset, offset.gtid, offset.resume)
+    assert (again, again.gtids, again.resume) == (offset, offset.gtids, offset.resume)
     assert again.reading_from == MySqlOffset("b.000001", 4, server="srv")
 
 
@@ -68,20 +70,38 @@ def test_fields_of_another_source_are_refused() -> None:
 
 def test_an_offset_comes_back_whole_from_the_state_store() -> None:
     """`fields` equality leaves GTIDs and `resume` out of comparisons, so each is looked at."""
-    offset = MySqlOffset("binlog.000003", 1462, f"{_UUID}:1-100", _UUID, "binlog.000002:99")
+    offset = MySqlOffset("binlog.000003", 1462, GtidSet.parse(f"{_UUID}:1-100"), _UUID, "binlog.000002:99")
     back = MySqlOffset.from_fields(offset.fields())
-    assert (back, back.gtid, back.resume) == (offset, offset.gtid, "binlog.000002:99")
+    assert (back, back.gtids, back.resume) == (offset, offset.gtids, "binlog.000002:99")
     again = MySqlOffset.from_json(offset.to_json())
-    assert (again, again.gtid, again.resume) == (offset, offset.gtid, offset.resume)
+    assert (again, again.gtids, again.resume) == (offset, offset.gtids, offset.resume)
 
 
 def test_an_offset_of_an_earlier_version_is_read_and_proves_nothing() -> None:
     """Its file is not compared; the offsets that follow it have a proof."""
-    offset = MySqlOffset("b.000001", 99, f"{_UUID}:1-3", "srv", "b.000001:4", "1700000000:4:0000002a")
+    offset = MySqlOffset("b.000001", 99, GtidSet.parse(f"{_UUID}:1-3"), "srv", "b.000001:4", "1700000000:4:0000002a")
     stored = {name: value for name, value in offset.fields().items() if name != "proof"}
     assert MySqlOffset.from_fields(offset.fields()).proof == offset.proof
     assert MySqlOffset.from_json(offset.to_json()).proof == offset.proof
     assert MySqlOffset.from_fields(stored).proof == ""
     assert MySqlOffset.from_json(offset.to_json()[:5]).proof == ""
-    assert LogProof.parse("") == LogProof(0)
-    assert LogProof.parse(offset.proof) == LogProof(1_700_000_000, 4, 42)
+    assert LogFingerprint.parse("") == LogFingerprint(0)
+    assert LogFingerprint.parse(offset.proof) == LogFingerprint(1_700_000_000, 4, 42)
+
+
+@pytest.mark.parametrize("text", ["", f"{_UUID}:1-3:7", f"{_UUID}:nightly:1", "0-1-5,2-1-9"])
+def test_gtids_are_stored_in_the_servers_notation(text: str) -> None:
+    """Offsets of earlier versions kept this text as it was."""
+    fields = {
+        "file": b"b.000001",
+        "position": b"99",
+        "gtid": text.encode(),
+        "server": b"srv",
+        "resume": b"",
+        "proof": b"",
+    }
+    offset = MySqlOffset.from_fields(fields)
+    assert offset.gtids.count == {"": 0, "0-1-5,2-1-9": 14}.get(text, offset.gtids.count)
+    assert offset.fields() == fields
+    assert offset.to_json() == ["b.000001", 99, text, "srv", "", ""]
+    assert MySqlOffset.from_json(offset.to_json()).gtids == offset.gtids

@@ -1,4 +1,4 @@
-"""A copy in memory of one table: follows its source as the runtime does, and copies again when it is asked to."""
+"""A copy in memory of one table: follows its source as the runtime does, and copies it again when the source requires it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from replicator_sdk import DDLEvent, DDLOperation
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import SnapshotNeededError
-from tests.plugins.sources.postgres.harness import Pump, Run
+from tests.plugins.sources.postgres.pump import Pump, Run
 
 Row = dict[str, Any]
 
@@ -38,7 +38,7 @@ class Replica:
     def catch_up(self) -> None:
         """Read everything committed so far, in a run of its own."""
         for _ in range(3):
-            # The log must go on behind the snapshot's position for the read to see an end.
+            # The log must continue after the snapshot's position, so that the read has an end.
             self.pump.database.execute("SELECT pg_logical_emit_message(true, 'test', '')")
             try:
                 if self.apply(self.pump.read()):

@@ -1,4 +1,4 @@
-"""The Postgres source passes the kit, through the same door a stranger uses."""
+"""The Postgres source passes the conformance kit, as a third-party source would."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
-from tests.plugins.sources.postgres.shop import PostgresShop
-from tests.services.postgres import PostgresDatabase
+from tests.plugins.sources.postgres.source_system import PostgresSystem
+from tests.services.postgres.server import PostgresDatabase
 
 
 class TestPostgres(SourceConformance):
@@ -18,7 +18,7 @@ class TestPostgres(SourceConformance):
     random_histories = 10
 
     @pytest.fixture
-    def system(self, postgres_database: PostgresDatabase) -> Iterator[PostgresShop]:
-        shop = PostgresShop(postgres_database)
-        yield shop
-        shop.close()
+    def system(self, postgres_database: PostgresDatabase) -> Iterator[PostgresSystem]:
+        system = PostgresSystem(postgres_database)
+        yield system
+        system.close()

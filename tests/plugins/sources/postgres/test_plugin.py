@@ -18,9 +18,9 @@ from replicator_sdk.testing.contexts import CollectingConfigurer
 from replicator_source_postgres import PostgresConfig, PostgresOffset, PostgresSource, delta_sources
 from replicator_source_postgres.connection import quote_identifier, quote_literal
 from replicator_source_postgres.plugin import derived_name
-from replicator_source_postgres.seen import SeenTables
-from tests.plugins.sources.postgres.harness import source_of
-from tests.services.postgres import PostgresDatabase
+from replicator_source_postgres.relation_ids import RelationIds
+from tests.plugins.sources.postgres.pump import source_of
+from tests.services.postgres.server import PostgresDatabase
 
 PLACE: dict[str, Any] = {"host": "h", "database": "d", "user": "u"}
 
@@ -50,7 +50,7 @@ def test_no_other_option_reaches_the_driver(key: str) -> None:
         PostgresConfig.model_validate({**PLACE, key: "x"})
 
 
-def test_a_missing_certificate_file_is_told_before_anything_runs() -> None:
+def test_a_missing_certificate_file_is_reported_before_anything_runs() -> None:
     configurer = CollectingConfigurer()
     PostgresSource(PostgresConfig(**PLACE, ssl_root_cert=Path("/nowhere/ca.pem"))).configure(configurer)
     assert [path for _, path, _ in configurer.failures] == ["sslRootCert"]
@@ -95,12 +95,12 @@ def test_the_identity_is_the_server_s_and_the_database_s(postgres_database: Post
         assert source_of(other).identity() != source.identity()
 
 
-def test_seen_tables_survive_storing_with_the_names_they_had() -> None:
-    seen, old, new = SeenTables(), TableId("d", "t", "s"), TableId("d", "ü", "s")
-    seen[5] = old
-    seen.rename(5, new)
-    again = SeenTables.load(seen.dump())
+def test_relation_ids_survive_storing_with_former_names() -> None:
+    ids, old, new = RelationIds(), TableId("d", "t", "s"), TableId("d", "ü", "s")
+    ids[5] = old
+    ids.rename(5, new)
+    again = RelationIds.load(ids.dump())
     assert (again, again.former) == ({5: new}, {old: 5})
     assert again.oid_of(old) == again.oid_of(new) == 5
     assert (again.name_in(5, {old}), again.name_in(5, {TableId("d", "x", "s")})) == (old, None)
-    assert SeenTables.load(None) == {}
+    assert RelationIds.load(None) == {}

@@ -1,4 +1,4 @@
-"""The SQLite source passes the kit, through the same door a stranger uses."""
+"""The SQLite source passes the conformance kit, as a third-party source would."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from replicator_sdk.testing.source_suite import SourceConformance
-from tests.plugins.sources.sqlite.shop import SqliteShop
+from tests.plugins.sources.sqlite.source_system import SqliteSystem
 
 
 class TestSqlite(SourceConformance):
@@ -17,7 +17,7 @@ class TestSqlite(SourceConformance):
     skipped_cases = {"types_nan": "SQLite keeps NaN as NULL"}  # noqa: RUF012 - overrides a class variable
 
     @pytest.fixture
-    def system(self, tmp_path: Path) -> Iterator[SqliteShop]:
-        shop = SqliteShop(tmp_path / "shop.db", chunk_rows=300)
+    def system(self, tmp_path: Path) -> Iterator[SqliteSystem]:
+        shop = SqliteSystem(tmp_path / "shop.db", chunk_rows=300)
         yield shop
         shop.close()

@@ -1,4 +1,4 @@
-"""The source as a neighbour: what it leaves in the database, how it fails, how it shares."""
+"""The source: pruning, restored databases, snapshots, errors and concurrent writers."""
 
 from __future__ import annotations
 
@@ -14,41 +14,42 @@ from replicator_sdk import EventReaderDefinition, TableId, TableSchema
 from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError, RetryableError
 from replicator_sdk.offset import NumberOffset
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
+from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.recording import interpret, recording
-from replicator_sdk.testing.values import difference
-from replicator_source_sqlite import connection, reader
+from replicator_source_sqlite import connection
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.offset import SqliteOffset
 from replicator_source_sqlite.plugin import SqliteSource
-from tests.plugins.sources.sqlite.shop import SqliteShop
+from replicator_source_sqlite.streaming import reader
+from tests.plugins.sources.sqlite.source_system import SqliteSystem
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[SqliteShop]:
-    made = SqliteShop(tmp_path / "shop.db", batch_rows=50)
+def shop(tmp_path: Path) -> Iterator[SqliteSystem]:
+    made = SqliteSystem(tmp_path / "shop.db", batch_rows=50)
     made.database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)")
     yield made
     made.close()
 
 
 @pytest.fixture
-def schemas(shop: SqliteShop) -> dict[TableId, TableSchema]:
+def schemas(shop: SqliteSystem) -> dict[TableId, TableSchema]:
     with shop.source.create_table_registry() as registry:
         return {TableId("main", "t"): registry.describe_table(TableId("main", "t"))}
 
 
-def count(shop: SqliteShop, table: str) -> int:
+def count(shop: SqliteSystem, table: str) -> int:
     return int(shop.database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def fill(shop: SqliteShop, first: int, rows: int) -> None:
+def fill(shop: SqliteSystem, first: int, rows: int) -> None:
     shop.database.execute("BEGIN")
     shop.database.executemany("INSERT INTO t VALUES (?, ?)", [(i, f"v{i}") for i in range(first, first + rows)])
     shop.database.execute("COMMIT")
 
 
-def test_the_log_is_pruned_up_to_what_every_reader_has_done_with(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema], monkeypatch: pytest.MonkeyPatch
+def test_the_log_is_pruned_up_to_what_every_reader_has_read(
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "_PRUNE_SECONDS", 0.0)
     other = shop.source.create_reader(EventReaderDefinition(schemas), _named("other"), CollectingEmitter())
@@ -72,14 +73,14 @@ def test_the_log_is_pruned_up_to_what_every_reader_has_done_with(
         assert len(again.catch_up(20)) == 50
 
 
-def test_a_restored_copy_is_refused(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
+def test_a_restored_copy_is_refused(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
     with recording(shop.source, schemas, None):
         fill(shop, 0, 3)
     with pytest.raises(HistoryLostError, match="RPL-3507"), recording(shop.source, schemas, SqliteOffset(4)):
         pass
 
 
-def _copy(shop: SqliteShop, name: str) -> Path:
+def _copy(shop: SqliteSystem, name: str) -> Path:
     copy = shop.path.with_name(name)
     with sqlite3.connect(copy) as database:
         shop.database.backup(database)
@@ -87,14 +88,14 @@ def _copy(shop: SqliteShop, name: str) -> Path:
     return copy
 
 
-def _restore_in_place(shop: SqliteShop, copy: Path) -> None:
+def _restore_in_place(shop: SqliteSystem, copy: Path) -> None:
     with sqlite3.connect(copy) as database:
         database.backup(shop.database)
     database.close()
 
 
 def test_a_restored_copy_that_was_written_since_is_refused(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
     """The numbers of its changes reach further than the saved offset; they are other changes."""
     with recording(shop.source, schemas, None) as one:
@@ -115,7 +116,7 @@ def test_a_restored_copy_that_was_written_since_is_refused(
 
 @pytest.mark.parametrize("written", [0, 50])
 def test_a_copy_restored_in_place_is_noticed_while_it_is_read(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema], written: int
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema], written: int
 ) -> None:
     with recording(shop.source, schemas, None) as one:
         fill(shop, 0, 3)
@@ -131,10 +132,10 @@ def test_a_copy_restored_in_place_is_noticed_while_it_is_read(
         assert one.error.code == "RPL-3507"
 
 
-def test_a_file_that_takes_the_place_of_the_one_that_is_read_is_noticed(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+def test_a_file_that_replaces_the_one_being_read_is_noticed(
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
-    """A connection would go on with the old file and see no change any more."""
+    """A connection would continue with the old file, which never changes again."""
     with recording(shop.source, schemas, None) as one:
         fill(shop, 0, 3)
         one.run()
@@ -145,8 +146,8 @@ def test_a_file_that_takes_the_place_of_the_one_that_is_read_is_noticed(
         assert one.error.code == "RPL-3513"
 
 
-def test_a_snapshot_comes_behind_every_change_of_structure_that_it_shows(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+def test_a_snapshot_is_after_every_schema_change_that_it_shows(
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
     """An ALTER that no reader has noticed yet is in the log before the copy is made, not after it."""
     with recording(shop.source, schemas, None) as one:
@@ -162,7 +163,7 @@ def test_a_snapshot_comes_behind_every_change_of_structure_that_it_shows(
         assert not position < ddl.end
 
 
-def test_a_window_never_ends_inside_a_transaction(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
+def test_a_window_never_ends_inside_a_transaction(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
     """However small the batches, what is committed between two looks is one window."""
     with recording(shop.source, schemas, None) as one:
         fill(shop, 0, 173)
@@ -173,7 +174,7 @@ def test_a_window_never_ends_inside_a_transaction(shop: SqliteShop, schemas: dic
     assert len(window.ordinals) == 4, "batches of 50 rows"
 
 
-def test_values_beyond_the_type_are_counted(shop: SqliteShop) -> None:
+def test_values_beyond_the_type_are_counted(shop: SqliteSystem) -> None:
     shop.database.executescript("CREATE TABLE d (id INTEGER PRIMARY KEY, day DATE)")
     with shop.source.create_table_registry() as registry:
         schema = registry.describe_table(TableId("main", "d"))
@@ -186,8 +187,8 @@ def test_values_beyond_the_type_are_counted(shop: SqliteShop) -> None:
     assert [str(row["day"]) for row in rows] == ["None", "2024-01-01", "None"]
 
 
-def test_writers_are_not_held_up_by_reader_or_snapshot(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
-    """An application that waits for no lock at all goes on writing while table and log are read."""
+def test_writers_are_not_blocked_by_reader_or_snapshot(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
+    """An application without any lock timeout can write while table and log are read."""
     fill(shop, 0, 2000)
     shop.database.execute("PRAGMA busy_timeout = 0")
     stop, errors, written = threading.Event(), [], 0
@@ -213,7 +214,7 @@ def test_writers_are_not_held_up_by_reader_or_snapshot(shop: SqliteShop, schemas
     assert written == len(logged) == 300
 
 
-def test_a_copy_leaves_nothing_behind(shop: SqliteShop, schemas: dict[TableId, TableSchema], tmp_path: Path) -> None:
+def test_a_copy_leaves_no_files(shop: SqliteSystem, schemas: dict[TableId, TableSchema], tmp_path: Path) -> None:
     folder = tmp_path / "copies"
     folder.mkdir()
     source = SqliteSource(SqliteConfig(path=shop.path, snapshot_folder=folder))
@@ -235,7 +236,7 @@ def test_a_copy_leaves_nothing_behind(shop: SqliteShop, schemas: dict[TableId, T
 
 
 def test_chunks_of_an_interrupted_snapshot_still_divide_the_table(
-    shop: SqliteShop, schemas: dict[TableId, TableSchema]
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
 ) -> None:
     """Bounds kept from an earlier plan cover rows that came since, below, between and above."""
     fill(shop, 0, 1000)
@@ -258,7 +259,7 @@ def test_chunks_of_an_interrupted_snapshot_still_divide_the_table(
 
 
 @pytest.mark.parametrize("content", [None, b"this is no database, but long enough to look at" * 50])
-def test_a_file_that_is_no_database_is_the_users_to_mend(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_not_a_database_needs_the_user(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "missing.db"
     if content is not None:
         path.write_bytes(content)
@@ -271,7 +272,7 @@ def test_a_file_that_is_no_database_is_the_users_to_mend(tmp_path: Path, content
     assert path.exists() == (content is not None), "nothing is created"
 
 
-def test_a_locked_database_is_tried_again_later(shop: SqliteShop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_database_is_retried(shop: SqliteSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.05)
     shop.database.execute("BEGIN IMMEDIATE")
     with pytest.raises(RetryableError, match="RPL-3504"):
@@ -280,7 +281,7 @@ def test_a_locked_database_is_tried_again_later(shop: SqliteShop, monkeypatch: p
     assert shop.source.identity()
 
 
-def test_a_journal_that_makes_writers_wait_is_named(tmp_path: Path) -> None:
+def test_a_journal_mode_that_blocks_writers_is_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     sqlite3.connect(path).execute("CREATE TABLE t (a)").connection.close()
     with SqliteSource(SqliteConfig(path=path)).create_table_assessor() as assessor:
@@ -288,14 +289,14 @@ def test_a_journal_that_makes_writers_wait_is_named(tmp_path: Path) -> None:
     assert (finding.name, finding.fix) == ("journal_mode", "PRAGMA journal_mode = WAL;")
 
 
-def test_a_foreign_offset_is_refused(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
+def test_a_foreign_offset_is_refused(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
     with pytest.raises(NeedsUserError, match="RPL-3501"):
         SqliteOffset.from_fields({"lsn": bytes(8)})
     with pytest.raises(BugError), recording(shop.source, schemas, NumberOffset(1)):
         pass
 
 
-def test_internal_and_virtual_tables_are_not_listed(shop: SqliteShop, schemas: dict[TableId, TableSchema]) -> None:
+def test_internal_and_virtual_tables_are_not_listed(shop: SqliteSystem, schemas: dict[TableId, TableSchema]) -> None:
     shop.database.executescript("CREATE VIEW v AS SELECT 1; CREATE TABLE a (x INTEGER PRIMARY KEY AUTOINCREMENT)")
     with recording(shop.source, schemas, None), shop.source.create_table_registry() as registry:
         assert [summary.table.table for summary in registry.list_tables()] == ["a", "t"]
@@ -307,7 +308,7 @@ def _named(name: str) -> TestSourceContext:
     return TestSourceContext(name)
 
 
-def _position(shop: SqliteShop, name: str) -> int:
+def _position(shop: SqliteSystem, name: str) -> int:
     row = shop.database.execute("SELECT change FROM _replicator_readers WHERE name = ?", (name,)).fetchone()
     return int(row[0]) if row else -1
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_sdk.failpoint import arm
-from replicator_target_bigquery import snapshot
-from tests.plugins.targets.bigquery.judge import judge
-from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from replicator_target_bigquery.load import snapshot_load as snapshot
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.plugins.targets.bigquery.support.sql_parser import parse_sql
+from tests.services.bigquery.emulators import Emulators
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def spark_on_demand(request: pytest.FixtureRequest) -> Callable[[], SparkSession
 
 @pytest.fixture
 def tasks_run_here(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
-    """In the place of Spark: what executors would do is done here, one task after the other. They are mode batch's business."""
+    """In the place of Spark: what executors would do is done here, one task after the other. Only mode batch uses them."""
 
     def run(spark: None, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         return [work(task) for task in tasks]
@@ -47,10 +47,10 @@ def tasks_run_here(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
 
 @pytest.fixture
 def project(bigquery_emulators: Emulators, spark_on_demand: Callable[[], SparkSession]) -> Iterator[Project]:
-    """A dataset of the test's own, with the settings of the tests; every statement that was run is judged afterwards."""
+    """A dataset of the test's own, with the settings of the tests; every statement that was run is parsed afterwards."""
     bigquery_emulators.gate.clear()
     made = Project(bigquery_emulators)
     made.spark = spark_on_demand
     yield made
     for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
-        judge(sql)
+        parse_sql(sql)

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from replicator_sdk.errors import ConfigError
 from replicator_target_bigquery import BigQueryTarget
-from replicator_target_bigquery.client import Clients
+from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.config import BigQueryConfig
 
 NEEDED: dict[str, object] = {"project": "p", "stagingBucket": "b"}
@@ -17,7 +17,7 @@ def config(**settings: object) -> BigQueryConfig:
     return BigQueryConfig.model_validate({**NEEDED, **settings})
 
 
-def test_the_names_are_the_issues() -> None:
+def test_settings_have_the_names_in_the_issue() -> None:
     given = {
         "datasetProject": "q",
         "datasetName": "d",

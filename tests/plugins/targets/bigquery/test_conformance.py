@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from replicator_sdk.testing.target_suite import TargetConformance
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.support.project import Project
 
 
 class TestBigQuery(TargetConformance):

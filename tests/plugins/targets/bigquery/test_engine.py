@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.support.project import Project
 
 
 def replicate(pipeline: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_shop_arrives_and_its_changes_follow(project: Project, tmp_path: Path)
             "plugin": {"name": "sqlite", "type": "cdcSource", "properties": {"path": f"{tmp_path}/shop.db"}},
         },
         {
-            "name": "warehouse",
+            "name": "catalogue",
             "plugin": {
                 "name": "bigquery",
                 "type": "cdcTarget",
@@ -41,7 +41,7 @@ def test_a_shop_arrives_and_its_changes_follow(project: Project, tmp_path: Path)
     made = {
         "name": "shop",
         "stages": stages,
-        "connections": [{"from": "shop", "to": "warehouse"}],
+        "connections": [{"from": "shop", "to": "catalogue"}],
         "tables": [{"database": "main", "table": "customers"}],
         "offsetBasePath": str(tmp_path / "state"),
     }

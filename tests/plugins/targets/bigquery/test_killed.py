@@ -9,11 +9,11 @@ import pytest
 
 import replicator_target_bigquery.consumer  # noqa: F401 - registers the places
 from replicator_sdk import failpoint
-from tests.plugins.targets.bigquery.killed import run
-from tests.plugins.targets.bigquery.life import LAST, live
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.support.keyless_run import LAST, live
+from tests.plugins.targets.bigquery.support.killed_run import run
+from tests.plugins.targets.bigquery.support.project import Project
 
-LIFE = Path(__file__).with_name("life.py")
+LIFE = Path(__file__).parent / "support" / "keyless_run.py"
 PLACES = sorted(
     name for name in failpoint.registered() if name.startswith("bigquery.") and not name.startswith("bigquery.cdc.")
 )

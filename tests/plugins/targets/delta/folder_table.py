@@ -8,15 +8,15 @@ from typing import Any
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.schema import TableSchema
-from replicator_target_delta.apply.finding import Place
+from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
-from replicator_target_delta.apply.matching import live_rows
+from replicator_target_delta.apply.row_matching import live_rows
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.definition import TableDefinition
-from replicator_target_delta.log import State
-from replicator_target_delta.schema import Layout
-from replicator_target_delta.stamps import Stamper
-from replicator_target_delta.storage import Storage
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.schema.metadata_columns import Stamper
+from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.types import Layout
 
 
 class FolderTable:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from replicator_sdk.datatype import TIME, Array, DataType, Record
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.testing.contexts import TestTargetContext
-from replicator_sdk.testing.offset import MemoryOffset
+from replicator_sdk.testing.histories.values import Row
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.target_suite import TargetSystem
-from replicator_sdk.testing.values import Row
 from replicator_target_delta import DeltaLakeTarget
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.consumer import DeltaConsumer

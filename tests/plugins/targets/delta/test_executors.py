@@ -7,8 +7,8 @@ import pytest
 from replicator_sdk.datatype import STRING
 from replicator_sdk.event import Alter, AlterKind
 from replicator_sdk.schema import Column, TableSchema
-from replicator_target_delta import backfill
-from replicator_target_delta.apply import finding
+from replicator_target_delta.apply import key_lookup as finding
+from replicator_target_delta.ddl import backfill
 from tests.plugins.targets.changes import KEYED, TABLE, alter, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 

@@ -13,8 +13,8 @@ import pytest
 
 from replicator_sdk import failpoint
 from replicator_sdk.errors import FencedError, ReplicatorError, RetryableError
-from replicator_target_delta import storage
 from replicator_target_delta.apply.keyed import KeyedApply
+from replicator_target_delta.files import storage
 from tests.plugins.targets.changes import TABLE, at, batch, insert, row
 from tests.plugins.targets.delta.lake import Lake
 
@@ -154,7 +154,7 @@ def test_a_batch_interrupted_anywhere_is_applied_once_by_its_replay(lake: Lake, 
 
 def test_an_answer_that_got_lost_is_looked_up_in_the_table(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit came through, its answer did not: the batch counts as applied."""
-    from replicator_target_delta.log import Transaction
+    from replicator_target_delta.log.transaction_log import Transaction
 
     consumer = lake.consumer()
     consumer.apply_batch(batch(1, [insert(row(1))]))

@@ -52,7 +52,7 @@ def struct(name: str, *fields: Field, semantic: str = "", optional: bool = True)
 
 
 def written(value: Any) -> Any:
-    """A value as Jackson writes it: bytes in base64, floats that are no numbers in quotes, decimals by their bytes."""
+    """A value as Jackson writes it: bytes in base64, NaN and infinity in quotes, decimals by their bytes."""
     match value:
         case bytes():
             return base64.b64encode(value).decode()
@@ -118,9 +118,9 @@ class Table:
 
     def payload(self, op: str, before: Any, after: Any, **source: Any) -> dict[str, Any]:
         """An envelope's payload."""
-        told = {"connector": self.connector, "db": "shop", "schema": "public", "table": self.name}
+        named = {"connector": self.connector, "db": "shop", "schema": "public", "table": self.name}
         stamps = {"ts_ms": 1_700_000_000_000, "ts_us": 1_700_000_000_000_123}
-        return {"before": before, "after": after, "source": told | stamps | source, "transaction": None, "op": op}
+        return {"before": before, "after": after, "source": named | stamps | source, "transaction": None, "op": op}
 
     def change(self, op: str, before: Any, after: Any, **source: Any) -> tuple[bytes | None, bytes]:
         """A record: key and value."""

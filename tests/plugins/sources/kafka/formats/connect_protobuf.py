@@ -45,7 +45,7 @@ import "google/type/timeofday.proto";
 
 
 def scaled(scale: int, precision: int) -> str:
-    """What the converter notes beside a decimal."""
+    """The parameters that the converter adds to a decimal."""
     parameters = f'{{key: "scale", value: "{scale}"}}, {{key: "precision", value: "{precision}"}}'
     return f"[(confluent.field_meta) = {{params: [{parameters}]}}]"
 
@@ -84,7 +84,7 @@ def envelope(row: str, *, optional: str = "optional ", stamp: str = "optional in
 
 
 def message(schema: str, name: str, value: Mapping[str, Any]) -> bytes:
-    """A message with those values: members that are None are not set."""
+    """A message with these values; members that are None are not set."""
     made = _classes(schema)(name)()
     _fill(made, value)
     return bytes(made.SerializeToString())

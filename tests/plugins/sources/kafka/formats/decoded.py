@@ -1,4 +1,4 @@
-"""What decoded records say, in a form to compare."""
+"""Decoded records in a form to compare."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from replicator_source_kafka.formats import Decoded
 
 
 def said(decoded: Decoded) -> list[tuple[int, int, Any]]:
-    """Index, operation, and the row or (of a delete) what was before, in order."""
+    """Index, operation, and the row (for a delete, the row before), in order."""
     found = []
     for part in decoded.parts:
         rows = part.row.to_pylist()

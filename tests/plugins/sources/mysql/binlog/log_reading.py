@@ -11,16 +11,16 @@ from typing import Any
 
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.config import OutOfRange, Secret
-from replicator_source_mysql.binlog.decoder import Decoder, TablePlan
+from replicator_source_mysql.binlog.batches.decoder import Decoder, TablePlan
+from replicator_source_mysql.binlog.dump.binlog_stream import BinlogStream
 from replicator_source_mysql.binlog.event import Events, FilePosition, Kind
-from replicator_source_mysql.binlog.stream import BinlogStream
-from replicator_source_mysql.binlog.table_map import TableMap
-from replicator_source_mysql.catalogue import Catalogue
+from replicator_source_mysql.binlog.rows.table_map import TableMap
 from replicator_source_mysql.config import MySqlConfig
-from replicator_source_mysql.connection import Endpoint, named_rows, server_of
+from replicator_source_mysql.connect.catalogue import Catalogue
+from replicator_source_mysql.connect.connection import Endpoint, named_rows, server_of
 from replicator_source_mysql.types.mapping import table_schema
-from replicator_source_mysql.types.policy import Policy
-from tests.services.mysql import MysqlDatabase, MysqlServer
+from replicator_source_mysql.types.values.out_of_range import Policy
+from tests.services.mysql.server import MysqlDatabase, MysqlServer
 
 SERVER_ID = 771_001
 

@@ -1,0 +1,1 @@
+"""Tests of values: the log's form and the text form of every type."""

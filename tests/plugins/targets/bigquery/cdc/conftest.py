@@ -1,4 +1,4 @@
-"""A dataset in mode `cdc`, before the emulators and the server that stands for change ingestion."""
+"""A dataset in mode `cdc`, on the emulators and a server that behaves as BigQuery's change data capture is documented."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.targets.bigquery.judge import judge
-from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.plugins.targets.bigquery.support.sql_parser import parse_sql
+from tests.services.bigquery.emulators import Emulators
 
 _MUTATING = re.compile(r"(UPDATE|DELETE FROM|MERGE|TRUNCATE TABLE) `[^`]*\.(?!_)[^`.]+`")
 
 
 @pytest.fixture
 def project(bigquery_emulators: Emulators, tasks_run_here: Callable[[], Any]) -> Iterator[Project]:
-    """A dataset of the test's own; afterwards every statement is judged, and none may have been one that BigQuery refuses
-    beside change ingestion.
+    """A dataset of the test's own; afterwards every statement is parsed, and none may have been one that BigQuery refuses
+    beside change data capture.
     """
     bigquery_emulators.gate.clear()
     bigquery_emulators.streaming.clear()
@@ -26,7 +26,7 @@ def project(bigquery_emulators: Emulators, tasks_run_here: Callable[[], Any]) ->
     made.spark = tasks_run_here
     yield made
     for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
-        judge(sql)
+        parse_sql(sql)
         assert not _MUTATING.search(sql), sql
 
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 import pytest
 from hypothesis import strategies as st
 
-from replicator_sdk.testing.history import History
-from replicator_sdk.testing.strategies import random_history
+from replicator_sdk.testing.histories.history import History
+from replicator_sdk.testing.histories.random_history import random_history
 from replicator_sdk.testing.target_suite import CASES, TargetConformance
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.support.project import Project
 
 _TYPES = ("types_arrays", "types_records", "types_bytes", "types_money", "types_times", "types_timestamps", "types_nan")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.targets.bigquery.cdc.life import LAST, live
-from tests.plugins.targets.bigquery.killed import run
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.cdc.killed_run import LAST, live
+from tests.plugins.targets.bigquery.support.killed_run import run
+from tests.plugins.targets.bigquery.support.project import Project
 
-LIFE = Path(__file__).with_name("life.py")
+LIFE = Path(__file__).with_name("killed_run.py")
 PLACES = (
-    "bigquery.commit.before@4",  # the table is made anew, and nobody has said so
+    "bigquery.commit.before@4",  # the table is replaced, and this is not committed yet
     "bigquery.cdc.begun",
     "bigquery.cdc.appended",
     "bigquery.cdc.appended@2",

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from replicator_sdk.batch import BatchIdentity, ChangeBatch, TableChanges
 from replicator_sdk.schema import TableId
-from replicator_sdk.testing.history import History
-from replicator_sdk.testing.strategies import random_history
+from replicator_sdk.testing.histories.history import History
+from replicator_sdk.testing.histories.random_history import random_history
 from replicator_sdk.testing.target_script import ScriptBuilder
-from replicator_target_bigquery.cdc.changes import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, NetRows
-from tests.plugins.targets.bigquery.changes import KEYED, at, batch, delete, insert, row, update
+from replicator_target_bigquery.cdc.net_rows import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, NetRows
+from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, delete, insert, row, update
 
 Sent = dict[str, Any]
 
@@ -84,7 +84,7 @@ class Log:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random_history(keyless=False, unchanged=False), st.data())
-def test_any_history_cut_killed_and_woken_anywhere_ends_as_the_source(history: History, data: st.DataObject) -> None:
+def test_any_history_interrupted_anywhere_ends_as_the_source(history: History, data: st.DataObject) -> None:
     """Runs die with some rows sent and not said to be there; what was on its way arrives at once, later or at the end."""
     log, table = Log.of(history), Ingestion()
     asleep: list[list[Sent]] = []
@@ -111,7 +111,7 @@ def test_any_history_cut_killed_and_woken_anywhere_ends_as_the_source(history: H
     assert table.rows(log.columns) == log.rows
 
 
-def test_a_key_that_comes_and_goes_is_taken_away_though_the_batch_need_not_have_met_it() -> None:
+def test_a_key_inserted_and_deleted_in_a_batch_is_deleted_at_the_target() -> None:
     """An attempt that was cut between the two has written it, and died before it said so."""
     table = Ingestion()
     table.take(sent(batch(1, [insert(row(1))]), 1))
@@ -119,7 +119,7 @@ def test_a_key_that_comes_and_goes_is_taken_away_though_the_batch_need_not_have_
     assert table.rows(KEYED.names) == []
 
 
-def test_numbers_that_fall_between_two_runs_do_not_let_the_dead_one_win() -> None:
+def test_lower_numbers_of_a_newer_run_win_against_an_older_run() -> None:
     """A publication that lost a table numbers the same log lower: the newer run's rows would lose by number alone."""
     table = Ingestion()
     table.take(sent(batch(9, [insert(row(1, "a")), update(row(1, "b"))]), 1))

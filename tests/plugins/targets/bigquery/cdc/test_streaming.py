@@ -7,8 +7,8 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from replicator_sdk.assessment import Severity
 from replicator_sdk.datatype import FLOAT64, INT64
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import (
     DataError,
     FencedError,
@@ -21,12 +21,24 @@ from replicator_sdk.errors import (
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import Column, TableId, TableSchema, rename_table, replace_columns
-from replicator_target_bigquery.cdc import requests
+from replicator_target_bigquery.cdc import append_requests as requests
+from replicator_target_bigquery.cdc.consumer import CdcConsumer
 from tests.plugins.targets.bigquery.cdc.conftest import streaming
-from tests.plugins.targets.bigquery.changes import KEYED, KEYLESS, alter, at, batch, ddl, delete, insert, row, update
-from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_streaming import StreamFault
+from tests.plugins.targets.bigquery.support.changes import (
+    KEYED,
+    KEYLESS,
+    alter,
+    at,
+    batch,
+    ddl,
+    delete,
+    insert,
+    row,
+    update,
+)
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.services.bigquery.change_ingestion import StreamFault
+from tests.services.bigquery.emulators import Emulators
 
 _ROWS = "SELECT id, name, note FROM {d}.customers ORDER BY id"
 _EXTRA = Column("extra", INT64)
@@ -69,7 +81,7 @@ def test_changes_are_sent_whole_and_in_the_order_of_the_log(project: Project) ->
     ],
     ids=["after a request", "after all", "aborted", "no stream yet", "new column not known yet"],
 )
-def test_what_passes_is_sent_again(project: Project, fault: StreamFault, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_faults_are_sent_again(project: Project, fault: StreamFault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "REQUEST_BYTES", 60)
     streaming_server = project.emulators.streaming
     consumer = project.consumer()
@@ -93,7 +105,7 @@ def test_what_passes_is_sent_again(project: Project, fault: StreamFault, monkeyp
     ],
     ids=["no right", "no right, answered", "rows refused"],
 )
-def test_what_does_not_pass_is_said_and_nothing_is_lost(
+def test_permanent_faults_are_reported_and_nothing_is_lost(
     project: Project, fault: StreamFault, error: type[ReplicatorError], code: str
 ) -> None:
     consumer = project.consumer()
@@ -108,7 +120,7 @@ def test_what_does_not_pass_is_said_and_nothing_is_lost(
     consumer.stop()
 
 
-def test_changes_without_their_progress_are_replayed_and_cut_otherwise(project: Project) -> None:
+def test_changes_without_their_progress_are_replayed_in_other_batches(project: Project) -> None:
     first = project.consumer()
     first.apply_batch(batch(1, [insert(row(1, "a")), insert(row(2, "b"))]))
     arm("bigquery.cdc.appended=raise")
@@ -127,7 +139,7 @@ def test_changes_without_their_progress_are_replayed_and_cut_otherwise(project: 
     second.stop()
 
 
-def test_a_zombie_looks_before_it_sends(project: Project) -> None:
+def test_a_superseded_run_reads_the_commit_log_before_it_sends(project: Project) -> None:
     zombie = project.consumer(epoch=1)
     zombie.apply_batch(batch(1, [insert(row(1, "a"))]))
     newer = project.consumer(epoch=2)
@@ -138,24 +150,25 @@ def test_a_zombie_looks_before_it_sends(project: Project) -> None:
     assert project.emulators.streaming.changes == []
 
 
-def test_a_zombie_that_had_looked_loses_against_the_newer_run(project: Project) -> None:
+def test_a_superseded_run_that_has_read_the_log_loses_against_the_newer_run(project: Project) -> None:
     """It falls asleep between looking and sending; the newer run does the same changes and more meanwhile."""
     zombie, newer = project.consumer(epoch=1), project.consumer(epoch=2)
+    assert isinstance(zombie, CdcConsumer)
     zombie.apply_batch(batch(1, [insert(row(1, "a")), insert(row(2, "b"))]))
-    send = zombie._ingestion.append  # type: ignore[union-attr]
+    send = zombie._streams.append
 
     def sleeps(*args: object) -> object:
         newer.apply_batch(batch(2, [update(row(1, "c"), before=row(1)), delete({"id": 2})], epoch=2))
         newer.apply_batch(batch(3, [update(row(1, "d"), before=row(1))], epoch=2))
         return send(*args)  # type: ignore[arg-type]
 
-    zombie._ingestion.append = sleeps  # type: ignore[union-attr, method-assign]
+    zombie._streams.append = sleeps  # type: ignore[method-assign, assignment]
     with pytest.raises(FencedError):
         zombie.apply_batch(batch(2, [update(row(1, "c"), before=row(1)), delete({"id": 2})]))
     assert project.select(_ROWS) == [["1", "d", None]]
 
 
-def test_a_truncated_table_is_made_anew_and_goes_on(project: Project) -> None:
+def test_a_truncated_table_is_replaced_and_goes_on(project: Project) -> None:
     consumer = project.consumer()
     consumer.apply_batch(batch(1, [insert(row(1, "a"))]))
     consumer.apply_ddl(ddl(2, DDLOperation.TRUNCATE_TABLE))
@@ -208,7 +221,7 @@ _NULLABLE = replace_columns(KEYED, (replace(KEYED.columns[0], nullable=True), *K
 _FLOATS = TableSchema(TableId("shop", "floats"), (Column("f", FLOAT64, nullable=False),), ("f",))
 
 
-def test_keys_that_change_ingestion_cannot_go_by_are_refused(project: Project) -> None:
+def test_keys_that_change_data_capture_cannot_use_are_refused(project: Project) -> None:
     consumer = project.consumer()
     with pytest.raises(DataError) as null:
         consumer.apply_batch(batch(1, [insert(row(1), _NULLABLE), insert({**row(1), "id": None}, _NULLABLE)]))
@@ -239,7 +252,9 @@ def test_a_row_that_no_request_holds_is_refused_without_its_values(
     consumer.stop()
 
 
-def test_a_table_that_is_gone_or_declares_no_key_is_said(bigquery_emulators: Emulators, project: Project) -> None:
+def test_a_table_that_is_missing_or_declares_no_key_is_reported(
+    bigquery_emulators: Emulators, project: Project
+) -> None:
     plain = Project(bigquery_emulators, dataset_name=project.dataset)
     before = plain.consumer()
     before.apply_batch(batch(1, [insert(row(1))]))

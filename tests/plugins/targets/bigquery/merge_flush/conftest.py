@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.targets.bigquery.judge import judge
-from tests.plugins.targets.bigquery.merge_flush.streaming import streaming
-from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from tests.plugins.targets.bigquery.merge_flush.support.projects import streaming
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.plugins.targets.bigquery.support.sql_parser import parse_sql
+from tests.services.bigquery.emulators import Emulators
 
 
 @pytest.fixture
 def project(bigquery_emulators: Emulators, tasks_run_here: Callable[[], Any]) -> Iterator[Project]:
-    """A dataset of the test's own, written in mode merge-flush; every statement that was run is judged afterwards."""
+    """A dataset of the test's own, written in mode merge-flush; every statement that was run is parsed afterwards."""
     bigquery_emulators.gate.clear()
     bigquery_emulators.write_gate.clear()
     made = streaming(bigquery_emulators)
     made.spark = tasks_run_here
     yield made
     for sql in {job.sql for job in bigquery_emulators.gate.jobs if job.kind == "query"}:
-        judge(sql)
+        parse_sql(sql)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.end_to_end.replicator import COMMAND
-from tests.plugins.targets.bigquery.merge_flush.streaming import KEY
-from tests.plugins.targets.bigquery.project import Project
+from tests.plugins.targets.bigquery.merge_flush.support.projects import KEY
+from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.forks import fork
 
 
@@ -32,9 +32,9 @@ def shop_pipeline(project: Project, folder: Path) -> Path:
         "name": "shop",
         "stages": [
             stage("shop", "sqlite", "cdcSource", {"path": f"{folder}/shop.db"}),
-            stage("warehouse", "bigquery", "cdcTarget", settings),
+            stage("catalogue", "bigquery", "cdcTarget", settings),
         ],
-        "connections": [{"from": "shop", "to": "warehouse"}],
+        "connections": [{"from": "shop", "to": "catalogue"}],
         "tables": [{"database": "main", "table": "customers"}],
         "offsetBasePath": str(folder / "state"),
     }

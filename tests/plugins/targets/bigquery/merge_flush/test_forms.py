@@ -17,17 +17,17 @@ from replicator_sdk.errors import DataError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import Column, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.testing.memory_source import MemoryChunkReader
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from replicator_target_bigquery.config import PartitionType
-from replicator_target_bigquery.fields import Field
-from replicator_target_bigquery.merge_flush.rows import Shape, streamed
+from replicator_target_bigquery.merge_flush.intermediate.rows import RowFormat, streamed
 from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
-from replicator_target_bigquery.pruning import Pruning
-from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete, insert, row, update
-from tests.plugins.targets.bigquery.judge import judge
-from tests.plugins.targets.bigquery.merge_flush.streaming import KEY, intermediates, merging, streaming
-from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.sql.pruning import Pruning
+from tests.plugins.targets.bigquery.merge_flush.support.projects import KEY, intermediates, merging, streaming
+from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.plugins.targets.bigquery.support.sql_parser import parse_sql
+from tests.services.bigquery.emulators import Emulators
 
 DEEP = Field("s", "STRUCT", "NULLABLE", fields=(Field("f", "FLOAT64"), Field("l", "STRING", "REPEATED")))
 KEYS = [
@@ -61,19 +61,19 @@ def test_every_form_is_bigquery_sql(
         pruning=insists,
         soft_deletes=soft,
     )
-    (parsed,) = judge(merge.statement())
+    (parsed,) = parse_sql(merge.statement())
     assert isinstance(parsed, exp.Merge)
-    judge(f"SELECT {merge.rows()}")
-    judge(clean("`p.d.i`", 7))
+    parse_sql(f"SELECT {merge.rows()}")
+    parse_sql(clean("`p.d.i`", 7))
     text = merge.statement()
     assert ("_PARTITIONTIME" in text) is (partition is not None)
     assert ("THEN DELETE" in text) is (delete and not soft)
     assert ("THEN UPDATE" in text) is (upsert or soft)
     assert "T.`day` >= DATE '0001-01-01'" in text
     (inserted,) = parsed.find_all(exp.Insert)
-    told = [c.name for c in inserted.this.expressions if c.name != "_PARTITIONTIME"]
+    named = [c.name for c in inserted.this.expressions if c.name != "_PARTITIONTIME"]
     own = ["_sequence_num", "_is_deleted"] if soft else ["_sequence_num"]
-    assert told == ["k", *own, *(c.name for c in columns)]
+    assert named == ["k", *own, *(c.name for c in columns)]
 
 
 def drive(project: Project) -> list[list[Any]]:
@@ -96,13 +96,13 @@ def test_upsert_only_keeps_what_the_source_deletes(bigquery_emulators: Emulators
     assert found == [["1", "c"], ["2", "a"], ["3", "a"], ["4", "moved"], ["5", "short"]]
 
 
-def test_delete_only_adds_each_row_and_takes_all_of_a_deleted_key(bigquery_emulators: Emulators) -> None:
+def test_delete_only_inserts_each_row_and_deletes_all_of_a_deleted_key(bigquery_emulators: Emulators) -> None:
     found = drive(streaming(bigquery_emulators, upsert_enabled=False))
     assert found == [["1", "a"], ["1", "b"], ["1", "c"], ["4", "moved"]]
 
 
 def test_values_an_update_does_not_send_stay(project: Project) -> None:
-    """By a load job and mode batch's MERGE, behind what was streamed before."""
+    """By a load job and mode batch's MERGE, after what was streamed before."""
     consumer = merging(project)
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     consumer.apply_batch(batch(1, [insert(row(1, "a", "kept")), insert(row(2, "b", "kept"))]))
@@ -165,33 +165,33 @@ def test_names_become_bigquerys_inside_keys_and_values(project: Project) -> None
     consumer.stop()
 
 
-def test_rows_tell_their_partition_where_that_is_asked_for() -> None:
+def test_rows_carry_their_partition_time_where_the_settings_say_so() -> None:
     changes = batch(1, [insert(row(1)), update(row(2), before={"id": 1})])
     names = {n: n for n in KEYED.names}
-    told = pa.Table.from_batches(streamed(changes, Shape(names, partition_time=True, message_time=True), 1))
-    (moment,) = set(told["partitionTime"].cast(pa.int64()).to_pylist())
+    table = pa.Table.from_batches(streamed(changes, RowFormat(names, partition_time=True, message_time=True), 1))
+    (moment,) = set(table["partitionTime"].cast(pa.int64()).to_pylist())
     (only,) = changes.batches()
     assert only.timestamps is not None
     assert moment == only.timestamps[0]
-    read = pa.Table.from_batches(streamed(changes, Shape(names, partition_time=True), 1))
+    read = pa.Table.from_batches(streamed(changes, RowFormat(names, partition_time=True), 1))
     assert min(read["partitionTime"].cast(pa.int64()).to_pylist()) > moment
-    none = pa.Table.from_batches(streamed(changes, Shape(names), 1))
+    none = pa.Table.from_batches(streamed(changes, RowFormat(names), 1))
     assert none["partitionTime"].null_count == none.num_rows == 3
 
 
-def test_a_source_that_tells_no_time_is_refused_where_it_is_needed() -> None:
+def test_a_source_without_commit_times_is_refused_where_they_are_needed() -> None:
     changes = batch(1, [insert(row(1))])
     (only,) = changes.batches()
     assert only.timestamps is not None
     only.timestamps[:] = -1
     with pytest.raises(DataError, match="RPL-6602"):
-        list(streamed(changes, Shape({n: n for n in KEYED.names}, partition_time=True, message_time=True), 1))
+        list(streamed(changes, RowFormat({n: n for n in KEYED.names}, partition_time=True, message_time=True), 1))
 
 
 @settings(max_examples=60, deadline=None, database=None)
 @given(st.lists(st.tuples(st.sampled_from("iud"), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
 def test_the_last_i_of_each_key_is_the_tables_state(steps: list[tuple[str, int, int]]) -> None:
-    """Whatever the changes do, moves and swaps included: replayed by hand, and by the rows that are streamed."""
+    """Whatever the changes do, moves and swaps included: replayed by the test, and by the rows that are streamed."""
     table: dict[int, str] = {}
     changes = []
     for number, (kind, key, other) in enumerate(steps):
@@ -207,7 +207,7 @@ def test_the_last_i_of_each_key_is_the_tables_state(steps: list[tuple[str, int, 
             changes.append(update(row(other, name), before={"id": key}))
     if not changes:
         return
-    rows = pa.Table.from_batches(streamed(batch(1, changes), Shape({n: n for n in KEYED.names}), 1)).to_pylist()
+    rows = pa.Table.from_batches(streamed(batch(1, changes), RowFormat({n: n for n in KEYED.names}), 1)).to_pylist()
     assert len({r["i"] for r in rows}) == len(rows)
     last = {r["key"]["id"]: r["value"] for r in sorted(rows, key=lambda r: r["i"])}
     assert {key: value["name"] for key, value in last.items() if value is not None} == table
@@ -222,6 +222,6 @@ def test_a_partitioning_column_is_the_one_named(bigquery_emulators: Emulators) -
     consumer.apply_batch(batch(1, [insert(row(1))]))
     found = consumer._clients.bigquery
     for table in ("customers", *intermediates(project)):
-        told = found.get_table(f"{project.config.project}.{project.dataset}.{table}").time_partitioning
-        assert (told.type_, told.field) == ("DAY", None)
+        partitions = found.get_table(f"{project.config.project}.{project.dataset}.{table}").time_partitioning
+        assert (partitions.type_, partitions.field) == ("DAY", None)
     consumer.stop()

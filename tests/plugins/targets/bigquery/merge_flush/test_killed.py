@@ -9,14 +9,14 @@ import pytest
 
 import replicator_target_bigquery.merge_flush.consumer  # noqa: F401 - registers the places
 from replicator_sdk import failpoint
-from tests.plugins.targets.bigquery.killed import run
-from tests.plugins.targets.bigquery.merge_flush.life import APPENDED, MERGED, live
-from tests.plugins.targets.bigquery.merge_flush.streaming import intermediates, streaming
-from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
-from tests.services.bigquery_write_gate import Loss
+from tests.plugins.targets.bigquery.merge_flush.support.killed_run import APPENDED, MERGED, live
+from tests.plugins.targets.bigquery.merge_flush.support.projects import intermediates, streaming
+from tests.plugins.targets.bigquery.support.killed_run import run
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.services.bigquery.emulators import Emulators
+from tests.services.bigquery.write_gate import Loss
 
-LIFE = Path(__file__).with_name("life.py")
+LIFE = Path(__file__).parent / "support" / "killed_run.py"
 PLACES = sorted(name for name in failpoint.registered() if name.startswith("merge_flush."))
 MERGING = [place for place in PLACES if not place.startswith("merge_flush.append")]
 APPENDING = [place for place in PLACES if place.startswith("merge_flush.append")]
@@ -32,7 +32,7 @@ def test_the_next_run_merges_on(project: Project, tmp_path: Path, place: str) ->
 
 
 def test_the_next_run_merges_on_by_default_streams(project: Project, tmp_path: Path) -> None:
-    """Answers are lost before the kill and behind it, and rows of the dead run arrive when the next has ended."""
+    """Answers are lost before the kill and after it, and rows of the dead run arrive when the next has ended."""
     gate, lossy = project.emulators.write_gate, streaming(project.emulators, use_default_stream=True)
     gate.plan("AppendRows", Loss.ANSWER, Loss.NOTHING, Loss.LATE)
     assert run(LIFE, lossy, tmp_path, "merge_flush.streamed@2") == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Settings of mode merge-flush: seed 000's names, defaults and exclusions."""
+"""Settings of mode merge-flush: names, defaults and exclusions of docs/seeds.md#000-bigquery."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def test_defaults_are_the_seeds() -> None:
         ({"kafkaKeyFieldName": "k"}, "mode merge-flush only"),
     ],
 )
-def test_what_does_not_go_together_is_refused(given: dict[str, object], said: str) -> None:
+def test_settings_that_exclude_each_other_are_refused(given: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         config(**given)
 
 
-def test_what_goes_together_is_taken() -> None:
+def test_settings_that_fit_together_are_accepted() -> None:
     made = config(**MERGES, mergeIntervalMs=-1, mergeRecordsThreshold=10, bigQueryPartitionDecorator=True)
     assert made.merges
     assert config(**MERGES, timestampPartitionFieldName="t", requirePartitionFilter=True).merges

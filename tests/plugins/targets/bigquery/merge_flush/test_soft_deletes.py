@@ -9,12 +9,12 @@ import pytest
 
 from replicator_sdk.event import DDLOperation, DMLOperation
 from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.testing.memory_source import MemoryChunkReader
-from replicator_sdk.testing.reference import RowChange
-from tests.plugins.targets.bigquery.changes import KEYED, at, batch, ddl, delete, insert, row, update
-from tests.plugins.targets.bigquery.merge_flush.streaming import KEY, merging, streaming
-from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery import Emulators
+from replicator_sdk.testing.histories.reference import RowChange
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
+from tests.plugins.targets.bigquery.merge_flush.support.projects import KEY, merging, streaming
+from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.services.bigquery.emulators import Emulators
 
 HELD = "SELECT id, name, _is_deleted, _sequence_num FROM {d}.customers ORDER BY id, name, _sequence_num"
 
@@ -85,7 +85,7 @@ def test_without_upserts_every_row_stays_marked_by_its_keys_next_delete(
     consumer.stop()
 
 
-def test_a_key_that_comes_again_is_alive_again(marking: Project) -> None:
+def test_a_key_that_is_inserted_again_is_restored(marking: Project) -> None:
     consumer = merging(marking)
     consumer.begin_snapshot(KEYED, "plan", at(1))
     rows = [row(1, "a", "kept"), row(2, "b"), row(3, "c")]

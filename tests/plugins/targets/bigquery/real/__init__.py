@@ -1,0 +1,1 @@
+"""Tests that `make test-bigquery` runs on the real service."""

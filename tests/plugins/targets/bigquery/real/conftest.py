@@ -1,4 +1,4 @@
-"""A dataset of each test's own in a project of somebody's; `make test-bigquery PROJECT=… BUCKET=…` runs what is here."""
+"""A dataset for each test in a real project; `make test-bigquery PROJECT=… BUCKET=…` runs what is here."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from replicator_target_bigquery import BigQueryTarget
 from replicator_target_bigquery.config import BigQueryConfig
-from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery_service import WANTED, Service
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.services.bigquery.real_service import WANTED, Service
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ class RealProject(Project):
         self.target = BigQueryTarget(self.config)
 
     def select(self, sql: str) -> list[list[Any]]:
-        """The rows of a query; `{d}` stands for the dataset."""
+        """The rows of a query; `{d}` is replaced by the dataset."""
         return self.service.rows(sql.replace("{d}", f"`{self.service.project}`.`{self.dataset}`"))
 
 

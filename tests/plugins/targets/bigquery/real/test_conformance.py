@@ -1,4 +1,4 @@
-"""What the SDK promises of every target, before the real service."""
+"""What the SDK promises of every target, on the real service."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from replicator_sdk.testing.target_suite import TargetConformance
 from tests.plugins.targets.bigquery.cdc import test_conformance as cdc
-from tests.plugins.targets.bigquery.project import Project
-from tests.services.bigquery_service import Service
+from tests.plugins.targets.bigquery.support.project import Project
+from tests.services.bigquery.real_service import Service
 
 _SERVICE = Service.of_environment()
 _DIGITS = 28 if _SERVICE.is_emulated else 38

@@ -1,0 +1,1 @@
+"""What is compared, and how the sides take turns."""

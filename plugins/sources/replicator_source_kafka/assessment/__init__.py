@@ -1,0 +1,1 @@
+"""Reports problems of brokers, topics and records before a pipeline is started."""

@@ -1,0 +1,106 @@
+"""Translates errors of brokers and client: the error class decides the recovery, the hint names the next step."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
+from replicator_source_kafka.client.fail_fast import is_permanent, is_tls_error
+from replicator_source_kafka.record_batches.decoding import OldFormatError
+from replicator_source_kafka.record_batches.record_fields import CorruptBatchError
+
+NEW_SNAPSHOT = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location; to continue without the lost records, set startFrom there"
+
+
+@contextlib.contextmanager
+def diagnosed(doing: str, *, table: str | None = None) -> Iterator[None]:
+    """Translate errors of the client into `ReplicatorError`s.
+
+    Raises:
+        ReplicatorError: For errors of client and network; other errors are raised unchanged.
+    """
+    try:
+        yield
+    except ReplicatorError:
+        raise
+    except ImportError as error:
+        raise NeedsUserError(
+            f"the Python package {error.name} is missing",
+            code="RPL-3960",
+            hint="pip install 'replicator[kafka]'",
+        ) from error
+    except Exception as error:
+        translated = _translated(error, doing, table)
+        if translated is None:
+            raise
+        raise translated from error
+
+
+def _translated(error: Exception, doing: str, table: str | None) -> ReplicatorError | None:
+    if isinstance(error, OldFormatError):
+        return NeedsUserError(
+            f"{doing}: the topic holds records from before Kafka 0.11",
+            code="RPL-3961",
+            hint="copy the topic into a new one with a current producer",
+            table=table,
+        )
+    if isinstance(error, (CorruptBatchError, ConnectionError, TimeoutError)):
+        return RetryableError(
+            f"{doing}: {_name(error)}", code="RPL-3962", hint="the attempt is repeated; check network and brokers"
+        )
+    if _is_kafka(error) or is_tls_error(error):
+        return _of_kafka(error, doing, table)
+    return None
+
+
+def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorError:
+    from kafka import errors
+
+    if is_permanent(error):
+        return _of_permanent_error(error, doing, table)
+    if isinstance(error, errors.OffsetOutOfRangeError):
+        return HistoryLostError(f"{doing}: the broker no longer has these records", code="RPL-3971", hint=NEW_SNAPSHOT)
+    if isinstance(error, errors.LeaderNotAvailableError):
+        hint = "the attempt is repeated; if the error persists, check the brokers"
+        return RetryableError(f"{doing}: the partition {error.args[0]} has no leader", code="RPL-3968", hint=hint)
+    hint = "check bootstrapServers, security.protocol and network; the attempt is repeated"
+    return RetryableError(f"{doing}: {_name(error)}", code="RPL-3967", hint=hint)
+
+
+def _of_permanent_error(error: Exception, doing: str, table: str | None) -> NeedsUserError:
+    from kafka import errors
+
+    if is_tls_error(error):
+        hint = (
+            "set ssl.ca.location to the certificate authority of the broker, and use the host name in its certificate"
+        )
+        return NeedsUserError(f"{doing}: TLS failed", code="RPL-3966", hint=hint)
+    if isinstance(error, errors.KafkaConfigurationError):
+        return NeedsUserError(f"{doing}: {error}", code="RPL-3965", hint="fix the pipeline's kafka settings")
+    if isinstance(error, errors.AuthorizationError):
+        hint = "grant DESCRIBE and READ on the topics (and READ on the group, where group.id is set)"
+        return NeedsUserError(
+            f"{doing}: the broker forbids it ({_name(error)})", code="RPL-3964", hint=hint, table=table
+        )
+    hint = "check sasl.mechanism, sasl.username and sasl.password in the pipeline's kafka settings"
+    return NeedsUserError(f"{doing}: the broker refuses the login", code="RPL-3963", hint=hint)
+
+
+def concerns_topics(error: Exception) -> bool:
+    """Whether the error may come from a topic that was deleted or created again."""
+    if not _is_kafka(error):
+        return False
+    from kafka import errors
+
+    about = (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError, errors.InconsistentTopicIdError)
+    return isinstance(error, (*about, errors.OffsetOutOfRangeError))
+
+
+def _is_kafka(error: Exception) -> bool:
+    return type(error).__module__.startswith("kafka.")
+
+
+def _name(error: Exception) -> str:
+    """The error's kind only; its text may hold secrets or values."""
+    return type(error).__name__.removesuffix("Error")

@@ -1,0 +1,1 @@
+"""Reads JSON keys and values, with an embedded schema or without."""

@@ -1,0 +1,1 @@
+"""Reads Avro and Protobuf data whose schemas are in a schema registry."""

@@ -1,0 +1,1 @@
+"""Reads ranges of partitions on Spark's executors (`DistributedLog`)."""

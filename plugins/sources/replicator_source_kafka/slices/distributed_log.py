@@ -1,0 +1,174 @@
+"""The topics as slices (`DistributedLog`): the driver plans ranges, executors read them."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack
+from typing import Final
+
+from replicator_sdk.context import DeltaSourceContext
+from replicator_sdk.distributed.partitioned_log import DistributedLog, LogPartition, LogSlice, SchemaStep
+from replicator_sdk.errors import BugError
+from replicator_sdk.offset import Offset
+from replicator_sdk.schema import TableSchema
+from replicator_sdk.source import EventReaderDefinition
+from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
+from replicator_source_kafka.client.consumer_group import GroupOffsetReporter
+from replicator_source_kafka.client.diagnosis import diagnosed
+from replicator_source_kafka.client.fetch import bytes_per_record
+from replicator_source_kafka.config import KafkaConfig
+from replicator_source_kafka.offset import KafkaOffset, ranges_between
+from replicator_source_kafka.partition_range import TopicPartition
+from replicator_source_kafka.slices.range_reader import KafkaRangeReader, narrow_to
+from replicator_source_kafka.tables import quarantine
+from replicator_source_kafka.tables.schema_evolution import reconcile
+from replicator_source_kafka.topics.new_partitions import NewPartitions, grown_topics
+from replicator_source_kafka.topics.position_check import check_position, check_reach
+from replicator_source_kafka.topics.selection import find_topics
+from replicator_source_kafka.topics.start_position import resolve_start
+
+_SAMPLE_BYTES: Final = 1 << 20
+_SAMPLE_SECONDS: Final = 60.0
+_UNKNOWN_BYTES: Final = 1000.0
+
+
+class KafkaLog(DistributedLog):
+    """Plans slices of the topics over one connection, which reads no records except samples.
+
+    Args:
+        config: The source's settings.
+        definition: Tables and policy.
+        context: State, `set_ok`, and the durable offset.
+    """
+
+    def __init__(self, config: KafkaConfig, definition: EventReaderDefinition, context: DeltaSourceContext) -> None:
+        self._config = config
+        self._definition = definition
+        self._context = context
+        self._cluster: Cluster | None = None
+        self._group = GroupOffsetReporter(config.group, context) if config.group else None
+        self._sizes: dict[str, tuple[float, float]] = {}
+        self._checked_at = -math.inf
+
+    # ------------------------------------------------------------ before the first slice
+
+    def initialize(self, offset: Offset | None) -> Offset:
+        """Find the topics and the offset to start from; see `DistributedLog.initialize`."""
+        quarantine.check_selected(self._config, self._definition.tables)
+        with diagnosed("preparing to read the topics"), ExitStack() as on_error:
+            cluster = self._cluster = on_error.enter_context(Cluster(self._config))
+            if offset is None:
+                position = resolve_start(cluster, self._config, find_topics(cluster, self._config))
+            elif isinstance(offset, KafkaOffset):
+                position = offset
+                check_position(cluster, self._config, position)
+            else:
+                raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
+            on_error.pop_all()
+        self._new_partitions = NewPartitions(cluster, self._config)
+        self._pin(position)
+        return position
+
+    def _pin(self, position: KafkaOffset) -> None:
+        """Read only from topics with these ids from now on."""
+        self._open.pin(position.topics)
+        out_of_range = self._config.out_of_range or self._definition.out_of_range
+        self.read = KafkaRangeReader(self._config, dict(position.topics), out_of_range, self._definition.narrowed)
+
+    @property
+    def _open(self) -> Cluster:
+        assert self._cluster is not None, "initialize comes first"
+        return self._cluster
+
+    # ------------------------------------------------------------ planning
+
+    def plan(self, start: Offset, limit_bytes: int, end: Offset | None = None) -> LogSlice | None:
+        """The next slice: the same share of every partition's unread records."""
+        assert isinstance(start, KafkaOffset)
+        with diagnosed("planning what to read next"):
+            there = self._fence(start, end) if isinstance(end, KafkaOffset) else self._end(start)
+            self._context.set_ok()
+            if self._group is not None:
+                self._group.report(self._open)
+            if there == start:
+                return None
+            self._pin(there)
+            begin = self._begun(start, there)
+            upto = self._share(begin, there, limit_bytes)
+        return self._slice(start, begin, upto)
+
+    def _end(self, start: KafkaOffset) -> KafkaOffset:
+        """The last stable offsets. New topics and partitions are added first, in a slice without records."""
+        if time.monotonic() - self._checked_at >= self._config.metadata_interval_seconds:
+            self._checked_at = time.monotonic()
+            joined = self._new_partitions.join(start)
+            if joined != start:
+                return joined
+        ends = self._open.offsets(dict.fromkeys(start.next, LATEST))
+        if any(ends[tp] < there for tp, there in start.next.items()):
+            check_reach(self._open, start)
+        return KafkaOffset(start.topics, ends)
+
+    def _fence(self, start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
+        """`end`, limited to the last stable offsets; it was stable when it was planned."""
+        stable = self._open.offsets(dict.fromkeys(end.next, LATEST))
+        upto = {tp: max(start.next.get(tp, 0), min(there, stable[tp])) for tp, there in end.next.items()}
+        if grown_topics(start, end):  # older partitions first, as in `NewPartitions`
+            older = KafkaOffset(start.topics, {tp: upto.get(tp, there) for tp, there in start.next.items()})
+            if older != start:
+                return older
+        return KafkaOffset(end.topics, upto)
+
+    def _begun(self, start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
+        """`start`, and the beginning of the partitions that were added between the two offsets."""
+        new = [tp for tp in end.next if tp not in start.next]
+        if not new:
+            return start
+        earliest = self._open.offsets(dict.fromkeys(new, EARLIEST))
+        return start.joined(end.topics, {tp: min(at, end.next[tp]) for tp, at in earliest.items()})
+
+    def _share(self, begin: KafkaOffset, end: KafkaOffset, limit_bytes: int) -> KafkaOffset:
+        """An end with the same share of every partition, so that all together have about `limit_bytes`."""
+        left = {tp: there - begin.next[tp] for tp, there in end.next.items()}
+        total = sum(count * self._record_bytes(tp, begin) for tp, count in left.items() if count)
+        if total <= limit_bytes:
+            return end
+        part = limit_bytes / total
+        return KafkaOffset(end.topics, {tp: begin.next[tp] + math.ceil(count * part) for tp, count in left.items()})
+
+    def _record_bytes(self, tp: TopicPartition, begin: KafkaOffset) -> float:
+        """The estimated size of a topic's records at the broker, from a sample once a minute."""
+        size, sampled_at = self._sizes.get(tp[0], (0.0, -math.inf))
+        if time.monotonic() - sampled_at > _SAMPLE_SECONDS:
+            found = bytes_per_record(self._open, tp, begin.next[tp], sample_bytes=_SAMPLE_BYTES)
+            size = found or size
+            self._sizes[tp[0]] = (size, time.monotonic())
+        return size or _UNKNOWN_BYTES
+
+    def _slice(self, start: KafkaOffset, begin: KafkaOffset, end: KafkaOffset) -> LogSlice:
+        ranges = ranges_between(begin, end)
+        partitions = tuple(
+            LogPartition(index, str(r), r, r.end - r.begin, int((r.end - r.begin) * self._sizes_of(r.topic)))
+            for index, r in enumerate(ranges)
+        )
+        first, last = sum(start.next.values()) + 1, sum(end.next.values())
+        return LogSlice(start, end, partitions, first, max(first, last), len(ranges) == len(end.next))
+
+    def _sizes_of(self, topic: str) -> float:
+        return self._sizes.get(topic, (0.0, 0.0))[0] or _UNKNOWN_BYTES
+
+    # ------------------------------------------------------------ schemas
+
+    def reconcile(self, known: TableSchema | None, seen: TableSchema) -> SchemaStep | None:
+        """The union of both; see `schema_evolution.reconcile`."""
+        if known is None:
+            return SchemaStep(seen)
+        fit = reconcile(known, narrow_to(known, seen) if seen.table in self._definition.narrowed else seen)
+        return None if fit.schema == known else SchemaStep(fit.schema, tuple(fit.alters))
+
+    def close(self) -> None:
+        """Close the connection."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()

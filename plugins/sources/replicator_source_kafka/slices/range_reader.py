@@ -1,0 +1,153 @@
+"""Reads and decodes one range of a partition, on an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.config import OutOfRange
+from replicator_sdk.distributed.partitioned_log import LogItem, LogPartition, ReadUntil, SchemaSeen
+from replicator_sdk.errors import NeedsUserError, ReplicatorError
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_source_kafka.client.cluster import Cluster
+from replicator_source_kafka.client.diagnosis import diagnosed
+from replicator_source_kafka.client.fetch import stream_range
+from replicator_source_kafka.config import KafkaConfig
+from replicator_source_kafka.formats import make_format
+from replicator_source_kafka.formats.format import Decoded, Format, Part
+from replicator_source_kafka.partition_range import PartitionRange
+from replicator_source_kafka.records import Records
+from replicator_source_kafka.tables import quarantine
+from replicator_source_kafka.tables.merge_parts import merged
+from replicator_source_kafka.tables.schema_evolution import conform, reconcile
+from replicator_source_kafka.tables.topic_tables import TopicTables
+
+
+def narrow_to(known: TableSchema, seen: TableSchema) -> TableSchema:
+    """The schema of records without the columns that the pipeline does not select."""
+    return seen.select(name for name in seen.names if name in known)
+
+
+@dataclass(frozen=True)
+class KafkaRangeReader:
+    """A `LogPartitionReader` for partitions whose bounds are a `PartitionRange`. Every call opens a connection.
+
+    Sequence numbers are Kafka's offsets plus one.
+
+    Attributes:
+        config: The source's settings.
+        ids: Topic → id: records of another topic with the same name are refused.
+        out_of_range: The pipeline's policy.
+        narrowed: Tables of which only some columns are selected.
+    """
+
+    config: KafkaConfig
+    ids: Mapping[str, str]
+    out_of_range: OutOfRange
+    narrowed: frozenset[TableId] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"KafkaRangeReader({self.config.bootstrap_servers!r})"
+
+    def __call__(self, partition: LogPartition, tables: Mapping[TableId, TableSchema]) -> Iterator[LogItem]:
+        """See `LogPartitionReader`; one block of one answer of the broker is in memory at a time."""
+        wanted: PartitionRange = partition.bounds
+        decoder = make_format(self.config, self.out_of_range)
+        work = _Decoding(self, decoder, tables)
+        newest = -1
+        with diagnosed(f"reading {wanted}"), Cluster(self.config) as cluster:
+            cluster.pin(self.ids)
+            for records in stream_range(cluster, wanted, partition.estimated_bytes):
+                if len(records):
+                    yield from work.decode(records)
+                    newest = max(newest, int(records.timestamp.max()))
+        if newest >= 0:
+            yield ReadUntil(newest * 1000)
+
+
+class _Decoding:
+    """One range's records, block by block."""
+
+    def __init__(self, reader: KafkaRangeReader, decoder: Format, tables: Mapping[TableId, TableSchema]) -> None:
+        self._reader = reader
+        self._decoder = decoder
+        self._tables = tables
+        self._refused: set[TableId] = set()
+        self._topic_tables = TopicTables()
+
+    def decode(self, records: Records) -> Iterator[LogItem]:
+        """The changes of a block by table, or their schemas where those do not fit the known ones."""
+        grouped: dict[TableId, list[Part]] = {}
+        decoded = self._decoder.decode(records)
+        for part in self._parts(records, decoded):
+            grouped.setdefault(part.table, []).append(part)
+        for table, parts in grouped.items():
+            known = self._tables.get(table)
+            if known is not None and any(len(part.truncates) for part in parts):
+                raise _truncate_error(table, records)
+            beyond = [p.schema for p in parts if not p.is_of_keys and (known is None or not self._fits(known, p))]
+            if known is None or beyond or table in self._refused:
+                self._refused.add(table)
+                yield from map(SchemaSeen, dict.fromkeys(beyond))
+                continue
+            changes = merged([conform(self._narrowed(known, part), known) for part in parts])
+            if len(changes):
+                yield _batch(changes, records)
+
+    def _parts(self, records: Records, decoded: Decoded) -> Iterable[Part]:
+        poison, parts = list(decoded.poison), list(decoded.parts)
+        if len(decoded.tombstones):
+            here = [part.table for part in parts]
+            table = self._topic_tables.table_of(records.topic, here, self._tables.keys(), self._reader.ids.keys())
+            known = None if table is None else self._tables.get(table)
+            if known is not None and known.primary_key:
+                parts += self._decoder.deletes(records, decoded.tombstones, known, poison)
+        if not poison:
+            return parts
+        if self._reader.config.on_poison != "quarantine":
+            raise quarantine.refuse(records, poison[0])
+        return [*parts, quarantine.rows_of(records, sorted(poison, key=lambda p: p.index))]
+
+    def _fits(self, known: TableSchema, part: Part) -> bool:
+        """Whether a part fits the known schema.
+
+        Raises:
+            SchemaDriftError: When no schema fits both.
+        """
+        if part.schema == known:
+            return True
+        seen = narrow_to(known, part.schema) if part.table in self._reader.narrowed else part.schema
+        return reconcile(known, seen).schema == known
+
+    def _narrowed(self, known: TableSchema, part: Part) -> Part:
+        if part.is_of_keys or part.table not in self._reader.narrowed:
+            return part
+        return conform(part, narrow_to(known, part.schema))
+
+
+def _batch(changes: Part, records: Records) -> ChangeBatch:
+    return ChangeBatch(
+        changes.schema,
+        changes.op,
+        changes.row,
+        changes.before,
+        np.arange(len(changes)),
+        changes.unchanged,
+        changes.before_is_full,
+        sequence_numbers=records.offset[changes.index] + 1,
+        timestamps=changes.timestamps,
+    )
+
+
+def _truncate_error(table: TableId, records: Records) -> ReplicatorError:
+    """The error of a TRUNCATE: the order of changes in other partitions relative to it is unknown."""
+    return NeedsUserError(
+        "the table was truncated at the source, and its partitions are read independently of each other",
+        code="RPL-3948",
+        table=str(table),
+        position=f"{records.topic}-{records.partition}",
+        hint='set "distributed" to false if the topic has one partition, or skip TRUNCATEs at the connector (skipped.operations)',
+    )

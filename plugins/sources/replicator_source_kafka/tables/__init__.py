@@ -1,0 +1,1 @@
+"""Relates records to tables: schemas and how they evolve, the table registry, the quarantine table."""

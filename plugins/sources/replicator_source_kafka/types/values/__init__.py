@@ -1,0 +1,1 @@
+"""Converts values of whole columns: bytes, decimals, dates and times."""

@@ -1,0 +1,1 @@
+"""Reads all topics as one stream, window by window (`EventReader`)."""

@@ -1,0 +1,206 @@
+"""Emits the events of a window: schema changes, then rows, then one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from replicator_sdk.batch import ChangeBatch, Int64s, single_commit
+from replicator_sdk.context import DeltaSourceContext
+from replicator_sdk.errors import ReplicatorError
+from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.schema import TableId
+from replicator_sdk.source import EventEmitter
+from replicator_source_kafka.client.fetch import RangeRecords
+from replicator_source_kafka.formats.format import Format, Part, Poison
+from replicator_source_kafka.offset import KafkaOffset
+from replicator_source_kafka.records import Records
+from replicator_source_kafka.tables import quarantine
+from replicator_source_kafka.tables.known_tables import KnownTables
+from replicator_source_kafka.tables.merge_parts import empty_part, merged
+from replicator_source_kafka.tables.schema_evolution import conform
+from replicator_source_kafka.tables.topic_tables import TopicTables
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """The decoded records of one partition.
+
+    Attributes:
+        records: The records.
+        parts: Changes by table, each in the order of the records.
+        tombstones: The indexes of records that are deletes of a table that they do not name.
+        ranks: The number of events before each record of the partition; the last element is the number of all events.
+    """
+
+    records: Records
+    parts: Sequence[Part]
+    tombstones: Int64s
+    ranks: Int64s
+
+
+class WindowEmitter:
+    """Decodes windows and emits their events. Used by the reader's thread.
+
+    Every record that changes a row, truncates a table or is put into quarantine is an event. A window's events are its
+    schema changes, then the events of each partition, partition by partition. So the numbers of events depend on the
+    records only.
+
+    Args:
+        decoder: The format of the records.
+        tables: The known tables.
+        emitter: Receives the events.
+        context: Metrics.
+        keep_poison: Whether records that cannot be read are put into quarantine.
+    """
+
+    def __init__(
+        self,
+        decoder: Format,
+        tables: KnownTables,
+        emitter: EventEmitter,
+        context: DeltaSourceContext,
+        *,
+        keep_poison: bool,
+    ) -> None:
+        self._format = decoder
+        self._tables = tables
+        self._emitter = emitter
+        self._context = context
+        self._keep_poison = keep_poison
+        self._topic_tables = TopicTables()
+
+    def emit_window(self, begin: KafkaOffset, end: KafkaOffset, pieces: Sequence[RangeRecords]) -> None:
+        """Emit the window between two offsets; `pieces` are all its records, sorted by topic and partition."""
+        decoded = [self._decode(piece.records) for piece in pieces]
+        base = self._emit_schemas(begin, decoded)
+        self._tables.save(end)
+        latest = -1
+        for part in decoded:
+            for changes in self._by_table(part, end.topics):
+                self._emit(begin, changes, base + part.ranks)
+                latest = max(latest, int(changes.timestamps.max(initial=-1)))
+            base += int(part.ranks[-1])
+        self._emitter.emit_commits(single_commit(base, end, latest))
+
+    def _decode(self, records: Records) -> _Decoded:
+        decoded = self._format.decode(records)
+        parts = list(decoded.parts)
+        parts += self._quarantined(records, decoded.poison)
+        is_event = np.zeros(len(records), np.int64)
+        for part in parts:
+            is_event[part.index] = 1
+            is_event[part.truncates] = 1
+        is_event[decoded.tombstones] = 1
+        return _Decoded(
+            records, parts, decoded.tombstones, np.concatenate([np.zeros(1, np.int64), np.cumsum(is_event)])
+        )
+
+    def _quarantined(self, records: Records, poison: Sequence[Poison]) -> list[Part]:
+        if not poison:
+            return []
+        if not self._keep_poison:
+            raise quarantine.refuse(records, poison[0])
+        self._context.metrics.count("source.quarantined", len(poison))
+        return [quarantine.rows_of(records, poison)]
+
+    # ------------------------------------------------------------ schemas
+
+    def _emit_schemas(self, begin: KafkaOffset, decoded: Sequence[_Decoded]) -> int:
+        """Emit the schema changes, which come before the rows of the window; returns their number."""
+        emitted = 0
+        for records, part in _first_seen(decoded):
+            if not len(part):
+                continue  # a TRUNCATE has no key, and so does not contain the whole schema
+            try:
+                changes = self._tables.seen(part.schema)
+            except ReplicatorError as error:
+                error.position = error.position or records.position(_first(part))
+                raise
+            for change in changes:
+                event = DDLEvent(
+                    begin, change.operation, part.table, change.schema, alters=change.alters, ordinal=emitted
+                )
+                self._emitter.emit(event)
+                emitted += 1
+        return emitted
+
+    # ------------------------------------------------------------ rows
+
+    def _deletes(self, decoded: _Decoded, topics: Collection[str]) -> list[Part]:
+        """The deletes of tombstones that do not name their table."""
+        if not len(decoded.tombstones):
+            return []
+        here = [part.table for part in decoded.parts]
+        table = self._topic_tables.table_of(decoded.records.topic, here, self._tables.names, topics)
+        known = None if table is None else self._tables.find(table)
+        if known is None or not known.primary_key:
+            return []
+        poison: list[Poison] = []
+        parts = self._format.deletes(decoded.records, decoded.tombstones, known, poison)
+        return [*parts, *self._quarantined(decoded.records, sorted(poison, key=lambda p: p.index))]
+
+    def _by_table(self, decoded: _Decoded, topics: Collection[str]) -> Iterator[Part]:
+        """The changes of each table, with its current schema, in the order of the log."""
+        grouped: dict[TableId, list[Part]] = {}
+        for part in [*decoded.parts, *self._deletes(decoded, topics)]:
+            known = self._tables.find(part.table)
+            if known is not None:
+                ours = conform(part, known) if len(part) else empty_part(known, part.truncates)
+                grouped.setdefault(part.table, []).append(ours)
+        return map(merged, grouped.values())
+
+    def _emit(self, begin: KafkaOffset, part: Part, ranks: Int64s) -> None:
+        """Emit a table's changes, split at TRUNCATEs.
+
+        An insert may be repeated: connectors deliver at least once, and may take another snapshot. So changes of tables
+        with a key are marked as those of a snapshot, which makes their inserts upserts.
+        """
+        batch = ChangeBatch(
+            part.schema,
+            part.op,
+            part.row,
+            part.before,
+            ranks[part.index],
+            {name: mask for name, mask in part.unchanged.items() if name in part.schema},
+            part.before_is_full,
+            is_snapshot=bool(part.schema.primary_key),
+        )
+        start = 0
+        for truncate in part.truncates.tolist():
+            stop = int(np.searchsorted(part.index, truncate))
+            self._emit_slice(batch, start, stop)
+            ordinal = int(ranks[truncate])
+            self._emitter.emit(DDLEvent(begin, DDLOperation.TRUNCATE_TABLE, part.table, part.schema, ordinal=ordinal))
+            start = stop
+        self._emit_slice(batch, start, len(batch))
+
+    def _emit_slice(self, batch: ChangeBatch, start: int, stop: int) -> None:
+        if start == stop:
+            return
+        cut = batch if stop - start == len(batch) else batch.slice(start, stop)
+        self._emitter.emit_batch(cut)
+
+
+def _first_seen(decoded: Sequence[_Decoded]) -> Iterator[tuple[Records, Part]]:
+    """The parts in the order in which their schemas appear: by partition, then by record."""
+    for one in decoded:
+        for part in sorted(one.parts, key=_first):
+            yield one.records, part
+
+
+def _first(part: Part) -> int:
+    return int(min(part.index[:1].tolist() + part.truncates[:1].tolist(), default=0))
+
+
+def valid_through(pieces: Sequence[RangeRecords]) -> datetime | None:
+    """The time up to which a window is complete: the earliest of the partitions' newest record times.
+
+    None if a partition has no record with a time.
+    """
+    newest = [int(piece.records.timestamp.max(initial=-1)) for piece in pieces]
+    least = min(newest, default=-1)
+    return None if least < 0 else datetime.fromtimestamp(least / 1000, UTC)

@@ -1,0 +1,77 @@
+"""Saves the end of every window before anything of the window is emitted.
+
+Partitions have no common order, so the end of a window depends on what the brokers happened to send. A replay must end its
+windows at the same offsets, since tables store their position as such an offset. So the ends of windows are saved first, and
+kept as long as a restart may need them.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+from replicator_sdk.context import DeltaSourceContext
+from replicator_source_kafka.offset import KafkaOffset
+
+_KEY: Final = "window-plan"
+_WINDOWS_A_SECOND: Final = 1000
+
+
+class WindowLog:
+    """The ends of windows after the durable offset, in order. Used by the reader's thread.
+
+    A window may be saved and not emitted; a restart then begins with it.
+    """
+
+    def __init__(self, context: DeltaSourceContext) -> None:
+        self._context = context
+        self._ends: list[KafkaOffset] = []
+
+    @property
+    def seconds_between(self) -> float:
+        """The wait before the next window. It grows with the number of saved windows, which grows while the durable
+        offset does not advance because a table has stopped.
+        """
+        return len(self._ends) / _WINDOWS_A_SECOND
+
+    def resume(self, offset: KafkaOffset) -> None:
+        """Return to `offset`: the saved windows after it are read again, those before it are dropped."""
+        stored = self._context.get_state(_KEY)
+        self._ends = [end for end in _load(stored) if offset < end] if stored else []
+
+    def next_end(self, offset: KafkaOffset) -> KafkaOffset | None:
+        """The end of the saved window after `offset`; None if there is none."""
+        return next((end for end in self._ends if offset < end), None)
+
+    def add(self, end: KafkaOffset) -> None:
+        """Save a window that ends at `end`, after all others; durable on return."""
+        committed = self._context.committed_offset()
+        if isinstance(committed, KafkaOffset):
+            self._ends = [kept for kept in self._ends if committed < kept]
+        self._ends.append(end)
+        self._context.put_state(_KEY, _dump(self._ends))
+
+
+def _dump(ends: list[KafkaOffset]) -> bytes:
+    """The first offset in full, then the differences between offsets."""
+    steps = [_step(begin, end).to_json() for begin, end in pairwise(ends)]
+    content = json.dumps([ends[0].to_json(), *steps], separators=(",", ":"))
+    return zlib.compress(content.encode(), 1)
+
+
+def _load(stored: bytes) -> Iterator[KafkaOffset]:
+    end = KafkaOffset({})
+    steps: list[dict[str, Any]] = json.loads(zlib.decompress(stored))
+    for value in steps:
+        step = KafkaOffset.from_json(value)
+        end = end.joined(step.topics, step.next)
+        yield end
+
+
+def _step(begin: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
+    changed = {tp: there for tp, there in end.next.items() if begin.next.get(tp) != there}
+    names = {topic for topic, _ in changed} | (set(end.topics) - set(begin.topics))
+    return KafkaOffset({name: end.topics[name] for name in names}, changed)

@@ -1,0 +1,1 @@
+"""Row events decoded into one change batch per table."""

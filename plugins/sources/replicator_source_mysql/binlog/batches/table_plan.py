@@ -1,0 +1,89 @@
+"""How one table's rows are decoded into batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replicator_sdk.errors import BugError
+from replicator_sdk.schema import TableSchema
+from replicator_source_mysql.binlog.rows.row_layout import Shapes
+from replicator_source_mysql.binlog.rows.storage_types import FieldType, is_compatible
+from replicator_source_mysql.binlog.rows.table_map import TableMap
+from replicator_source_mysql.definition import TableDefinition
+from replicator_source_mysql.types.binlog_values import LogColumn
+from replicator_source_mysql.types.values.out_of_range import Policy
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """How a captured table is decoded.
+
+    Attributes:
+        schema: The schema of the batches.
+        definition: All columns, in the binlog's order.
+        policy: What happens to values out of range.
+    """
+
+    schema: TableSchema
+    definition: TableDefinition
+    policy: Policy
+
+
+class Reading:
+    """A plan for one announcement (TABLE_MAP) of its table.
+
+    Args:
+        plan: The plan.
+        table: The announcement.
+        place: Where in the log, for errors.
+
+    Attributes:
+        plan: The plan.
+        table: The announcement.
+        shapes: Layouts of the table's images.
+        ranks: For each column of the schema its rank in the table.
+        key: Ranks in the table of the key's columns.
+        columns: For each column of the schema, what turns its values into Arrow.
+        documents: Rank in the table of each JSON column, with its rank among those.
+
+    Raises:
+        BugError: When the announcement does not fit the definition.
+    """
+
+    def __init__(self, plan: TablePlan, table: TableMap, place: str) -> None:
+        _check(plan.definition, table, place)
+        self.plan, self.table, self.shapes = plan, table, Shapes(table)
+        rank_of = {column.name: rank for rank, column in enumerate(plan.definition.columns)}
+        self.ranks = tuple(rank_of[name] for name in plan.schema.names)
+        self.key = tuple(rank_of[name] for name in plan.schema.primary_key)
+        self.columns = tuple(
+            LogColumn(plan.definition.columns[rank], table.kinds[rank], table.metadata[rank], target, plan.policy)
+            for rank, target in zip(self.ranks, plan.schema.columns, strict=True)
+        )
+        documents = [rank for rank, kind in enumerate(table.kinds) if kind == FieldType.JSON]
+        self.documents = {rank: document for document, rank in enumerate(documents)}
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """Equal for announcements whose rows may share a batch."""
+        return (self.plan.schema, self.table.kinds, self.table.metadata)
+
+
+def _check(definition: TableDefinition, table: TableMap, place: str) -> None:
+    """Refuse rows that the definition would misread (the log carries no names by default)."""
+    if len(definition.columns) != len(table.kinds):
+        raise _misfit(f"has {len(table.kinds)} columns in the log and {len(definition.columns)} as known", table, place)
+    for column, kind, metadata in zip(definition.columns, table.kinds, table.metadata, strict=True):
+        if not is_compatible(column, kind, metadata):
+            what = f"has the column {column.name!r} known as {column.type}, and the log holds type {kind} ({metadata})"
+            raise _misfit(what, table, place)
+
+
+def _misfit(what: str, table: TableMap, place: str) -> BugError:
+    return BugError(
+        f"the table {what}",
+        code="RPL-3703",
+        table=str(table),
+        position=place,
+        hint="its history is not what the log was written under: have the table copied again, and report it",
+    )

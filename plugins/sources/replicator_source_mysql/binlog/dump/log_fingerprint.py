@@ -1,0 +1,103 @@
+"""Recognises whether a binlog file is the one that was read before.
+
+A server that is restored in place writes files of the same names, gives its transactions the same numbers, and may end a
+transaction at the same position. The time at which a file was created and the first event of the last transaction before an
+offset differ, and are read again before reading goes on from the offset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import zlib
+from dataclasses import dataclass
+from typing import Self
+
+from replicator_sdk.errors import BugError, HistoryLostError, RetryableError
+from replicator_source_mysql.binlog.dump.binlog_stream import BinlogStream
+from replicator_source_mysql.binlog.event import Events, FilePosition, Kind
+from replicator_source_mysql.connect.connection import Endpoint, Server
+from replicator_source_mysql.connect.diagnosis import diagnosed
+
+_SECONDS = 30.0
+_WRAP = 1 << 32
+"""A dump cannot begin at a position beyond it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFingerprint:
+    """What identifies a file, and the last transaction in it before an offset.
+
+    Attributes:
+        created: When the file was created, seconds since 1970 UTC; 0 when that is not known.
+        begin: Where the last transaction before the offset begins in the file; 0 when there is none, or when it is not known.
+        digest: Checksum of that transaction's first event.
+    """
+
+    created: int
+    begin: int = 0
+    digest: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.created}:{self.begin}:{self.digest:08x}" if self.created else ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The inverse of `str`; nothing is known from an empty text."""
+        if not text:
+            return cls(0)
+        created, begin, digest = text.split(":")
+        return cls(int(created), int(begin), int(digest, 16))
+
+
+def event_digest(events: Events, index: int) -> int:
+    """A checksum of an event's body and of the second in which it was written.
+
+    The first event of a transaction holds its identifier and, from MySQL 8 on, the microsecond of its commit.
+    """
+    return zlib.crc32(events.body(index), int(events.timestamp[index]))
+
+
+def read_fingerprint(
+    endpoint: Endpoint, server: Server, place: FilePosition, begin: int, *, server_id: int
+) -> LogFingerprint:
+    """The fingerprint of the file as it is now, with the transaction at `begin`; without one if `begin` is 0.
+
+    Raises:
+        HistoryLostError: When the file has no such position.
+        ReplicatorError: When the server cannot be reached, or refuses to send its log.
+    """
+    begin = begin if begin < _WRAP else 0
+    start = FilePosition(place.file, begin or place.position)
+    stream = BinlogStream.open(endpoint, server, start, server_id=server_id, heartbeat_seconds=1.0)
+    created, deadline = 0, time.monotonic() + _SECONDS
+    with contextlib.closing(stream), diagnosed(f"reading the log at {start}"):
+        while time.monotonic() < deadline:
+            events = stream.take(1) if stream.receive(0.2) else None
+            if events is None or not len(events):
+                continue
+            if not created and events.kind[0] == Kind.FORMAT_DESCRIPTION:
+                created = int(events.timestamp[0])
+                if not begin:
+                    return LogFingerprint(created)
+            elif created and events.begin_place(0) == start and events.position[0] > begin:
+                return LogFingerprint(created, begin, event_digest(events, 0))
+    raise RetryableError(
+        f"the server did not send its binlog file {place.file}",
+        code="RPL-3798",
+        position=str(place),
+        hint="the attempt is repeated; if it happens again, look at the server's load and error log",
+    )
+
+
+def is_same_file(
+    endpoint: Endpoint, server: Server, place: FilePosition, proof: LogFingerprint, *, server_id: int
+) -> bool:
+    """Whether the server's file is the one of the fingerprint; True when the fingerprint is empty."""
+    if not proof.created:
+        return True
+    try:
+        found = read_fingerprint(endpoint, server, place, proof.begin, server_id=server_id)
+    except (HistoryLostError, BugError):
+        return False  # no event begins there
+    return found.created == proof.created and (not found.begin or found.digest == proof.digest)

@@ -1,0 +1,1 @@
+"""Connections to the server: the driver's errors, grants, the catalogue, and packets read in bulk."""

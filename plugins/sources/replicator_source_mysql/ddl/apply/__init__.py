@@ -1,0 +1,1 @@
+"""Statements applied to the definitions of the tables they change."""

@@ -1,0 +1,1 @@
+"""The steps between two definitions of one table, and whether its rows keep their values."""

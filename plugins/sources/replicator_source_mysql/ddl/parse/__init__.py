@@ -1,0 +1,1 @@
+"""What a statement does, read from its tokens without the definitions of tables."""

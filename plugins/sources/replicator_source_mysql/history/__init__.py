@@ -1,1 +1,0 @@
-"""Schema history: definitions of tables by place in the log, kept up by the log's own statements."""

@@ -1,0 +1,1 @@
+"""Snapshots: a table's rows at one log position, planned in chunks and read in parallel."""

@@ -1,0 +1,197 @@
+"""Tracks the definitions of tables at every log position that may still be read, kept in state."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from replicator_sdk.context import DeltaSourceContext
+from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError
+from replicator_sdk.schema import TableId
+from replicator_source_mysql.binlog.log_availability import Origin
+from replicator_source_mysql.binlog.query_event import Query
+from replicator_source_mysql.connect.connection import variables
+from replicator_source_mysql.ddl.history.schema_history import SchemaHistory
+from replicator_source_mysql.ddl.parse.effect import Harmless, StatementDml
+from replicator_source_mysql.ddl.parse.statement import read_statement
+from replicator_source_mysql.definition import TableDefinition
+from replicator_source_mysql.hints import COPY_AGAIN, COPY_TABLE_AGAIN
+from replicator_source_mysql.offset import MySqlOffset
+from replicator_source_mysql.streaming.captured_tables import CapturedTables, StructureChange
+from replicator_source_mysql.streaming.schema_baseline import Baseline, read_baseline
+
+if TYPE_CHECKING:
+    import pymysql
+
+HISTORY_KEY = "schema-history"
+LATER_KEY = "schema-later"
+
+
+@dataclass(slots=True)
+class _LateBaseline:
+    """A baseline of tables that were captured before reading had reached its offset.
+
+    Kept when the history has taken it over, since a restart may go back before it.
+    """
+
+    baseline: Baseline
+    is_taken: bool = False
+
+
+class SchemaTracker:
+    """The schema history of one replicator, and baselines of tables that were captured after the position being read.
+
+    Used by one thread. A change is stored before the offset after it is emitted, so that a restart at any saved offset finds
+    what it needs; what is after that offset is forgotten and read again.
+    """
+
+    def __init__(self, context: DeltaSourceContext) -> None:
+        self._context = context
+        self._history: SchemaHistory | None = None
+        self._later: list[_LateBaseline] = []
+
+    # ------------------------------------------------------------ before the run
+
+    def begin(self, connection: pymysql.Connection[Any], origin: Origin, tables: Collection[TableId]) -> MySqlOffset:
+        """Begin the history at the end of the log; returns that offset."""
+        baseline = read_baseline(connection, origin, {table.database for table in tables}, tables)
+        mode = variables(connection, "lower_case_table_names").get("lower_case_table_names", "0")
+        self._history = SchemaHistory.begin(
+            baseline.offset, baseline, lower_case_table_names=int(mode), indexes=baseline.indexes
+        )
+        self._later = []
+        self._save_later()
+        self._save()
+        return baseline.offset
+
+    def resume(self, offset: MySqlOffset) -> None:
+        """Go back to what was known at `offset`.
+
+        Raises:
+            HistoryLostError: When the history is gone from state.
+        """
+        stored = self._context.get_state(HISTORY_KEY)
+        if stored is None:
+            raise HistoryLostError(
+                "the schema history is gone from state, and without it the log cannot be decoded",
+                code="RPL-3791",
+                position=str(offset),
+                hint=f"restore the state folder, or {COPY_AGAIN}",
+            )
+        self._history = SchemaHistory.load(stored)
+        self._history.rewind(offset)
+        self._later = _load_later(self._context.get_state(LATER_KEY))
+        for later in self._later:
+            later.is_taken &= not offset < later.baseline.offset
+        self.learn_due(offset)
+
+    def capture(
+        self,
+        connection: pymysql.Connection[Any],
+        origin: Origin,
+        tables: Sequence[TableId],
+    ) -> None:
+        """Learn the definitions of tables that the history does not know: as of the log's end, for when that is reached."""
+        unknown = [table for table in tables if not self._knows(table)]
+        if not unknown:
+            return
+        self._later.append(
+            _LateBaseline(read_baseline(connection, origin, {table.database for table in unknown}, unknown))
+        )
+        self._save_later()
+
+    def _knows(self, table: TableId) -> bool:
+        return (self._open.knows(table) and not self._open.unknown(table)) or self._comes(table)
+
+    def _comes(self, table: TableId) -> bool:
+        return any(table in later.baseline.definitions for later in self._later if not later.is_taken)
+
+    # ------------------------------------------------------------ the run
+
+    def definition(self, table: TableId) -> TableDefinition | None:
+        """The table as it is where reading has come to; None while its rows are from before it was captured."""
+        if self._open.knows(table):
+            return self._open.definition(table)
+        if self._comes(table):
+            return None
+        raise BugError(
+            "the log holds rows of a table that the schema history does not know",
+            code="RPL-3792",
+            table=str(table),
+            hint=f"report it; {COPY_TABLE_AGAIN}",
+        )
+
+    def follow(self, query: Query, after: MySqlOffset, captured: CapturedTables) -> list[StructureChange]:
+        """Follow one statement; `after` is where it ends. Durable on return.
+
+        Raises:
+            NeedsUserError: When it changes rows of a captured table without row events.
+            SchemaDriftError: When it is not understood and touches a captured table.
+        """
+        effects = read_statement(query.text, query.session)
+        for effect in effects:
+            if isinstance(effect, StatementDml):
+                _refuse_statement(effect.tables, captured, after)
+        if all(isinstance(effect, (Harmless, StatementDml)) for effect in effects):
+            return []
+        changes = self._open.apply(effects, after)
+        net = captured.net(changes)
+        if changes:
+            self._save()
+        return net
+
+    def due_places(self) -> list[MySqlOffset]:
+        """The positions that reading has to reach before `learn_due` has something to do."""
+        return [later.baseline.offset for later in self._later if not later.is_taken]
+
+    def awaits_other_server(self, identity: str) -> bool:
+        """Whether one of those positions is in the log of another server than `identity`."""
+        return any(place.server != identity for place in self.due_places())
+
+    def learn_due(self, offset: MySqlOffset) -> bool:
+        """Take over what was learned for `offset` and before; returns whether there was any."""
+        due = self._due(offset)
+        for later in due:
+            self._open.extend(later.baseline.offset, later.baseline, indexes=later.baseline.indexes)
+            later.is_taken = True
+        if due:
+            self._save()
+            self._save_later()
+        return bool(due)
+
+    def _due(self, offset: MySqlOffset) -> list[_LateBaseline]:
+        return [later for later in self._later if not later.is_taken and not offset < later.baseline.offset]
+
+    @property
+    def _open(self) -> SchemaHistory:
+        assert self._history is not None
+        return self._history
+
+    def _save(self) -> None:
+        self._context.put_state(HISTORY_KEY, self._open.dump())
+
+    def _save_later(self) -> None:
+        stored = [{"taken": later.is_taken, **later.baseline.to_json()} for later in self._later]
+        self._context.put_state(LATER_KEY, zlib.compress(json.dumps(stored).encode()))
+
+
+def _load_later(stored: bytes | None) -> list[_LateBaseline]:
+    found = json.loads(zlib.decompress(stored)) if stored else []
+    return [_LateBaseline(Baseline.from_json(value), value["taken"]) for value in found]
+
+
+def _refuse_statement(tables: Collection[TableId], captured: CapturedTables, place: MySqlOffset) -> None:
+    """Rows changed by a statement are not in the log; a statement that names no captured table is ignored."""
+    touched = [table for table in tables if table in captured]
+    if tables and not touched:
+        return
+    raise NeedsUserError(
+        "rows were changed by a statement that was logged as text (binlog_format is not ROW)",
+        code="RPL-3793",
+        table=str(touched[0]) if touched else None,
+        position=str(place),
+        hint=f"set binlog_format=ROW for all sessions, then {COPY_TABLE_AGAIN if touched else COPY_AGAIN}",
+    )

@@ -1,0 +1,150 @@
+"""Checks that the server's log is still the one that the saved offset was read from.
+
+A server that was restored to an earlier state and then written past the saved offset has a log there, but a different one:
+reading on would lose changes in silence. After a failover or a recovery to a point in time the timeline shows it. After a
+file backup was restored it does not: there the last commit record that was read must be in the log, and no other may follow
+it before the saved offset. The server must send that record again, so the slot never advances past it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from typing import Any, Final
+
+import structlog
+
+from replicator_sdk.context import DeltaSourceContext
+from replicator_sdk.errors import HistoryLostError
+from replicator_source_postgres.connection import Endpoint
+from replicator_source_postgres.offset import CommitRecord, PostgresOffset, lsn_text
+from replicator_source_postgres.pgoutput import Window
+from replicator_source_postgres.replication.replication_stream import ReplicationStream, StatusThread
+from replicator_source_postgres.replication.timelines import Timelines
+
+log = structlog.get_logger(__name__)
+
+HELD_BYTES: Final = 64 << 20
+"""How much log before the saved offset the slot keeps at most, for the last commit record."""
+
+STATE_KEY: Final = "postgres-publication"
+_STATUS_SECONDS = 1.0
+_MESSAGES, _BYTES = 4096, 1 << 20
+_COPY_AGAIN = (
+    "give the pipeline another `name` (and another `slot`, where it has one) and its target another place; it then copies"
+    " all tables. Drop the old slot once it is not needed"
+)
+
+
+def confirmable_lsn(offset: PostgresOffset) -> int:
+    """Up to where the server may remove its log once `offset` is durable: not the last commit record."""
+    commit = offset.commit
+    return commit.lsn if commit is not None and offset.lsn - commit.lsn <= HELD_BYTES else offset.lsn
+
+
+def check_timeline(timelines: Timelines, offset: PostgresOffset) -> None:
+    """Check that the history of the server's timelines includes `offset`.
+
+    Raises:
+        HistoryLostError: When it does not.
+    """
+    if why := timelines.divergence(offset):
+        raise HistoryLostError(
+            f"the server's log is not the one that was read: {why}; it was restored, or failed over to a server that"
+            " lacked the end of the log",
+            code="RPL-3211",
+            position=str(offset),
+            hint=_COPY_AGAIN,
+        )
+
+
+class LogContinuity:
+    """Compares the last commit read with the server's log, once at every start.
+
+    Args:
+        endpoint: Where to connect.
+        slot: The slot's name; no other session uses it meanwhile.
+        publication: The publication's name.
+        context: Stores which publication was read.
+        closed: Ends the comparison early.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        slot: str,
+        publication: str,
+        context: DeltaSourceContext,
+        closed: threading.Event,
+    ) -> None:
+        self._endpoint = endpoint
+        self._slot = slot
+        self._publication = publication
+        self._context = context
+        self._closed = closed
+
+    def save_publication(self, identity: str, offset: PostgresOffset) -> None:
+        """Store the publication, used from `offset` on: what another publication selected may not be sent again."""
+        saved = self._saved()
+        if saved is None or saved["publication"] != identity:
+            since = 0 if saved is None else offset.lsn
+            self._context.put_state(STATE_KEY, json.dumps({"publication": identity, "since": since}).encode())
+
+    def _saved(self) -> dict[str, Any] | None:
+        stored = self._context.get_state(STATE_KEY)
+        return None if stored is None else json.loads(stored)
+
+    def _is_comparable(self, commit: CommitRecord, confirmed: PostgresOffset | None, publication: str) -> bool:
+        if confirmed is None or commit.lsn < confirmed.lsn:
+            return False
+        saved = self._saved()
+        return saved is None or (saved["publication"] == publication and saved["since"] <= commit.lsn)
+
+    def check(self, offset: PostgresOffset, confirmed: PostgresOffset | None, publication: str) -> None:
+        """Check that the log up to `offset` is the one it was read from; does nothing where they cannot be compared.
+
+        Args:
+            offset: The saved offset.
+            confirmed: The slot's confirmed position; the server sends nothing that was committed before.
+            publication: The publication's identity now.
+
+        Raises:
+            HistoryLostError: When it is a different one.
+        """
+        commit = offset.commit
+        if commit is None or not self._is_comparable(commit, confirmed, publication):
+            log.info("last commit cannot be compared", slot=self._slot, position=str(offset))
+            return
+        stream = ReplicationStream.open(self._endpoint, self._slot, self._publication, PostgresOffset(commit.lsn))
+        with contextlib.closing(stream), StatusThread(stream, lambda: PostgresOffset(0), _STATUS_SECONDS):
+            check_timeline(stream.timelines, offset)
+            is_same = self._is_same(stream, commit, offset.lsn)
+        if not is_same:
+            raise HistoryLostError(
+                f"the server's log is not the one that was read: it lacks the commit at {lsn_text(commit.lsn)}, or holds"
+                " others after it that were not read; the server was restored to an earlier state and written to since",
+                code="RPL-3212",
+                position=str(offset),
+                hint=_COPY_AGAIN,
+            )
+
+    def _is_same(self, stream: ReplicationStream, commit: CommitRecord, until: int) -> bool:
+        """Whether the log holds `commit`, and after it no other commit before `until`."""
+        messages: list[memoryview | bytes] = []
+        is_found = False
+        while not self._closed.is_set():
+            stream.receive(messages, _MESSAGES, _BYTES, 0.05)
+            for lsn, timestamp in Window(messages).begin_records():
+                if is_found:
+                    return lsn >= until
+                if CommitRecord(lsn, timestamp) != commit:
+                    return False
+                is_found = True
+            messages.clear()
+            # After the messages, since the server reports its end in their order.
+            if stream.wal_end > commit.lsn and not is_found:
+                return False
+            if is_found and stream.wal_end >= until:
+                return True
+        return True

@@ -1,0 +1,172 @@
+"""The replication slot, by which the server keeps the log after a position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
+from replicator_source_postgres.offset import PostgresOffset
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = structlog.get_logger(__name__)
+
+_SLOT = """
+SELECT s.plugin, s.database, s.active_pid, s.confirmed_flush_lsn - '0/0'::pg_lsn, s.wal_status,
+       coalesce(pg_catalog.pg_current_wal_lsn() - s.restart_lsn, -1)::int8
+FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = %s
+"""
+
+_COPY_AGAIN = (
+    "give the pipeline another `name` (and another `slot`, where it has one) and its target another place; it then copies"
+    " all tables. Drop the old slot once it is not needed"
+)
+"""The next step after a lost log: a new name has a new state, and the target's tables belong to the old one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """What the server reports of a slot.
+
+    Attributes:
+        plugin: Its output plugin; None for a physical slot.
+        database: Its database.
+        active_pid: The session that uses it; None when it is free.
+        confirmed: Up to where it was confirmed; the server never again sends what is before.
+        wal_status: `reserved`, `extended`, `unreserved` or `lost`; None when its log is gone.
+        held_bytes: How much WAL it keeps; -1 unknown.
+    """
+
+    plugin: str | None
+    database: str | None
+    active_pid: int | None
+    confirmed: PostgresOffset | None
+    wal_status: str | None
+    held_bytes: int
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server has removed the log that the slot should keep."""
+        return self.wal_status in {None, "lost"} or self.confirmed is None
+
+
+class Slot:
+    """One logical slot, checked and created over one SQL connection."""
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], name: str, database: str) -> None:
+        self.name = name
+        self._connection = connection
+        self._database = database
+
+    def state(self) -> SlotState | None:
+        """What the server reports of it; None when it does not exist."""
+        row = self._connection.execute(_SLOT, [self.name]).fetchone()
+        if row is None:
+            return None
+        plugin, database, pid, confirmed, status, held = row
+        return SlotState(
+            plugin, database, pid, None if confirmed is None else PostgresOffset(int(confirmed)), status, held
+        )
+
+    def create(self) -> PostgresOffset:
+        """Create it; waits until the transactions running now have ended, and returns its consistent point."""
+        query = "SELECT lsn - '0/0'::pg_lsn FROM pg_catalog.pg_create_logical_replication_slot(%s, 'pgoutput')"
+        row = self._connection.execute(query, [self.name]).fetchone()
+        assert row is not None
+        offset = PostgresOffset(int(row[0]))
+        log.info("replication slot created", slot=self.name, position=str(offset))
+        return offset
+
+    def drop(self) -> None:
+        """Drop it; the server may remove the log then."""
+        self._connection.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", [self.name])
+        log.info("replication slot dropped", slot=self.name)
+
+    def begin(self, *, is_ours: bool) -> PostgresOffset:
+        """The offset to start from when nothing was replicated yet.
+
+        A slot with a derived name that exists although no offset was ever saved is left from a start that crashed: it is
+        created again, so that no old log has to be read. One named by the user is used as it is, from its position.
+        """
+        state = self.state()
+        if state is None:
+            return self.create()
+        self._check_kind(state)
+        self._check_free(state)
+        if is_ours or state.is_lost:
+            if not is_ours:
+                raise self._lost(state, "before anything was replicated")
+            self.drop()
+            return self.create()
+        assert state.confirmed is not None
+        return state.confirmed
+
+    def resume(self, offset: PostgresOffset) -> SlotState:
+        """Check that the log after `offset` still exists and that no other session reads it.
+
+        Raises:
+            HistoryLostError: When the log is gone; the reader never starts elsewhere instead.
+            RetryableError: When another session uses the slot.
+        """
+        state = self.state()
+        if state is None:
+            raise HistoryLostError(
+                f"the replication slot {self.name!r} does not exist any more, and the log after the saved offset is lost",
+                code="RPL-3203",
+                position=str(offset),
+                hint=_COPY_AGAIN,
+            )
+        self._check_kind(state)
+        if state.is_lost:
+            raise self._lost(state, f"after {offset}")
+        assert state.confirmed is not None
+        if offset.lsn < state.confirmed.lsn:
+            raise HistoryLostError(
+                f"the slot {self.name!r} was confirmed up to {state.confirmed}, beyond the saved offset; another client"
+                " read from it, or the state is an old copy",
+                code="RPL-3204",
+                position=str(offset),
+                hint=_COPY_AGAIN,
+            )
+        self._check_end(offset)
+        self._check_free(state)
+        return state
+
+    def _check_end(self, offset: PostgresOffset) -> None:
+        row = self._connection.execute("SELECT pg_catalog.pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone()
+        end = PostgresOffset(int(row[0]) if row else 0)
+        if end.lsn < offset.lsn:
+            raise HistoryLostError(
+                f"the server's log ends at {end}, before the saved offset: it was restored or failed over",
+                code="RPL-3205",
+                position=str(offset),
+                hint=_COPY_AGAIN,
+            )
+
+    def _check_kind(self, state: SlotState) -> None:
+        if state.plugin != "pgoutput" or state.database != self._database:
+            raise NeedsUserError(
+                f"the slot {self.name!r} is for plugin {state.plugin} in database {state.database}, not for pgoutput in"
+                f" {self._database}",
+                code="RPL-3206",
+                hint="name another slot, or remove `slot`, so that the replicator creates its own",
+            )
+
+    def _check_free(self, state: SlotState) -> None:
+        if state.active_pid is not None:
+            raise RetryableError(
+                f"the slot {self.name!r} is in use by the server process {state.active_pid}",
+                code="RPL-3104",
+                hint="stop the other run; after a crash the server frees the slot within wal_sender_timeout",
+            )
+
+    def _lost(self, state: SlotState, where: str) -> HistoryLostError:
+        return HistoryLostError(
+            f"the slot {self.name!r} has lost the log {where} (wal_status {state.wal_status})",
+            code="RPL-3202",
+            hint=f"raise max_slot_wal_keep_size; then {_COPY_AGAIN}",
+        )

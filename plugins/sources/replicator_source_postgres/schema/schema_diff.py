@@ -1,0 +1,117 @@
+"""The steps from the known schema to the one the log shows.
+
+The log announces columns by name, type and order, without attribute numbers. While the catalogue still shows the same
+columns, it provides the numbers, by which a rename is distinguished from a drop and an add. When the catalogue already
+shows later changes, what is not certain is marked as needing a new snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from replicator_sdk.authoring.renames import ordered_renames
+from replicator_sdk.datatype import FLOAT32, FLOAT64, INT16, INT32, INT64, DataType, Decimal
+from replicator_sdk.event import Alter, AlterKind
+from replicator_sdk.schema import Column, TableSchema
+
+_WIDER: frozenset[tuple[DataType, DataType]] = frozenset(
+    {(INT16, INT32), (INT16, INT64), (INT32, INT64), (FLOAT32, FLOAT64)}
+)
+_TEXT = ("character varying", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The columns the log shows, with identities.
+
+    Attributes:
+        columns: In the log's order.
+        is_certain: Whether the identities are known rather than inferred.
+    """
+
+    columns: tuple[Column, ...]
+    is_certain: bool
+
+
+def identify(announced: Sequence[Column], catalogue: Sequence[Column], known: TableSchema) -> Observed:
+    """Give the announced columns (which have no `source_id`) their identities.
+
+    Args:
+        announced: As the log shows them.
+        catalogue: As the catalogue shows them now, in attribute order; empty when the table is gone.
+        known: The schema known so far.
+    """
+    now = {column.name: column for column in catalogue}
+    found = [_same(column, now.get(column.name)) for column in announced]
+    ids = [int(column.source_id) for column in found if column is not None]
+    by_name = {column.name: column for column in known.columns}
+    if len(ids) == len(found) and ids == sorted(ids):
+        columns = tuple(column for column in found if column is not None)
+        return Observed(columns, is_certain=not _may_be_former(announced, columns, by_name))
+    inferred = [
+        _same(column, by_name.get(column.name)) or current for column, current in zip(announced, found, strict=True)
+    ]
+    # An identity that no column has: the column is new, and what older rows hold in it is unknown.
+    columns = tuple(c or replace(a, source_id=f"?{a.name}") for a, c in zip(announced, inferred, strict=True))
+    unchanged = [(c.name, c.source_type) for c in announced] == [(c.name, c.source_type) for c in known.columns]
+    return Observed(columns, is_certain=unchanged)
+
+
+def _may_be_former(announced: Sequence[Column], now: Sequence[Column], known: Mapping[str, Column]) -> bool:
+    """Whether the log may still show a column that another one of its name and type has replaced in the catalogue.
+
+    Columns are announced in the order of their identities, so the former one is excluded where that order would be wrong.
+    """
+    former = [_same(column, known.get(column.name)) or current for column, current in zip(announced, now, strict=True)]
+    ids = [int(column.source_id) if column.source_id.isdecimal() else 0 for column in former]
+    return ids == sorted(ids) and any(old.source_id != new.source_id for old, new in zip(former, now, strict=True))
+
+
+def _same(announced: Column, candidate: Column | None) -> Column | None:
+    """`candidate`, when it has the announced type (as written, modifier included)."""
+    return candidate if candidate is not None and candidate.source_type == announced.source_type else None
+
+
+def compare(known: TableSchema, now: TableSchema) -> tuple[Alter, ...]:
+    """The steps from `known` to `now`, in an order in which each can be applied: drops free names for renames."""
+    before = {_identity(column): column for column in known.columns}
+    after = {_identity(column): column for column in now.columns}
+    drops = [Alter(AlterKind.DROP_COLUMN, previous=c) for key, c in before.items() if key not in after]
+    pairs = [(old, after[key]) for key, old in before.items() if key in after]
+    steps = drops + ordered_renames([(old, new.name) for old, new in pairs], [*known.names, *now.names])
+    for old, new in pairs:
+        steps += _column_steps(replace(old, name=new.name), new)
+    steps += [Alter(AlterKind.ADD_COLUMN, column=c) for key, c in after.items() if key not in before]
+    renamed = {old.name: new.name for old, new in pairs}
+    if {renamed.get(name, name) for name in known.primary_key} != set(now.primary_key):
+        steps.append(Alter(AlterKind.CHANGE_KEY))
+    return tuple(steps)
+
+
+def _identity(column: Column) -> str:
+    return column.source_id or column.name
+
+
+def _column_steps(old: Column, new: Column) -> list[Alter]:
+    steps = []
+    if (old.type, old.source_type) != (new.type, new.source_type):
+        steps.append(Alter(AlterKind.RETYPE_COLUMN, column=replace(new, nullable=old.nullable), previous=old))
+    if old.nullable != new.nullable:
+        kind = AlterKind.RELAX_COLUMN if new.nullable else AlterKind.TIGHTEN_COLUMN
+        steps.append(Alter(kind, column=new, previous=replace(new, nullable=old.nullable)))
+    return steps
+
+
+def keeps_values(old: Column, new: Column) -> bool:
+    """Whether a change of type left every value unchanged, so that no row has to be copied again."""
+    if old.type == new.type:
+        return old.source_type == new.source_type or (_is_text(old) and _is_text(new)) or isinstance(old.type, Decimal)
+    if isinstance(old.type, Decimal) and isinstance(new.type, Decimal):
+        digits = new.type.precision - new.type.scale >= old.type.precision - old.type.scale
+        return digits and new.type.scale >= old.type.scale
+    return (old.type, new.type) in _WIDER
+
+
+def _is_text(column: Column) -> bool:
+    return column.source_type.startswith(_TEXT)

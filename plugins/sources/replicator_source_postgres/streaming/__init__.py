@@ -1,0 +1,1 @@
+"""The event reader: from the replication stream, and from the catalogue where the log is silent, to the emitter."""

@@ -1,0 +1,1 @@
+"""Snapshots: copies of tables at one position of the changelog, read in chunks."""

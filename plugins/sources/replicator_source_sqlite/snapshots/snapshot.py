@@ -1,0 +1,113 @@
+"""Snapshots: a table is copied in one read transaction together with the log's end, and the copy is read in chunks.
+
+The copy is exact at its position while the application continues to write, and the source is read once. It is stored on
+local disk, so the executors must run on this machine.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableSchema, TableSnapshot
+from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_source_sqlite.capture.changelog import last_change, offset_of
+from replicator_source_sqlite.capture.ddl_detection import drifts, synchronise
+from replicator_source_sqlite.catalogue import TableShape, describe
+from replicator_source_sqlite.config import SqliteConfig
+from replicator_source_sqlite.connection import connect, transaction
+from replicator_source_sqlite.offset import SqliteOffset
+from replicator_source_sqlite.snapshots.table_copy import CopyReader, copy_rows, plan_chunks
+
+
+class SqliteSnapshotReader(SnapshotReader):
+    """Opens snapshots; each has its own connection while the table is copied, and its own file."""
+
+    def __init__(self, config: SqliteConfig, out_of_range: OutOfRange) -> None:
+        self._config = config
+        self._out_of_range = config.out_of_range or out_of_range
+
+    def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
+        """Copy the selected columns of a table; returns when the copy is complete."""
+        folder = tempfile.TemporaryDirectory(prefix="replicator-", dir=self._config.snapshot_folder)
+        try:
+            return self._copy(schema, tuple(chunks), folder)
+        except BaseException:
+            folder.cleanup()
+            raise
+
+    def _copy(
+        self, schema: TableSchema, chunks: tuple[SnapshotChunk, ...], folder: tempfile.TemporaryDirectory[str]
+    ) -> TableSnapshot:
+        path = Path(folder.name) / "copy.sqlite"
+        with connect(self._config.path) as database:
+            database.execute("ATTACH DATABASE ? AS copy", (f"file:{path}?mode=rwc",))
+            database.execute("PRAGMA copy.journal_mode = OFF")
+            database.execute("PRAGMA copy.synchronous = OFF")
+            synchronise(database, 0)
+            with transaction(database):
+                shape = _shape(database, schema)
+                _check_logged(database, schema)
+                position = offset_of(database, last_change(database))
+                selected = shape.schema.select(schema.names)
+                copy_rows(database, shape, selected)
+                plan = chunks if chunks and shape.rowid_alias else plan_chunks(database, self._config.chunk_rows)
+        read = CopyReader(str(path), selected, self._out_of_range)
+        return SqliteSnapshot(selected, position, plan, read, bool(shape.rowid_alias), folder)
+
+
+def _shape(database: sqlite3.Connection, wanted: TableSchema) -> TableShape:
+    """The table as it is now; it must still have the described columns."""
+    try:
+        shape = describe(database, wanted.table)
+    except NeedsUserError as gone:
+        raise _gone("the table", wanted) from gone
+    if missing := [name for name in wanted.names if name not in shape.schema]:
+        raise _gone(f"the columns {missing}", wanted)
+    return shape
+
+
+def _check_logged(database: sqlite3.Connection, wanted: TableSchema) -> None:
+    """Check that the log has the table's schema changes: one logged later would be applied to the copy again."""
+    if drifts(database, wanted.table):
+        raise RetryableError(
+            "the table's schema changed while a snapshot was opened",
+            code="RPL-3512",
+            hint="nothing to do: the attempt is repeated with the table as it is then",
+            table=str(wanted.table),
+        )
+
+
+def _gone(what: str, wanted: TableSchema) -> RetryableError:
+    return RetryableError(
+        f"{what} disappeared while a snapshot was opened",
+        code="RPL-3512",
+        hint="nothing to do: the attempt is repeated with the table as it is then",
+        table=str(wanted.table),
+    )
+
+
+class SqliteSnapshot(TableSnapshot):
+    """A copy on disk; removed by `close`."""
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        position: SqliteOffset,
+        chunks: tuple[SnapshotChunk, ...],
+        read: ChunkReader,
+        resumable: bool,
+        folder: tempfile.TemporaryDirectory[str],
+    ) -> None:
+        self.schema = schema
+        self.position = position
+        self.chunks = chunks
+        self.read = read
+        self.resumable = resumable
+        self._folder = folder
+
+    def close(self) -> None:
+        """Remove the copy."""
+        self._folder.cleanup()

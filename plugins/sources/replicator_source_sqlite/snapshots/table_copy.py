@@ -1,0 +1,66 @@
+"""The copy of a table in a SQLite file of its own: written in one statement, divided into chunks, read in any process."""
+# ruff: noqa: S608 - names pass through `quoted`
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from replicator_sdk import OutOfRange, SnapshotChunk, TableSchema
+from replicator_source_sqlite.catalogue import TableShape
+from replicator_source_sqlite.connection import connect, quoted
+from replicator_source_sqlite.types.decode import Decoder
+
+_BATCH_ROWS = 32_768
+
+
+@dataclass(frozen=True)
+class CopyReader:
+    """Reads chunks of a copy in any process on this machine."""
+
+    path: str
+    schema: TableSchema
+    out_of_range: OutOfRange
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        """The rows whose numbers are within the chunk's bounds."""
+        low, high = chunk.bounds["after"], chunk.bounds["up_to"]
+        columns = ", ".join(f"c{i}" for i in range(len(self.schema.columns)))
+        decoder = Decoder(self.schema, self.out_of_range)
+        with connect(Path(self.path), read_only=True) as database:
+            rows = database.execute(
+                f"SELECT {columns} FROM rows WHERE (?1 IS NULL OR number > ?1) AND (?2 IS NULL OR number <= ?2)",
+                (low, high),
+            )
+            while batch := rows.fetchmany(_BATCH_ROWS):
+                struct = decoder.struct(list(zip(*batch, strict=True)), len(batch))
+                yield pa.RecordBatch.from_struct_array(struct).cast(self.schema.arrow)
+
+
+def copy_rows(database: sqlite3.Connection, shape: TableShape, schema: TableSchema) -> None:
+    """Fill `copy.rows`; a row's number is its INTEGER PRIMARY KEY, which a later copy has, too, else its rank."""
+    places = ", ".join(f"c{i}" for i in range(len(schema.columns)))
+    columns = ", ".join(f"t.{quoted(name)}" for name in schema.names)
+    number = f"t.{quoted(shape.rowid_alias)}" if shape.rowid_alias else "NULL"
+    database.execute(f"CREATE TABLE copy.rows (number INTEGER PRIMARY KEY, {places})")
+    database.execute(
+        f"INSERT INTO copy.rows (number, {places}) SELECT {number}, {columns} FROM main.{quoted(schema.table.table)} AS t"
+    )
+
+
+def plan_chunks(database: sqlite3.Connection, chunk_rows: int) -> tuple[SnapshotChunk, ...]:
+    """Ranges of row numbers with `chunk_rows` rows each; the first and the last are open, for later copies."""
+    borders = [
+        number
+        for (number,) in database.execute(
+            "SELECT number FROM (SELECT number, row_number() OVER (ORDER BY number) AS rank FROM copy.rows) "
+            "WHERE rank % ? = 0 ORDER BY number",
+            (chunk_rows,),
+        )
+    ]
+    ranges = zip([None, *borders], [*borders, None], strict=True)
+    return tuple(SnapshotChunk(i, {"after": a, "up_to": b}, chunk_rows) for i, (a, b) in enumerate(ranges))

@@ -1,0 +1,1 @@
+"""The event reader: from the changelog to the emitter."""

@@ -1,0 +1,134 @@
+"""Converts logged schema changes to the events that the reader emits."""
+# ruff: noqa: S608 - only numbered columns are put into statements
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from replicator_sdk import (
+    Alter,
+    AlterKind,
+    Column,
+    DDLEvent,
+    DDLOperation,
+    Offset,
+    OutOfRange,
+    TableId,
+    TableSchema,
+    ordered_renames,
+)
+from replicator_sdk.errors import BugError
+from replicator_source_sqlite.capture.changelog import Version
+from replicator_source_sqlite.offset import SqliteOffset
+from replicator_source_sqlite.streaming.selection import Selection
+from replicator_source_sqlite.types.decode import Decoder
+
+
+@dataclass
+class DDLEvents:
+    """Converts logged schema changes to events of the selected tables and columns, in log order.
+
+    Attributes:
+        versions: Every version of every table; the reader adds new ones.
+        selection: The selected tables and columns; follows renames.
+        out_of_range: The policy for default values.
+    """
+
+    versions: Mapping[int, Version]
+    selection: Selection
+    out_of_range: OutOfRange
+
+    def event(self, database: sqlite3.Connection, number: int, offset: Offset, ordinal: int) -> DDLEvent | None:
+        """The event for the change `number`; None when it concerns no selected table or column."""
+        version, at, text = database.execute(
+            "SELECT version, at, c0 FROM _replicator_changes WHERE id = ?", (number,)
+        ).fetchone()
+        facts = json.loads(text)
+        before, after = self.versions[facts["previous"]], self.versions[version]
+        old = self.selection.schema(before)
+        if old is None:
+            return None
+        event = DDLEvent(
+            offset,
+            DDLOperation(facts["operation"]),
+            old.table,
+            ordinal=ordinal,
+            needs_snapshot=facts.get("needsSnapshot", False),
+            source_timestamp=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at),
+        )
+        if event.operation is DDLOperation.DROP_TABLE:
+            return event
+        self.selection.follow(before, after, facts["origin"])
+        new = self.selection.schema(after)
+        if new is None:
+            raise BugError("a schema change lost its table", code="RPL-3511", table=str(old.table))
+        steps = alters(old, new, facts["origin"], self._defaults(database, number, facts["added"], new))
+        if event.operation is DDLOperation.RENAME_TABLE:
+            return replace(event, table=new.table, prev_table=old.table, schema=new, alters=steps)
+        return replace(event, schema=new, alters=steps) if steps or event.needs_snapshot else None
+
+    def late_alters(self, known: Mapping[TableId, TableSchema], change: int) -> Iterator[DDLEvent]:
+        """The events that lead from the schemas in `known` to those that the log has after `change`.
+
+        They differ when a table was altered after it was described and before the first start.
+        """
+        versions = {v.schema.table: v for v in self.versions.values() if v.since <= change}
+        for table, old in known.items():
+            new = self.selection.schema(versions[table]) if table in versions else None
+            if new is None or new.struct == old.struct:
+                continue
+            steps = alters(old, new, {name: name for name in new.names if name in old}, {})
+            operation = DDLOperation.ALTER_TABLE
+            yield DDLEvent(SqliteOffset(change), operation, table, new, alters=steps, needs_snapshot=True)
+
+    def _defaults(
+        self, database: sqlite3.Connection, number: int, names: list[str], schema: TableSchema
+    ) -> dict[str, Any]:
+        """The values of existing rows in the added columns `names`."""
+        if not names:
+            return {}
+        places = ", ".join(f"c{i + 1}" for i in range(len(names)))
+        values = database.execute(f"SELECT {places} FROM _replicator_changes WHERE id = ?", (number,)).fetchone()
+        decoder = Decoder(schema, self.out_of_range)
+        named = zip(names, values, strict=True)
+        return {name: decoder.column(schema[name], [value])[0].as_py() for name, value in named if name in schema}
+
+
+def alters(old: TableSchema, new: TableSchema, origin: dict[str, str], defaults: dict[str, Any]) -> tuple[Alter, ...]:
+    """The steps from `old` to `new`, in an order in which a target can apply each of them.
+
+    Args:
+        old: The schema before.
+        new: The schema after.
+        origin: New column name → old column name, for columns that existed.
+        defaults: Value of existing rows in added columns, by name.
+    """
+    pairs = [(old[origin[column.name]], column) for column in new.columns if column.name in origin]
+    kept = set(origin.values())
+    steps = [Alter(AlterKind.DROP_COLUMN, None, column) for column in old.columns if column.name not in kept]
+    steps += ordered_renames([(before, after.name) for before, after in pairs], [*old.names, *new.names])
+    for before, after in pairs:
+        steps += _steps(replace(before, name=after.name), after)
+    for column in new.columns:
+        if column.name not in origin:
+            steps.append(Alter(AlterKind.ADD_COLUMN, column, None, defaults.get(column.name)))
+    if tuple(origin.get(k) for k in new.primary_key) != old.primary_key:
+        steps.append(Alter(AlterKind.CHANGE_KEY))
+    return tuple(steps)
+
+
+def _steps(before: Column, after: Column) -> list[Alter]:
+    steps: list[Alter] = []
+    if before.type != after.type:
+        retyped = replace(before, type=after.type, source_type=after.source_type)
+        steps.append(Alter(AlterKind.RETYPE_COLUMN, retyped, before))
+        before = retyped
+    if before.nullable != after.nullable:
+        kind = AlterKind.RELAX_COLUMN if after.nullable else AlterKind.TIGHTEN_COLUMN
+        steps.append(Alter(kind, after, before))
+    return steps

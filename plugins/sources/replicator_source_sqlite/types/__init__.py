@@ -1,0 +1,1 @@
+"""Declared column types as standard types, and SQLite values as Arrow columns."""

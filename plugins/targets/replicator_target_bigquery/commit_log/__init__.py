@@ -1,0 +1,1 @@
+"""The table `_replicator_commits`: its rows, and the statements that read and write them."""

@@ -1,0 +1,103 @@
+"""Statements that read, write and prune `_replicator_commits`."""
+# ruff: noqa: S608 - names pass through `sql.text.name`, values through `text` or are numbers
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from replicator_sdk.offset import Offset
+from replicator_sdk.schema import TableId
+from replicator_sdk.target import TableProgress
+from replicator_target_bigquery.commit_log.commit import COLUMNS, WITHOUT_DATA, Commit, TableState
+from replicator_target_bigquery.sql.table_ref import TableRef
+from replicator_target_bigquery.sql.text import text
+
+_KEPT_DAYS: Final = 7
+
+
+def rows_of(ref: TableRef) -> str:
+    """A table's rows, as `FROM …`."""
+    return f"FROM {ref.commits_sql} WHERE table_name = {text(ref.table)}"
+
+
+def insert(ref: TableRef, row: Commit) -> str:
+    """The statement that adds a row."""
+    names = ", ".join(column.name for column in COLUMNS)
+    return f"INSERT INTO {ref.commits_sql} ({names})\nVALUES ({', '.join(_values(ref, row))})"
+
+
+def insert_if_newer(ref: TableRef, row: Commit) -> str:
+    """The statement that adds a row numbered after the newest, if the table has rows and all are of older epochs."""
+    names = ", ".join(column.name for column in COLUMNS)
+    values = _values(ref, row)
+    values[1] = "newest + 1"
+    rows = f"SELECT MAX(revision) AS newest, MAX(epoch) AS latest FROM {ref.commits_sql}"
+    return (
+        f"INSERT INTO {ref.commits_sql} ({names})\n"
+        f"SELECT {', '.join(values)} FROM ({rows} WHERE table_name = {text(ref.table)}) WHERE latest < {row.epoch}"
+    )
+
+
+def select(ref: TableRef) -> str:
+    """The statement that reads the rows of a `TableState`."""
+    names = ", ".join(column.name for column in COLUMNS[:-1])
+    return (
+        f"SELECT {names} FROM {ref.commits_sql} WHERE table_name = {text(ref.table)} AND revision >= (\n"
+        f"  SELECT IFNULL(MAX(revision), 0) FROM {ref.commits_sql}\n"
+        f"  WHERE table_name = {text(ref.table)} AND kind NOT IN ({_kinds_without_data()}))\n"
+        f"ORDER BY revision DESC, epoch DESC"
+    )
+
+
+def prune(ref: TableRef) -> str:
+    """The statement that deletes old rows of all tables of a dataset; no run reads them again."""
+    return (
+        f"DELETE FROM {ref.commits_sql} AS C\n"
+        f"WHERE C.committed_at < TIMESTAMP_SUB(CURRENT_TIMESTAMP(), INTERVAL {_KEPT_DAYS} DAY) AND EXISTS (\n"
+        f"  SELECT 1 FROM (SELECT table_name, MAX(revision) AS newest FROM {ref.commits_sql}\n"
+        f"    WHERE kind NOT IN ({_kinds_without_data()}) GROUP BY table_name) AS N\n"
+        f"  WHERE N.table_name = C.table_name AND C.revision < N.newest)"
+    )
+
+
+def _kinds_without_data() -> str:
+    return ", ".join(text(kind) for kind in sorted(WITHOUT_DATA))
+
+
+def read_rows(rows: Sequence[Mapping[str, Any]], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> TableState:
+    """The rows of `select` as a `TableState`."""
+    return TableState(tuple(_read(row, read_offset) for row in rows))
+
+
+def _values(ref: TableRef, row: Commit) -> list[str]:
+    progress = "NULL" if row.progress is None else text(json.dumps(row.progress.to_json()))
+    return [
+        text(ref.table),
+        str(row.revision),
+        text(row.kind),
+        text(row.owner),
+        str(row.epoch),
+        text(row.batch),
+        text(json.dumps(row.source.to_json())),
+        progress,
+        text(json.dumps(sorted(row.chunks))),
+        text(row.note),
+        "CURRENT_TIMESTAMP()",
+    ]
+
+
+def _read(row: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Commit:
+    progress = row["progress"]
+    return Commit(
+        row["revision"],
+        row["kind"],
+        row["owner"],
+        row["epoch"],
+        row["batch"],
+        TableId.from_json(json.loads(row["source"])),
+        None if progress is None else TableProgress.from_json(json.loads(progress), read_offset),
+        frozenset(json.loads(row["chunks"])),
+        row["note"],
+    )

@@ -1,0 +1,1 @@
+"""Changes of a table's structure, as statements that can be repeated."""

@@ -1,0 +1,123 @@
+"""Rows as Parquet files in the staging bucket, where load jobs find them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from replicator_sdk.schema import TableId
+from replicator_target_bigquery.api.retry import Requester
+from replicator_target_bigquery.load.parquet import ParquetFile
+
+FILE_BYTES: Final = 128 << 20
+"""How many bytes of Arrow, before compression, end a file."""
+_ROOT: Final = "replicator"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What was written.
+
+    Attributes:
+        paths: The files, within the bucket.
+        rows: The rows in all of them.
+    """
+
+    paths: tuple[str, ...] = ()
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of the bucket to which several threads and executors may write at once. Picklable.
+
+    Attributes:
+        bucket: The bucket.
+        path: The folder, used by this load only.
+        table: The table concerned.
+    """
+
+    bucket: str
+    path: str
+    table: TableId
+
+    def write(self, client: Any, requester: Requester, rows: Iterable[pa.Table], file_bytes: int = FILE_BYTES) -> Files:
+        """Write rows, a file for each `file_bytes` of them; no file when there are none.
+
+        Holds the rows of one file. Names begin with an identifier of this attempt, so that a repeated task, even at
+        the same time, writes other files.
+        """
+        bucket: Any = client.bucket(self.bucket)
+        attempt, paths, written = uuid.uuid4().hex, list[str](), 0
+        file: ParquetFile | None = None
+        for part in rows:
+            if part.num_rows:
+                file = file or ParquetFile()
+                file.add(part)
+                written += part.num_rows
+            if file and file.nbytes >= file_bytes:
+                paths.append(self._put(bucket, requester, f"{attempt}-{len(paths):05d}", file))
+                file = None
+        if file:
+            paths.append(self._put(bucket, requester, f"{attempt}-{len(paths):05d}", file))
+        return Files(tuple(paths), written)
+
+    def _put(self, bucket: Any, requester: Requester, name: str, file: ParquetFile) -> str:
+        content, path = file.finish(), f"{self.path}/{name}.parquet"
+
+        def put() -> None:
+            bucket.blob(path).upload_from_string(content, content_type="application/octet-stream", retry=None)
+
+        requester.request("writing to the staging bucket", self.table, put, place=f"gs://{self.bucket}")
+        return path
+
+
+class Upload:
+    """The files of one load, in a folder of its own. Used by one thread.
+
+    Attributes:
+        folder: Where they are.
+        rows: How many rows are in them.
+    """
+
+    def __init__(self, client: Any, requester: Requester, bucket: str, folder: str, table: TableId) -> None:
+        self._client = client
+        self._requester = requester
+        self._files: list[str] = []
+        self.folder = Folder(bucket, f"{_ROOT}/{folder}/{uuid.uuid4().hex}", table)
+        self.rows = 0
+
+    @property
+    def uris(self) -> list[str]:
+        """The files, as load jobs take them."""
+        return [f"gs://{self.folder.bucket}/{path}" for path in self._files]
+
+    def write(self, batches: Iterable[pa.Table]) -> None:
+        """Write rows from this process, a file for each 128 MB of them; no file when there are none."""
+        self.add(self.folder.write(self._client, self._requester, batches))
+
+    def add(self, files: Files) -> None:
+        """Add files that a thread or an executor has written into `folder`; only added files are loaded."""
+        self._files += files.paths
+        self.rows += files.rows
+
+    def remove(self) -> None:
+        """Delete the folder, with the files of attempts that failed or ran twice.
+
+        What cannot be deleted, or is written later by an abandoned attempt, is left to the bucket's lifecycle rule.
+        """
+        from google.api_core.exceptions import GoogleAPICallError, NotFound
+        from google.auth.exceptions import GoogleAuthError
+
+        try:
+            for blob in self._client.list_blobs(self.folder.bucket, prefix=f"{self.folder.path}/", retry=None):
+                try:
+                    blob.delete(retry=None)
+                except NotFound:
+                    continue
+        except (GoogleAPICallError, GoogleAuthError, OSError):
+            return

@@ -1,0 +1,1 @@
+"""Intermediate tables: their names, columns and rows."""

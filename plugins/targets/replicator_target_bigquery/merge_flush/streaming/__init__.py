@@ -1,0 +1,1 @@
+"""The ways rows are streamed: the Storage Write API and `tabledata.insertAll`."""

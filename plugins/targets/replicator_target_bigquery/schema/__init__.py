@@ -1,0 +1,1 @@
+"""Source tables, columns and types as BigQuery has them."""

@@ -1,0 +1,44 @@
+"""Checks whether an existing table can take the rows of a schema; its columns may have been altered outside the replicator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.errors import SchemaDriftError
+from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.schema.table_info import TableInfo
+
+
+def schema_mismatch(wanted: Sequence[Field], found: TableInfo) -> str:
+    """Why the table cannot take them, to follow "the target's table"; empty when it can.
+
+    Columns beyond those of the schema are allowed unless they are NOT NULL.
+    """
+    for column in wanted:
+        there = found.column(column.name)
+        if there is None:
+            return f"has no column {column.name}"
+        if not there.holds(column):
+            return f"has column {column.name} as {there.sql}, not {column.sql}"
+        if there.mode == "REQUIRED" and column.mode != "REQUIRED":
+            return f"refuses NULL in column {column.name}"
+    names = {column.name.lower() for column in wanted}
+    extra = [f.name for f in found.fields if f.mode == "REQUIRED" and f.name.lower() not in names]
+    return f"requires values for {', '.join(extra)}, which the source does not have" if extra else ""
+
+
+def require_match(changes: TableChanges, wanted: tuple[Field, ...], found: TableInfo) -> None:
+    """Refuse a table whose columns are not those of the changes.
+
+    Raises:
+        SchemaDriftError: When a column is missing, of another type, or too strict.
+    """
+    if problem := schema_mismatch(wanted, found):
+        raise SchemaDriftError(
+            f"the target's table {problem}",
+            code="RPL-6531",
+            table=str(changes.table),
+            position=str(changes.identity.position),
+            hint="undo the manual change of that table, or take the table out of `tables`, run once and put it in again: it is copied again",
+        )

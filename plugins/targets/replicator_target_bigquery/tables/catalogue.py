@@ -1,0 +1,137 @@
+"""Finds, creates and drops datasets and tables through BigQuery's API; each call may be repeated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_target_bigquery.api.jobs import Jobs
+from replicator_target_bigquery.commit_log import commit as commits
+from replicator_target_bigquery.config import BigQueryConfig
+from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.schema.layout import TableLayout
+from replicator_target_bigquery.schema.table_info import TableInfo
+from replicator_target_bigquery.sql.table_ref import TableRef
+
+if TYPE_CHECKING:
+    from google.cloud import bigquery
+
+
+class Catalogue:
+    """Datasets and tables of a run. Safe from several threads; calls for one table must not overlap."""
+
+    def __init__(self, client: Any, jobs: Jobs, config: BigQueryConfig) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._config = config
+        self._ready: set[str] = set()
+        self._lock = threading.Lock()
+
+    def find(self, table_id: str, table: TableId) -> TableInfo | None:
+        """What BigQuery reports of the table; None when it does not exist."""
+        from google.api_core.exceptions import NotFound
+
+        def ask() -> Any:
+            try:
+                return self._client.get_table(table_id, retry=None)
+            except NotFound:
+                return None
+
+        there = self._jobs.request(f"looking at {table_id}", table, ask, place=table_id)
+        return None if there is None else TableInfo.from_api(there)
+
+    def ensure_dataset(self, ref: TableRef, table: TableId) -> None:
+        """Create the dataset and its commit log unless they exist; checked once a run."""
+        key = f"{ref.project}.{ref.dataset}"
+        with self._lock:
+            if key in self._ready:
+                return
+            self._create_dataset(key, table)
+            log = self.definition(ref.commits_id, commits.COLUMNS)
+            log.clustering_fields = ["table_name"]
+            self.create(log, table)
+            self._ready.add(key)
+
+    def _create_dataset(self, key: str, table: TableId) -> None:
+        from google.api_core.exceptions import NotFound
+        from google.cloud import bigquery
+
+        def ask() -> Any:
+            try:
+                return self._client.get_dataset(key, retry=None)
+            except NotFound:
+                made = bigquery.Dataset(key)
+                made.location = self._config.staging_bucket_location
+                made.labels = dict(self._config.labels)
+                if self._config.encryption_key_name:
+                    made.default_encryption_configuration = self._encryption()
+                return self._client.create_dataset(made, exists_ok=True, retry=None)
+
+        there = self._jobs.request(f"creating dataset {key}", table, ask, place=key)
+        if str(there.location or "").lower() != self._config.staging_bucket_location.lower():
+            raise NeedsUserError(
+                f"dataset {key} is in {there.location}, stagingBucketLocation says {self._config.staging_bucket_location}",
+                code="RPL-6521",
+                table=str(table),
+                hint="set `stagingBucketLocation` to the dataset's location, and use a bucket in it",
+            )
+
+    def has_dataset(self, ref: TableRef, table: TableId) -> bool:
+        """Whether the dataset exists with its commit log; creates nothing."""
+        if f"{ref.project}.{ref.dataset}" in self._ready:
+            return True
+        return self.find(ref.commits_id, table) is not None
+
+    def create_target(self, ref: TableRef, schema: TableSchema, layout: TableLayout) -> None:
+        """Create the target table; one that exists is no error.
+
+        Raises:
+            NeedsUserError: When the settings ask for what BigQuery cannot do with the table's columns.
+        """
+        table = self.definition(ref.id, layout.target_fields(schema))
+        layout.define(table, schema)
+        self.create(table, schema.table)
+
+    def drop(self, table_id: str, table: TableId) -> None:
+        """Drop a table; one that does not exist is no error."""
+        self._jobs.request(
+            f"dropping {table_id}",
+            table,
+            lambda: self._client.delete_table(table_id, not_found_ok=True, retry=None),
+            place=table_id,
+        )
+
+    def cluster(self, ref: TableRef, columns: Sequence[str], table: TableId) -> None:
+        """Cluster the target by other columns, or by none; existing rows are not rewritten."""
+
+        def ask() -> None:
+            there = self._client.get_table(ref.id, retry=None)
+            there.clustering_fields = list(columns) or None
+            self._client.update_table(there, ["clustering_fields"], retry=None)
+
+        self._jobs.request(f"clustering {ref.id}", table, ask, place=ref.id)
+
+    def create(self, table: bigquery.Table, of: TableId) -> None:
+        """Create a table; one that exists is no error."""
+        where = f"{table.project}.{table.dataset_id}.{table.table_id}"
+        self._jobs.request(
+            f"creating {where}", of, lambda: self._client.create_table(table, exists_ok=True, retry=None), place=where
+        )
+
+    def definition(self, table_id: str, fields: Sequence[Field]) -> bigquery.Table:
+        """A table with the labels and the encryption key of all the replicator's tables; not created yet."""
+        from google.cloud import bigquery
+
+        made = bigquery.Table(table_id, schema=[bigquery.SchemaField.from_api_repr(f.to_api()) for f in fields])
+        made.labels = dict(self._config.labels)
+        if self._config.encryption_key_name:
+            made.encryption_configuration = self._encryption()
+        return made
+
+    def _encryption(self) -> bigquery.EncryptionConfiguration:
+        from google.cloud import bigquery
+
+        return bigquery.EncryptionConfiguration(kms_key_name=self._config.encryption_key_name)

@@ -1,0 +1,293 @@
+"""A target table and its owner; every commit is fenced here, so that a superseded run changes nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.errors import FencedError, NeedsUserError, RetryableError, SnapshotNeededError
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.target import TableProgress
+from replicator_target_bigquery.api.jobs import Jobs
+from replicator_target_bigquery.commit_log.commit import CLAIMED, COMMITTED, Commit, TableState
+from replicator_target_bigquery.commit_log.statements import insert, insert_if_newer, read_rows, rows_of, select
+from replicator_target_bigquery.schema.layout import TableLayout
+from replicator_target_bigquery.schema.table_info import TableInfo
+from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED, READY, guarded
+from replicator_target_bigquery.sql.table_ref import TableRef
+from replicator_target_bigquery.tables.catalogue import Catalogue
+
+register("bigquery.commit.before", "bigquery.commit.after", "bigquery.claimed")
+
+
+class Session:
+    """What all tables of a run share. Immutable; its parts are safe from several threads.
+
+    Attributes:
+        layout: What target tables look like.
+        config: The settings.
+        context: The run.
+        jobs: Runs jobs.
+        catalogue: Finds, creates and drops tables.
+        storage: Cloud Storage.
+        owner: The replicator, as `namespace/name`.
+    """
+
+    def __init__(
+        self,
+        layout: TableLayout,
+        context: DeltaTargetContext,
+        jobs: Jobs,
+        catalogue: Catalogue,
+        storage: Any,
+    ) -> None:
+        self.layout = layout
+        self.config = layout.config
+        self.context = context
+        self.jobs = jobs
+        self.catalogue = catalogue
+        self.storage = storage
+        self.owner = f"{context.namespace}/{context.replicator_name}"
+
+
+class TargetTable:
+    """A table of the target. Calls take turns, also from several threads."""
+
+    def __init__(self, table: TableId, session: Session) -> None:
+        self.table = table
+        self.lock = threading.RLock()
+        self.session = session
+        self.ref = TableRef.of(table, session.config)
+        self._state: TableState | None = None
+        self._found: TableInfo | None = None
+
+    def forget(self) -> None:
+        """Read the commit log and the table's columns again on the next use."""
+        self._state, self._found = None, None
+
+    def state(self) -> TableState:
+        """What the commit log says, read once and then kept up to date; from then on no older run can write the table.
+
+        Raises:
+            FencedError: When a newer run has touched it.
+            NeedsUserError: When the table exists and belongs to another replicator, or to another source table.
+        """
+        if self._state is None:
+            self._state = self._read()
+        return self._state
+
+    def _read(self) -> TableState:
+        ref, session = self.ref, self.session
+        if not session.catalogue.has_dataset(ref, self.table):
+            self._refuse_foreign_table()
+            return TableState()
+        state = self._select(select(ref))
+        self._check(state)
+        if state.rows and state.epoch < session.context.epoch:
+            claim = Commit(
+                0, CLAIMED, session.owner, session.context.epoch, f"claim-{session.context.run_id}", self.table
+            )
+            state = self._select(f"{insert_if_newer(ref, claim)};\n{select(ref)}")
+            self._check(state)
+            failpoint("bigquery.claimed")
+        if state.last is None:
+            self._refuse_foreign_table()
+        return state
+
+    def _select(self, sql: str) -> TableState:
+        rows = self.session.jobs.read(sql, f"reading the commits of {self.ref.id}", self.table)
+        return read_rows(rows, self.session.context.read_offset)
+
+    def _check(self, state: TableState) -> None:
+        if state.epoch > self.session.context.epoch:
+            raise self.fenced()
+        for row in state.rows[:1]:
+            if row.owner != self.session.owner:
+                raise self._foreign(f"of replicator {row.owner}")
+            if row.source != self.table and not state.dropped:
+                raise NeedsUserError(
+                    f"{self.ref.id} holds another table of this replicator already: {row.source}",
+                    code="RPL-6523",
+                    table=str(self.table),
+                    hint="BigQuery takes the two names for one: leave one out, or replicate it to another `datasetName`",
+                )
+
+    def _refuse_foreign_table(self) -> None:
+        """Refuse a table without commits unless it is empty: this run created it just before, or an operator did."""
+        found = self.found()
+        if found is not None and found.rows:
+            raise self._foreign("not written by a replicator")
+
+    def _foreign(self, whose: str) -> NeedsUserError:
+        return NeedsUserError(
+            f"the table {self.ref.id} is {whose}",
+            code="RPL-6524",
+            table=str(self.table),
+            hint="choose another `datasetName`, or move that table away",
+        )
+
+    def fenced(self) -> FencedError:
+        """The error for a table that a newer run has taken over."""
+        return FencedError(
+            f"a newer run has taken the table over from run {self.session.context.epoch}",
+            code="RPL-6525",
+            table=str(self.table),
+            hint="nothing to do while the newer run goes on; when there is none, the pipeline's state was deleted or is an old copy:"
+            " delete its state folder and its tables at the target, then start the pipeline again: every table is copied",
+        )
+
+    def gone(self) -> SnapshotNeededError:
+        """The error for a table that was removed at the target."""
+        return SnapshotNeededError(
+            f"the table {self.ref.id} is gone",
+            code="RPL-6556",
+            table=str(self.table),
+            hint="nothing to do: the table is copied again",
+        )
+
+    def found(self) -> TableInfo | None:
+        """What BigQuery reports of the table, read once and after each change of this run; None when it does not exist."""
+        if self._found is None:
+            self._found = self.session.catalogue.find(self.ref.id, self.table)
+        return self._found
+
+    def ensure_created(self, schema: TableSchema, *, replacing: bool = False) -> TableInfo:
+        """The target table, created when it does not exist.
+
+        Args:
+            schema: Its schema.
+            replacing: Whether it starts empty, so that an earlier table may have been removed.
+
+        Raises:
+            SnapshotNeededError: When the table was removed at the target: an empty one in its place would miss all its rows.
+        """
+        self.session.catalogue.ensure_dataset(self.ref, self.table)
+        if self.found() is None:
+            state = self.state()
+            if not replacing and state.progress is not None and not state.dropped:
+                raise self.gone()
+            self.session.catalogue.create_target(self.ref, schema, self.session.layout)
+        found = self.found()
+        if found is None:
+            raise RetryableError(
+                "a table that was just created does not exist",
+                code="RPL-6526",
+                table=str(self.table),
+                hint="nothing to do: the batch is tried again",
+            )
+        return found
+
+    def changed(self) -> None:
+        """Note that the table's structure has changed: it is read again on the next use."""
+        self._found = None
+
+    def has(self, changes: TableChanges) -> bool:
+        """Whether the table has the changes already.
+
+        Nothing is committed while a change of structure is incomplete: it continues from the columns noted at its start.
+
+        Raises:
+            SnapshotNeededError: When rows arrive before the rest of that change.
+        """
+        state = self.state()
+        if state.has_reached(changes.identity.position):
+            return True
+        if state.altering is None:
+            return False
+        if changes.rows == 0:
+            return True
+        raise SnapshotNeededError(
+            "a change of structure was begun here, and later rows arrived before the rest of it",
+            code="RPL-6565",
+            table=str(self.table),
+            position=str(changes.identity.position),
+            hint="nothing to do: the table is copied again",
+        )
+
+    def row(
+        self, progress: TableProgress | None, what: str, *, kind: str = COMMITTED, note: str | None = None
+    ) -> Commit:
+        """The row to commit with: it follows the newest one and keeps the chunks and former columns it knows of."""
+        state, context = self.state(), self.session.context
+        if note is None:
+            note = former_columns(state.kept) if kind == COMMITTED else ""
+        revision = state.revision + 1
+        last = state.last
+        known = last.chunks if last is not None and progress is not None and _same_plan(last, progress) else frozenset()
+        chunks = known if progress is None or progress.snapshot_chunks is None else progress.snapshot_chunks
+        return Commit(
+            revision, kind, self.session.owner, context.epoch, f"{what}@{revision}", self.table, progress, chunks, note
+        )
+
+    def commit(
+        self,
+        row: Commit,
+        statements: Sequence[str] = (),
+        *,
+        checks: Sequence[tuple[str, str]] = (),
+        refuse: Callable[[str], Exception] | None = None,
+    ) -> None:
+        """Run `statements` and add `row` in one transaction, unless another run wrote the table.
+
+        Args:
+            row: From `row()`.
+            statements: What runs in the same transaction.
+            checks: Further conditions that must not hold, and their outcomes.
+            refuse: Makes the error for those outcomes.
+
+        Raises:
+            FencedError: When a newer run has the table.
+            RetryableError: When it was written since this run looked.
+        """
+        ref = self.ref
+        guards = [*self.state().checks(row.epoch, row.batch), *checks]
+        sql = guarded(guards, rows_of(ref), [*statements, insert(ref, row)])
+        failpoint("bigquery.commit.before")
+        (answer,) = self.session.jobs.query(
+            f"{ref.dataset}_{ref.table}_{row.batch}", sql, f"writing {ref.id}", self.table
+        )
+        outcome = str(answer[0])
+        if outcome not in {READY, DONE}:
+            self.forget()
+            if outcome == FENCED:
+                raise self.fenced()
+            if outcome != MOVED and refuse is not None:
+                raise refuse(outcome)
+            raise RetryableError(
+                "the table was written by another run of this replicator since it was read",
+                code="RPL-6527",
+                table=str(self.table),
+                hint="stop one of the two runs",
+            )
+        self._state = self.state().followed_by(row)
+        failpoint("bigquery.commit.after")
+
+    def at(self, position: Position, sequence: int = 0) -> TableProgress:
+        """Progress of this run at `position`, snapshot state as it was."""
+        context, progress = self.session.context, self.state().progress
+        if progress is None:
+            return TableProgress(context.generation, context.epoch, position, sequence)
+        return replace(
+            progress,
+            generation=context.generation,
+            epoch=context.epoch,
+            position=position,
+            last_sequence=max(sequence, progress.last_sequence),
+            batch="",
+        )
+
+
+def former_columns(kept: Collection[str]) -> str:
+    """The note of a committed row: the columns that the source no longer has; empty for none."""
+    return json.dumps(sorted(kept)) if kept else ""
+
+
+def _same_plan(last: Commit, progress: TableProgress) -> bool:
+    return last.progress is not None and last.progress.snapshot_id == progress.snapshot_id

@@ -1,0 +1,151 @@
+"""The part of a slice that one task applies: reads its partitions, writes new files, finds the rows that go.
+
+Runs on Spark's executors. Nothing of it is in effect before the driver commits what comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from replicator_sdk.batch import BatchIdentity, TableChanges
+from replicator_sdk.distributed.partitioned_log import LogPartition, LogPartitionReader
+from replicator_sdk.distributed.slices import PartitionsRead, TableTally, read_partitions
+from replicator_sdk.errors import ReplicatorError
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_target_delta.apply.key_lookup import Place
+from replicator_target_delta.apply.keyed import KeyedApply
+from replicator_target_delta.apply.keyless import KeylessApply
+from replicator_target_delta.apply.row_removal import Written
+from replicator_target_delta.apply.table_apply import unfitting_value
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.schema.metadata_columns import Stamper
+
+
+@dataclass(frozen=True, slots=True)
+class TableTarget:
+    """A table as a task meets it; picklable.
+
+    Attributes:
+        schema: At source and target.
+        state: The version the slice starts from.
+        root: The table's folder.
+    """
+
+    schema: TableSchema
+    state: State
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """What a task did for one table.
+
+    Attributes:
+        tally: The changes.
+        add: Contents of the `add` actions of new files.
+        removed: For each file by path its number of rows and, as a serialised bitmap, the indexes of those that go.
+        missing: As `KeyedApply.missing`.
+        new_keys: Of a table with a key that other tasks may write, too: the keys in this part that the table does not hold.
+        error: Why nothing else is here.
+    """
+
+    tally: TableTally
+    add: list[dict[str, Any]] = field(default_factory=list)
+    removed: list[tuple[str, int, bytes]] = field(default_factory=list)
+    missing: int = 0
+    new_keys: list[pa.Table] = field(default_factory=list)
+    error: ReplicatorError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a task did.
+
+    Attributes:
+        parts: By table; those without changes are left out, and those of which a schema was seen.
+        seen: Schemas beyond the tables'.
+        read_until: By partition index, how late it was read.
+    """
+
+    parts: dict[TableId, TablePart]
+    seen: tuple[TableSchema, ...]
+    read_until: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsApply:
+    """The work of every task of a slice; picklable, sent to each executor once.
+
+    Attributes:
+        read: The source's reader.
+        tables: The tables that take changes.
+        identity: Of the commits to come.
+        overlap: As `TableChanges.overlap`.
+        metadata_names: Metadata column → its name in the tables.
+        target_bytes: How large new files are.
+        soft_deletes: Whether deleted rows are kept.
+        is_shared: Whether the slice has several tasks.
+    """
+
+    read: LogPartitionReader
+    tables: Mapping[TableId, TableTarget]
+    identity: BatchIdentity
+    overlap: bool
+    metadata_names: dict[str, str]
+    target_bytes: int
+    soft_deletes: bool
+    is_shared: bool
+
+    def __call__(self, partitions: tuple[LogPartition, ...]) -> TaskResult:
+        """Read `partitions` and write what becomes of the tables; holds their changes in memory."""
+        read = read_partitions(self.read, partitions, {t: target.schema for t, target in self.tables.items()})
+        wanting = {schema.table for schema in read.seen}
+        parts = {table: self._part(table, read) for table in list(read.tallies) if table not in wanting}
+        return TaskResult(parts, tuple(read.seen), read.read_until)
+
+    def _part(self, table: TableId, read: PartitionsRead) -> TablePart:
+        """One table's part; its changes are forgotten here, so that two tables' never are in memory twice."""
+        tally = read.tallies[table]
+        changes = read.changes(table, self.identity, overlap=self.overlap)
+        target = self.tables[table]
+        place = Place(None, target.state, Storage(target.root), self.target_bytes, self.soft_deletes)
+        try:
+            if changes.schema.primary_key:
+                return self._keyed(place, changes, read.partitions[table], tally)
+            written, missing = self._keyless(place, changes)
+        except ReplicatorError as err:
+            err.table, err.position = err.table or str(table), err.position or str(self.identity.position)
+            return TablePart(tally, error=err)
+        except pa.ArrowInvalid:
+            return TablePart(tally, error=unfitting_value(changes))
+        finally:
+            del read.batches[table]
+        return _part(tally, written, missing)
+
+    def _keyed(self, place: Place, changes: TableChanges, partitions: Sequence[int], tally: TableTally) -> TablePart:
+        stamper = Stamper(self.metadata_names, str(self.identity))
+        keyed = KeyedApply(place, changes, stamper, partitions=partitions, collects_new=self.is_shared)
+        return replace(_part(tally, keyed.write(), keyed.missing), new_keys=keyed.new_keys)
+
+    def _keyless(self, place: Place, changes: TableChanges) -> tuple[Written, int]:
+        keyless = KeylessApply(place, changes, Stamper(self.metadata_names, str(self.identity)), self.metadata_names)
+        if changes.inserts_only:
+            return Written(keyless.append().add, []), 0
+        return keyless.write(), keyless.missing
+
+
+def _part(tally: TableTally, written: Written, missing: int) -> TablePart:
+    removed = [(file.path, rows, _packed(positions)) for file, rows, positions in written.removed]
+    return TablePart(tally, [file.add for file in written.add], removed, missing)
+
+
+def _packed(positions: np.ndarray) -> bytes:
+    packed: bytes = BitMap64(positions.astype(np.uint64)).serialize()
+    return packed

@@ -1,0 +1,111 @@
+"""One batch of one table: checks where the table stands, has the files written, commits them with the progress."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.errors import DataError, SchemaDriftError
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableSchema
+from replicator_sdk.target import TableProgress
+from replicator_target_delta.apply.key_lookup import Place
+from replicator_target_delta.apply.keyed import KeyedApply
+from replicator_target_delta.apply.keyless import KeylessApply
+from replicator_target_delta.apply.row_removal import FileChanges
+from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.schema.metadata_columns import Stamper
+from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.types import Layout
+from replicator_target_delta.table import Attempt, TargetTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def fitting_state(
+    attempt: Attempt, schema: TableSchema, config: DeltaConfig, position: Position
+) -> tuple[State, dict[str, Any] | None]:
+    """The version that changes under `schema` start from; and the `metaData` to commit with them when the table is new.
+
+    Raises:
+        SchemaDriftError: When the table has other columns.
+    """
+    names = config.metadata_names()
+    if attempt.progress is None:  # a table the source never announced
+        metadata = TableDefinition.create(schema, names).to_metadata()
+        return replace(attempt.state, layout=Layout.of(json.loads(metadata["schemaString"]))), metadata
+    if not TableDefinition(attempt.state.metadata).matches(schema, names):
+        raise SchemaDriftError(
+            "the changes have other columns than the target's table",
+            code="RPL-6405",
+            table=str(schema.table),
+            position=str(position),
+            hint="take the table out of `tables`, run once and put it in again: it is copied again",
+        )
+    return attempt.state, None
+
+
+def unfitting_value(changes: TableChanges) -> DataError:
+    """What to say when Arrow refuses a value; its own text may hold it."""
+    return DataError(
+        "a value does not fit its column at the target",
+        code="RPL-5402",
+        table=str(changes.table),
+        position=str(changes.identity.position),
+        hint="the source's type allows more than its standard type: report it, and leave the column out by `columns`",
+    )
+
+
+class TableApply:
+    """Applies batches to one table. Called under the table's lock."""
+
+    def __init__(
+        self, table: TargetTable, config: DeltaConfig, context: DeltaTargetContext, spark: SparkSession
+    ) -> None:
+        self._table = table
+        self._config = config
+        self._context = context
+        self._spark = spark
+
+    def apply(self, changes: TableChanges) -> None:
+        """Apply all changes in one commit with their progress; nothing when the table stands there already."""
+        attempt = self._table.begin()
+        if attempt.stands_at(changes.identity.position):
+            return
+        state, metadata = fitting_state(attempt, changes.schema, self._config, changes.identity.position)
+        place = Place(
+            self._spark, state, self._table.log.storage, self._config.target_file_bytes, self._config.soft_deletes
+        )
+        try:
+            files = self._write(place, changes)
+        except pa.ArrowInvalid as err:  # its text may hold the value
+            raise unfitting_value(changes) from err
+        progress = TableProgress.of(changes.identity)
+        self._table.commit(attempt, progress, add=files.add, remove=files.remove, metadata=metadata)
+
+    def _write(self, place: Place, changes: TableChanges) -> FileChanges:
+        names = self._config.metadata_names()
+        stamper = Stamper(names, str(changes.identity))
+        if changes.schema.primary_key:
+            keyed = KeyedApply(place, changes, stamper)
+            files = keyed.run()
+            self._count_missing(changes, keyed.missing)
+            return files
+        keyless = KeylessApply(place, changes, stamper, names)
+        if changes.inserts_only:
+            return keyless.append()
+        files = keyless.run()
+        self._count_missing(changes, keyless.missing)
+        return files
+
+    def _count_missing(self, changes: TableChanges, missing: int) -> None:
+        """Rows that should have been there: somebody else may have altered the table."""
+        if missing:
+            self._context.metrics.count("dml.missing", missing, table=changes.table)

@@ -1,0 +1,211 @@
+"""Applies DDL events: each is one commit that also holds the position, so that a replay finds it done."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from replicator_sdk.errors import BugError, SchemaDriftError
+from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
+from replicator_sdk.failpoint import failpoint, register
+from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.ddl.backfill import NewValues, rewrite_table
+from replicator_target_delta.schema.encoding import conform
+from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.types import Layout, same_type, spark_type
+from replicator_target_delta.table import Attempt, TargetTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+register("delta.ddl.before", "delta.ddl.after")
+_CHOICES: Final = "take the table out of `tables`, run once and put it in again (it is copied again), or leave the column out by `columns`"
+
+
+class TableDDL:
+    """Changes of one table's structure. Called under the table's lock."""
+
+    def __init__(self, table: TargetTable, config: DeltaConfig, spark: SparkSession) -> None:
+        self._table = table
+        self._config = config
+        self._spark = spark
+
+    def apply(self, event: DDLEvent) -> None:
+        """Apply `event` unless the table stands at its position already; durable on return.
+
+        Raises:
+            SchemaDriftError: When Delta cannot follow; nothing is changed then.
+        """
+        if event.position is None:
+            raise BugError("a DDL event without a position", code="RPL-9402", table=str(event.table))
+        attempt = self._table.begin()
+        if attempt.stands_at(event.position):
+            return
+        failpoint("delta.ddl.before")
+        if event.operation is DDLOperation.CREATE_TABLE:
+            self._create(attempt, event)
+        elif attempt.progress is None:
+            if event.operation is not DDLOperation.DROP_TABLE:
+                self._create(attempt, event)  # altered before it was ever written: its present shape is enough
+        elif event.operation is DDLOperation.TRUNCATE_TABLE:
+            self._commit(attempt, event, remove=True)
+        elif event.operation is DDLOperation.DROP_TABLE:
+            self._commit(attempt, event, dropped=True)
+        elif event.operation is DDLOperation.ALTER_TABLE:
+            self._alter(attempt, event)
+        else:
+            raise BugError(f"{event.operation} is no change of one table", code="RPL-9403", table=str(event.table))
+        failpoint("delta.ddl.after")
+
+    def _create(self, attempt: Attempt, event: DDLEvent) -> None:
+        if event.schema is None:
+            raise BugError(f"a {event.operation} without a schema", code="RPL-9404", table=str(event.table))
+        names = self._config.metadata_names()
+        if attempt.progress is None:
+            self._commit(attempt, event, metadata=TableDefinition.create(event.schema, names).to_metadata())
+            return
+        definition = TableDefinition(attempt.state.metadata)
+        stored = attempt.state.stored
+        if stored is not None and stored["dropped"]:
+            # The kept table of a dropped one gives way to its successor; time travel still shows it.
+            self._commit(attempt, event, metadata=definition.replaced(event.schema, names).to_metadata(), remove=True)
+        elif not definition.matches(event.schema, names):
+            raise SchemaDriftError(
+                "the source creates a table that the target holds already with other columns",
+                code="RPL-6402",
+                table=str(event.table),
+                position=str(event.position),
+                hint="take the table out of `tables`, run once and put it in again (it is copied again), or move the target's table away",
+            )
+        else:
+            self._commit(attempt, event)
+
+    def _alter(self, attempt: Attempt, event: DDLEvent) -> None:
+        definition = TableDefinition(attempt.state.metadata)
+        values: dict[str, _Source] = {}
+        for alter in event.alters:
+            self._step(definition, alter, event, values)
+        metadata = definition.to_metadata()
+        if metadata == TableDefinition(attempt.state.metadata).to_metadata():
+            self._commit(attempt, event)  # nullability and keys are not the target's business: all columns allow NULL
+        elif not any(definition.has(name) for name in values):
+            self._commit(attempt, event, metadata=metadata)
+        else:
+            self._rewrite(attempt, event, metadata, values)
+
+    def _step(self, definition: TableDefinition, alter: Alter, event: DDLEvent, values: dict[str, _Source]) -> None:
+        """One step; a column whose existing rows get values is noted in `values` under its present name."""
+        old = alter.previous.name if alter.previous else ""
+        if alter.kind in {AlterKind.RELAX_COLUMN, AlterKind.TIGHTEN_COLUMN, AlterKind.CHANGE_KEY}:
+            return
+        if alter.kind is AlterKind.DROP_COLUMN:
+            self._must_have(definition, old, event)
+            definition.drop(old)
+            values.pop(old, None)
+            return
+        assert alter.column is not None
+        new = alter.column.name
+        if alter.kind is AlterKind.ADD_COLUMN:
+            self._must_lack(definition, new, event)
+            definition.add(alter.column, str(event.table))
+            if alter.default is not None and not event.needs_snapshot:
+                values[new] = _Source(default=alter.default, kind=alter.column.type.arrow)
+        elif alter.kind is AlterKind.RENAME_COLUMN:
+            self._must_have(definition, old, event)
+            definition.rename(old, new, str(event.table))
+            if old in values:
+                values[new] = values.pop(old)
+        elif alter.kind is AlterKind.RETYPE_COLUMN:
+            self._must_have(definition, new, event)
+            self._retype(definition, alter, event, values)
+        else:
+            raise BugError(f"unknown step {alter.kind}", code="RPL-9405", table=str(event.table))
+
+    def _retype(self, definition: TableDefinition, alter: Alter, event: DDLEvent, values: dict[str, _Source]) -> None:
+        assert alter.column is not None
+        name = alter.column.name
+        if same_type(definition.type_of(name), spark_type(alter.column.type)):
+            return  # varchar(10) to text: the same type here
+        physical = definition.physical(name)
+        before = values.get(name)
+        definition.replace_type(alter.column)
+        if not event.needs_snapshot:
+            values[name] = before or _Source(physical=physical)
+
+    def _must_have(self, definition: TableDefinition, name: str, event: DDLEvent) -> None:
+        if not definition.has(name):
+            raise SchemaDriftError(
+                f"the target's table has no column {name!r} to change",
+                code="RPL-6403",
+                table=str(event.table),
+                position=str(event.position),
+                hint="the target was altered by somebody else: take the table out of `tables`, run once and put it in again: it is copied again",
+            )
+
+    def _must_lack(self, definition: TableDefinition, name: str, event: DDLEvent) -> None:
+        """See that a column to add does not exist: which of its values are the source's is unknown then."""
+        if definition.has(name):
+            raise SchemaDriftError(
+                f"the target's table has the column {name!r} already that the source adds",
+                code="RPL-6407",
+                table=str(event.table),
+                position=str(event.position),
+                hint="take the table out of `tables`, run once and put it in again: it is copied again; a replicator's own column gets another name by `metadataPrefix`",
+            )
+
+    def _rewrite(self, attempt: Attempt, event: DDLEvent, metadata: dict[str, Any], values: dict[str, _Source]) -> None:
+        """Commit the new definition together with files that hold the existing rows under it."""
+        layout = Layout.of(json.loads(metadata["schemaString"]))
+        before = {c.physical: c.arrow for c in attempt.state.layout.columns}
+        try:
+            made = [source.values(layout[name].arrow, before) for name, source in values.items() if name in layout]
+            log = self._table.log
+            files = rewrite_table(self._spark, attempt.state, log.storage, layout.physical, made)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as err:
+            raise SchemaDriftError(
+                f"existing rows do not fit the new type of {', '.join(map(repr, values))}",
+                code="RPL-6404",
+                table=str(event.table),
+                position=str(event.position),
+                hint=_CHOICES,
+            ) from err
+        progress = self._table.at(attempt, _position(event), event.sequence_number)
+        self._table.commit(attempt, progress, add=files, remove=list(attempt.state.files.values()), metadata=metadata)
+
+    def _commit(
+        self,
+        attempt: Attempt,
+        event: DDLEvent,
+        *,
+        metadata: dict[str, Any] | None = None,
+        remove: bool = False,
+        dropped: bool = False,
+    ) -> None:
+        progress = self._table.at(attempt, _position(event), event.sequence_number)
+        files = list(attempt.state.files.values()) if remove else []
+        self._table.commit(attempt, progress, remove=files, metadata=metadata, dropped=dropped)
+
+
+class _Source:
+    """Where the values of a column come from: a default of the source, or a column under its former type."""
+
+    def __init__(self, *, default: Any = None, kind: pa.DataType | None = None, physical: str = "") -> None:
+        self._default = default
+        self._kind = kind
+        self._physical = physical
+
+    def values(self, field: pa.Field, before: dict[str, pa.Field]) -> NewValues:
+        """For the column's present field in the files."""
+        if self._physical in before:
+            return NewValues(field, origin=before[self._physical])
+        if self._physical:  # added and retyped in one event: old files have NULL in it
+            return NewValues(field, default=pa.scalar(None, field.type))
+        made = conform(pa.array([self._default], self._kind), field.type)
+        return NewValues(field, default=made[0])
+
+
+def _position(event: DDLEvent) -> Any:
+    assert event.position is not None
+    return event.position

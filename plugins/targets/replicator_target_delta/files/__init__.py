@@ -1,0 +1,1 @@
+"""Data files of tables: written, listed, described by statistics and deletion vectors."""

@@ -1,0 +1,283 @@
+"""A Delta table's transaction log, through Spark's own Delta library in the JVM.
+
+The library checks protocol and conflicts, writes the commit atomically for the storage at hand, and keeps checkpoints. What
+a commit holds is ours: files, table metadata and our progress in one version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+from py4j.protocol import Py4JJavaError
+
+from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_target_delta.ddl.table_folder import file_system
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.location import is_on_disk
+from replicator_target_delta.log.log_replay import Content, replay
+from replicator_target_delta.schema.types import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+DOMAIN: Final = "replicator.progress"
+_UNWRITABLE: Final = (
+    "DELTA_CANNOT_CREATE_LOG_PATH",
+    "AccessControl",
+    "AccessDenied",
+    "Permission denied",
+    "Read-only file system",
+    "ParentNotDirectory",
+    "Parent path is not a directory",
+    "Not a directory",
+    "Mkdirs failed",
+)
+
+
+def scala_object(package: Any, name: str) -> Any:
+    """The Scala object `name` of a package."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+@dataclass(slots=True)
+class State:
+    """A table at one version.
+
+    Attributes:
+        version: The version; -1 when there is no table.
+        metadata: Content of its `metaData` action.
+        layout: Its columns.
+        files: Its data files by path.
+        stored: What our domain holds, parsed; None when it was never ours.
+    """
+
+    version: int
+    metadata: dict[str, Any]
+    layout: Layout
+    files: dict[str, DataFile]
+    stored: dict[str, Any] | None
+
+
+class TableLog:
+    """The log of the table at `path`. Used by one thread at a time.
+
+    The state of the version read or written last is remembered for the whole process, so that a new consumer, or
+    maintenance, need not read it again. It counts only while the JVM finds that very version of that very table to be the
+    newest in storage.
+    """
+
+    _states: ClassVar[dict[str, State]] = {}
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path
+        self.storage = Storage(path)
+        self._spark = spark
+        self._jvm: Any = cast("Any", spark._jvm)  # noqa: SLF001 - Delta's transactions have no door in Python
+        jvm: Any = self._jvm
+        with translated(path):
+            self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001
+            if is_on_disk(path):
+                # Hadoop keeps checksums of local files in files beside them; no reader of Delta needs them in a log.
+                file_system(spark, path)[1].setWriteChecksum(False)
+
+    def begin(self) -> Transaction:
+        """A transaction on the newest version there is in storage."""
+        with translated(self.path):
+            transaction = self._log.startTransaction()
+            snapshot = transaction.snapshot()
+            state = self._states.get(self.path)
+            if state is None or not _is_of(state, snapshot):
+                state = self._states[self.path] = self._read(snapshot, int(snapshot.version()))
+        return Transaction(self, transaction, state)
+
+    def forget(self) -> None:
+        """Read everything anew at the next `begin`, also in the JVM."""
+        self._states.pop(self.path, None)
+        deltalog = self._jvm.org.apache.spark.sql.delta.DeltaLog
+        deltalog.invalidateCache(self._spark._jsparkSession, self._jvm.org.apache.hadoop.fs.Path(self.path))  # noqa: SLF001
+        self._log = deltalog.forTable(self._spark._jsparkSession, self.path)  # noqa: SLF001
+
+    def checkpoint(self, commits: int) -> None:
+        """Write a checkpoint when at least `commits` versions came since the last, so that a commit need not."""
+        with translated(self.path):
+            snapshot = self._log.unsafeVolatileSnapshot()
+            last = self._log.readLastCheckpointFile()
+            done = int(last.get().version()) if last.isDefined() else 0
+            if int(snapshot.version()) - done >= commits:
+                self._log.checkpoint(snapshot, self._jvm.scala.Option.empty())
+
+    def remember(self, state: State) -> None:
+        """Take `state` for what the version it names holds; only for the commit just made."""
+        self._states[self.path] = state
+
+    def metadata_at(self, version: int) -> dict[str, Any] | None:
+        """The `metaData` as the library wrote it with `version`; None when there is a later version already."""
+        snapshot = self._log.unsafeVolatileSnapshot()
+        if int(snapshot.version()) != version:
+            return None
+        metadata: dict[str, Any] = json.loads(snapshot.metadata().json())["metaData"]
+        return metadata
+
+    def _read(self, snapshot: Any, version: int) -> State:
+        if version < 0:
+            return State(version, {}, Layout(()), {}, None)
+        metadata = json.loads(snapshot.metadata().json())["metaData"]
+        content = self._replayed(snapshot) or self._computed(snapshot)
+        if any("delta.columnMapping.physicalName" not in f["metadata"] for f in _fields(metadata)):
+            raise NeedsUserError(
+                f"there is a Delta table at {self.path} that this replicator did not create",
+                code="RPL-3402",
+                hint="choose another `path`, or move that table away",
+            )
+        return State(
+            version,
+            metadata,
+            Layout.of(json.loads(metadata["schemaString"])),
+            {path: DataFile.of(add) for path, add in content.adds.items()},
+            json.loads(content.domains[DOMAIN]) if DOMAIN in content.domains else None,
+        )
+
+    def _replayed(self, snapshot: Any) -> Content | None:
+        """The content as the log's files tell it, when they are of a form that we read."""
+        segment = snapshot.logSegment()
+        checkpoints, commits = segment.checkpointProvider().topLevelFiles(), segment.deltas()
+        return replay(self.storage, self._locations(checkpoints), self._locations(commits))
+
+    def _locations(self, files: Any) -> list[str]:
+        return [file.getPath().toString() for file in self._to_java(files)]
+
+    def _computed(self, snapshot: Any) -> Content:
+        """The content as Spark jobs of the library compute it."""
+        adds = [json.loads(text) for text in snapshot.allFiles().toJSON().collectAsList()]
+        domains = {d.domain(): d.configuration() for d in self._to_java(snapshot.domainMetadata()) if not d.removed()}
+        return Content({add["path"]: add for add in adds}, domains)
+
+    def _to_java(self, values: Any) -> Any:
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(values)
+
+    def to_scala(self, actions: Iterable[dict[str, Any]]) -> Any:
+        """Actions as the library's own objects."""
+        parse = scala_object(self._jvm.org.apache.spark.sql.delta.actions, "Action").fromJson
+        gathered = self._jvm.java.util.ArrayList()
+        for action in actions:
+            gathered.add(parse(json.dumps(action)))
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(gathered).toSeq()
+
+    def operation(self, writer: str, sequence: int, note: str) -> Any:
+        """How the commit shows in the table's history: the writer, its last sequence number and a note."""
+        # Not ManualUpdate: for that one the library recomputes the whole state after every commit.
+        update = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
+        kind = getattr(self._jvm.org.apache.spark.sql.delta, "DeltaOperations$StreamingUpdate")
+        return kind(update, writer, sequence, self._jvm.scala.Option.apply(note))
+
+
+class Transaction:
+    """One attempt to write the next version.
+
+    Fails inside the commit when somebody else has written our domain meanwhile (a newer run, I6) or removed a file that
+    this one removes.
+    """
+
+    def __init__(self, log: TableLog, handle: Any, state: State) -> None:
+        self._log = log
+        self._handle = handle
+        self.state = state
+
+    def commit(
+        self,
+        stored: dict[str, Any],
+        *,
+        writer: str,
+        add: Iterable[DataFile] = (),
+        remove: Iterable[DataFile] = (),
+        metadata: dict[str, Any] | None = None,
+        note: str = "",
+        data_change: bool = True,
+    ) -> None:
+        """Write one version holding all of it; durable on return.
+
+        Args:
+            stored: What our domain shall hold.
+            writer: Who writes, for the table's history.
+            add: Files to add, or to have with another deletion vector.
+            remove: Files to take away; a file in `add` with another vector is here with its old one.
+            metadata: The new `metaData` content, when it changes.
+            note: For the table's history.
+            data_change: Whether rows come or go; not when they only lie in other files afterwards.
+
+        Raises:
+            RetryableError: When it did not, or perhaps did, come through.
+        """
+        added, removed = list(add), list(remove)
+        actions = [f.remove(data_change=data_change) for f in removed] + [
+            {"add": {**f.add, "dataChange": data_change}} for f in added
+        ]
+        domain = {"domain": DOMAIN, "configuration": json.dumps(stored), "removed": False}
+        actions.append({"domainMetadata": domain})
+        sequence = int(stored.get("progress", {}).get("sequence", 0))
+        with translated(self._log.path):
+            if metadata is not None:
+                parsed = self._log.to_scala([{"metaData": metadata}]).head()
+                self._handle.updateMetadata(parsed, False)
+            operation = self._log.operation(writer, sequence, note)
+            with self._log.storage.committing():
+                version = int(self._handle.commit(self._log.to_scala(actions), operation))
+        self._log.storage.sync_log(version)
+        self._remember(version, added, removed, stored, changed=metadata is not None)
+
+    def _remember(
+        self, version: int, added: list[DataFile], removed: list[DataFile], stored: dict[str, Any], *, changed: bool
+    ) -> None:
+        """Keep the new version's state, unless others wrote between (then it is read at the next `begin`)."""
+        if version != self.state.version + 1:
+            return
+        metadata, layout = self.state.metadata, self.state.layout
+        if changed:
+            written = self._log.metadata_at(version)
+            if written is None:
+                return
+            metadata, layout = written, Layout.of(json.loads(written["schemaString"]))
+        files = dict(self.state.files)
+        for file in removed:
+            del files[file.path]
+        for file in added:
+            files[file.path] = file
+        self._log.remember(State(version, metadata, layout, files, stored))
+
+
+def _is_of(state: State, snapshot: Any) -> bool:
+    """Whether `state` is the JVM's `snapshot`: a folder may hold another table by now, at the same version."""
+    if state.version != int(snapshot.version()):
+        return False
+    return state.version < 0 or bool(state.metadata["id"] == snapshot.metadata().id())
+
+
+def _fields(metadata: dict[str, Any]) -> list[dict[str, Any]]:
+    fields: list[dict[str, Any]] = json.loads(metadata["schemaString"])["fields"]
+    return fields
+
+
+class translated(contextlib.AbstractContextManager["translated"]):  # noqa: N801 - reads as a statement
+    """Turns the JVM's exceptions into errors that say what and where; row values never stand in them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Py4JJavaError):
+            return
+        name = str(error.java_exception.getClass().getSimpleName())
+        text = str(error.java_exception.getMessage()).splitlines()[0][:300]
+        if any(word in f"{name} {text}" for word in _UNWRITABLE):
+            raise NeedsUserError(
+                f"the target may not write {self._path}: {text}",
+                code="RPL-3403",
+                hint="grant write rights on it, or choose another `path`",
+            ) from error
+        raise RetryableError(f"{name} at {self._path}: {text}", code="RPL-4401", hint="retried by itself") from error

@@ -1,0 +1,86 @@
+"""Puts small files together and leaves deleted rows behind, in one commit that changes no data.
+
+Spark's OPTIMIZE does the same through the JVM's rows: on two cores a table of a million rows took it half a minute, in
+which nothing could be applied. Executors take whole columns from file to file in a tenth of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from replicator_sdk.distributed.executors import run_on_executors
+from replicator_sdk.failpoint import failpoint, register
+from replicator_target_delta.apply.row_matching import live_rows
+from replicator_target_delta.files.data_file import write_data_file
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.table import TargetTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+register("delta.compaction.written")
+_SMALL_BYTES: Final = 16 << 20
+_PACK_BYTES: Final = 32 << 20  # compressed; one executor task holds the rows of one pack
+_MANY_SMALL_FILES: Final = 8
+_GONE_SHARE: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Pack:
+    """Files whose rows become one file; picklable."""
+
+    root: str
+    files: tuple[tuple[str, dict[str, Any] | None], ...]
+    schema: pa.Schema
+
+
+def compact(table: TargetTable, spark: SparkSession) -> int:
+    """Compact the table if it is worth it; returns how many files were put together."""
+    with table.lock:
+        attempt = table.begin()
+        packs = plan_packs(attempt.state.files.values())
+        if attempt.progress is None or not packs:
+            return 0
+        root, schema = table.log.storage.root, attempt.state.layout.physical
+        tasks = [_Pack(root, tuple((f.location, f.add.get("deletionVector")) for f in pack), schema) for pack in packs]
+        made = run_on_executors(spark, _write_pack, tasks)
+        failpoint("delta.compaction.written")
+        files = [DataFile.of(add) for adds in made for add in adds]
+        gone = [file for pack in packs for file in pack]
+        table.commit(attempt, attempt.progress, add=files, remove=gone, data_change=False)
+        return len(gone)
+
+
+def plan_packs(files: Iterable[DataFile]) -> list[list[DataFile]]:
+    """Which files to put together: nothing as long as there are few small ones and none largely deleted."""
+    small, holed = [], []
+    for file in files:
+        if file.rows > 0 and file.deleted > _GONE_SHARE * file.rows:
+            holed.append(file)
+        elif int(file.add["size"]) < _SMALL_BYTES:
+            small.append(file)
+    if not holed and len(small) < _MANY_SMALL_FILES:
+        return []
+    packs: list[list[DataFile]] = []
+    size = _PACK_BYTES
+    for file in [*small, *holed]:
+        if size + int(file.add["size"]) > _PACK_BYTES:
+            packs.append([])
+            size = 0
+        packs[-1].append(file)
+        size += int(file.add["size"])
+    return [pack for pack in packs if len(pack) > 1 or pack[0] in holed]
+
+
+def _write_pack(pack: _Pack) -> list[dict[str, Any]]:
+    """One file with the live rows of the pack's files."""
+    parts = [
+        rows for location, vector in pack.files for rows in live_rows(pack.root, location, vector, list(pack.schema))
+    ]
+    rows = pa.concat_tables(parts) if parts else pack.schema.empty_table()
+    return [write_data_file(Storage(pack.root), rows)] if rows.num_rows else []

@@ -1,0 +1,81 @@
+"""Keeps tables fast to read and to apply to: small files put together, deletion vectors worked in, old files deleted.
+
+Neither changes the progress in the log, and a table that somebody else compacts as well stays right: an apply that meets
+such a compaction fails and is repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.schema import TableId
+from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.log.transaction_log import translated
+from replicator_target_delta.maintenance.compaction import compact
+from replicator_target_delta.table import TargetTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = structlog.get_logger(__name__)
+_MANY_COMMITS: Final = 20
+_RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+class Maintenance:
+    """Compaction, vacuum and checkpoints of tables; called by one thread, never beside an apply."""
+
+    def __init__(self, config: DeltaConfig) -> None:
+        self._config = config
+        self._optimized: dict[TableId, float] = {}
+        self._vacuumed: dict[TableId, float] = {}
+
+    def run(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
+        """Do what is due for `tables`; fenced like an apply."""
+        spark = context.spark()
+        for table in tables:
+            target = TargetTable(table, self._config, context, spark)
+            attempt = target.begin()
+            if attempt.progress is None:
+                continue
+            if self._due(self._optimized, table, self._config.optimize_interval_seconds):
+                self._compact(target, spark)
+            if self._due(self._vacuumed, table, self._config.vacuum_interval_seconds):
+                self._vacuum(spark, target.log.path)
+            target.log.checkpoint(_MANY_COMMITS)
+
+    def _due(self, last: dict[TableId, float], table: TableId, interval: float) -> bool:
+        """Whether `interval` has passed; a table is first due one interval after it is first seen, but compacted at once."""
+        now = time.monotonic()
+        if interval <= 0:
+            return False
+        if table not in last:
+            last[table] = now
+            return last is self._optimized
+        if now - last[table] < interval:
+            return False
+        last[table] = now
+        return True
+
+    def _compact(self, target: TargetTable, spark: SparkSession) -> None:
+        started = time.monotonic()
+        if count := compact(target, spark):
+            seconds = round(time.monotonic() - started, 1)
+            log.info("delta.compacted", table=str(target.table), files=count, seconds=seconds)
+
+    def _vacuum(self, spark: SparkSession, path: str) -> None:
+        hours = self._config.vacuum_retention_hours
+        checked = spark.conf.get(_RETENTION_CHECK, "true")
+        try:
+            if hours < 168:  # Delta refuses less than a week, unless told that this is meant
+                spark.conf.set(_RETENTION_CHECK, "false")
+            quoted = path.replace("`", "``")
+            with translated(path):
+                spark.sql(f"VACUUM delta.`{quoted}` RETAIN {hours} HOURS").collect()
+        finally:
+            spark.conf.set(_RETENTION_CHECK, str(checked))

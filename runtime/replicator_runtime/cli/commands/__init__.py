@@ -1,0 +1,1 @@
+"""The commands of `replicator`, one module each."""

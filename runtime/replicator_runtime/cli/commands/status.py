@@ -1,0 +1,79 @@
+"""`replicator status`: shows what a replicator is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
+from replicator_runtime.cli.report import Report
+
+SILENT_AFTER_SECONDS = 60.0
+
+
+def status(
+    name: Replicator,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show the state a replicator wrote last. Starts nothing and connects to nothing.
+
+    Example: replicator status shop
+    """
+    with Report("status", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
+        from replicator_sdk.errors import NeedsUserError
+
+        location = find_state(name, namespace, base)
+        found = location.directory.states().read_status()
+        if found is None:
+            raise NeedsUserError(
+                f"{location.directory.place} holds no status yet", code=NEVER_RAN, hint="wait until it has started"
+            )
+        report.data = found
+        if silent := _silent_for(found):
+            report.warn(
+                f"its last status is {silent:,.0f} seconds old, so it may have been killed; look at its process"
+            )
+        _print(report, found)
+
+
+def _silent_for(found: Mapping[str, Any]) -> float:
+    """Seconds since the last status of a replicator that should be running; 0 when it is recent."""
+    if found.get("phase") == "done":
+        return 0.0
+    age = (datetime.now(UTC) - datetime.fromisoformat(str(found["updated"]))).total_seconds()
+    return age if age > SILENT_AFTER_SECONDS else 0.0
+
+
+def _print(report: Report, found: Mapping[str, Any]) -> None:
+    report.line(f"{found['name']} (namespace {found['namespace']}, generation {found['generation']}): {found['phase']}")
+    report.line(f"offset {found['offset'] or 'none yet'}, sequence {found['sequenceNumber']:,}, {_lag(found)}")
+    if through := found.get("validThrough"):
+        report.line(f"every change up to {through} is applied, by the records' own times")
+    report.line(f"source {found['sourceState']}, written {found['updated']}")
+    if error := found.get("sourceError"):
+        report.line(f"  {_error(error)}")
+    report.line()
+    rows = [(_table(t), t["state"], t["rows"], t["snapshotPercent"], t["lagSeconds"]) for t in found["tables"]]
+    report.table(("table", "state", "rows", "snapshot %", "lag s"), rows)
+    for table in found["tables"]:
+        if table.get("error"):
+            report.line(f"{_table(table)}: {_error(table['error'])}")
+
+
+def _lag(found: Mapping[str, Any]) -> str:
+    lag = found.get("lagSeconds")
+    return "lag unknown" if lag is None else f"lag {lag:.1f} s"
+
+
+def _table(table: Mapping[str, Any]) -> str:
+    return f"{table['schema'] or table['database']}.{table['table']}"
+
+
+def _error(error: Mapping[str, Any]) -> str:
+    step = f" Next: {error['hint']}" if error.get("hint") else ""
+    return f"{error.get('code') or 'error'}: {error['message']}{step}"

@@ -1,0 +1,138 @@
+"""Applies batches to the target: several tables at once, or row by row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from replicator_runtime.engine.run_state.error_policy import error_of_table
+from replicator_sdk import BatchConsumer, ChangeBatch, DeferredConsumer, DMLEvent, DMLOperation
+from replicator_sdk.errors import FencedError
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replicator_runtime.engine.batching.batching import TableBatch
+    from replicator_sdk import DDLEvent, EventConsumer, Offset, TableId
+
+register("engine.table.before_apply", "engine.table.after_apply")
+
+
+class Applier(ABC):
+    """One consumer, one way to apply. Used by one thread at a time."""
+
+    @property
+    def deferred(self) -> DeferredConsumer | None:
+        """The consumer, if what it applied is durable only when it says so; else None."""
+        return None
+
+    @abstractmethod
+    def apply(self, batches: list[TableBatch], offset: Offset) -> dict[TableId, Exception]:
+        """Apply all tables' changes, durable on return unless `deferred`; the failures by table (the others are applied).
+
+        Raises:
+            FencedError: When any table was fenced.
+        """
+
+    @abstractmethod
+    def apply_ddl(self, event: DDLEvent) -> None:
+        """Apply one schema change, durable on return."""
+
+    def close(self) -> None:
+        """End threads."""
+
+
+class BatchApplier(Applier):
+    """For consumers that take a table's changes at once."""
+
+    def __init__(self, consumer: BatchConsumer, parallel_tables: int) -> None:
+        self._consumer = consumer
+        self._pool = ThreadPoolExecutor(parallel_tables, thread_name_prefix="apply")
+
+    @property
+    def deferred(self) -> DeferredConsumer | None:
+        """The consumer, when it defers its commits."""
+        return self._consumer if isinstance(self._consumer, DeferredConsumer) else None
+
+    def apply(self, batches: list[TableBatch], offset: Offset) -> dict[TableId, Exception]:  # noqa: ARG002 - rows need it
+        """Apply the largest tables first, as many at once as the pool has threads; a table's own batches in order."""
+        tables: dict[TableId, list[TableBatch]] = {}
+        for item in sorted(batches, key=lambda item: -item.changes.rows):
+            tables.setdefault(item.changes.table, [])
+        for item in batches:
+            tables[item.changes.table].append(item)
+        futures = {table: self._pool.submit(self._apply_table, items) for table, items in tables.items()}
+        outcomes = {table: future.exception() for table, future in futures.items()}
+        failures = {table: error for table, error in outcomes.items() if isinstance(error, Exception)}
+        for error in failures.values():
+            if isinstance(error, FencedError):
+                raise error
+        return failures
+
+    def apply_ddl(self, event: DDLEvent) -> None:
+        """Apply the event."""
+        self._consumer.apply_ddl(event)
+
+    def close(self) -> None:
+        """End threads."""
+        self._pool.shutdown(wait=True)
+
+    def _apply_table(self, items: list[TableBatch]) -> None:
+        for item in items:
+            self._apply_one(item)
+
+    def _apply_one(self, item: TableBatch) -> None:
+        failpoint("engine.table.before_apply")
+        try:
+            self._consumer.apply_batch(item.changes)
+        except Exception as error:
+            raise error_of_table(error, item.changes.table, str(item.changes.identity.position)) from error
+        failpoint("engine.table.after_apply")
+
+
+class RowApplier(Applier):
+    """For consumers that take rows one by one: in source order over all tables, then a COMMIT, then `flush`."""
+
+    def __init__(self, consumer: EventConsumer) -> None:
+        self._consumer = consumer
+
+    def apply(self, batches: list[TableBatch], offset: Offset) -> dict[TableId, Exception]:
+        """Apply the changes row by row. A failure concerns all of them: which rows the consumer has taken is unknown."""
+        rows = [event for item in batches for batch in item.changes.batches() for event in unroll(batch, offset)]
+        rows.sort(key=lambda event: event.sequence_number)
+        for event in rows:
+            self._consumer.apply_dml(event)
+        if rows:
+            last = rows[-1].sequence_number
+            self._consumer.apply_dml(DMLEvent(offset, DMLOperation.COMMIT, sequence_number=last))
+        self._consumer.flush()
+        return {}
+
+    def apply_ddl(self, event: DDLEvent) -> None:
+        """Apply the event."""
+        self._consumer.apply_ddl(event)
+
+
+def unroll(batch: ChangeBatch, offset: Offset) -> Iterator[DMLEvent]:
+    """The batch's changes one by one."""
+    rows: list[dict[str, Any]] = batch.row.to_pylist()
+    before: list[dict[str, Any] | None] = [None] * len(rows) if batch.before is None else batch.before.to_pylist()
+    unchanged = {name: mask.to_pylist() for name, mask in batch.unchanged.items()}
+    key = batch.schema.primary_key
+    for index, (op, row, old) in enumerate(zip(batch.op.to_pylist(), rows, before, strict=True)):
+        gone = {name for name, mask in unchanged.items() if mask[index]}
+        keyed = old is not None and not batch.before_is_full and bool(key)
+        event = DMLEvent(
+            offset,
+            DMLOperation(op),
+            batch.table,
+            {} if op == DMLOperation.DELETE else {n: v for n, v in row.items() if n not in gone},
+            {name: old[name] for name in key} if keyed and old is not None else old,
+            frozenset(gone),
+            is_snapshot=batch.is_snapshot,
+        )
+        numbers = batch.sequence_numbers
+        yield event if numbers is None else replace(event, sequence_number=int(numbers[index]))

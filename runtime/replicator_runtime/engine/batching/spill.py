@@ -1,0 +1,97 @@
+"""Keeps a transaction that outgrows memory on local disk, as Arrow IPC, until it is applied."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from replicator_sdk import ChangeBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replicator_sdk import TableSchema
+
+
+class SpillFile:
+    """Batches of one table under one schema version, in order. One writer; read after `finish`, any number of times.
+
+    The file has no name any more once it is open, so that a crash leaves no file.
+    """
+
+    def __init__(self, schema: TableSchema, folder: str | None) -> None:
+        self.schema = schema
+        self.rows = 0
+        self.nbytes = 0
+        self._file = tempfile.TemporaryFile(prefix="replicator-spill-", dir=folder)  # noqa: SIM115 - lives as long as this
+        self._sink = pa.PythonFile(self._file, mode="w")
+        self._writer: pa.RecordBatchStreamWriter | None = None
+        self._type = pa.schema(
+            [
+                pa.field("op", pa.int8()),
+                pa.field("row", schema.struct),
+                pa.field("before", schema.struct),
+                pa.field("ordinal", pa.int64()),
+                pa.field("sequence", pa.int64()),
+                *(pa.field(f"unchanged {index}", pa.bool_()) for index in range(len(schema.columns))),
+            ]
+        )
+
+    def write(self, batch: ChangeBatch) -> None:
+        """Append a numbered batch."""
+        if self._writer is None:
+            self._writer = pa.ipc.new_stream(self._sink, self._type)
+        absent = pa.nulls(len(batch), pa.bool_())
+        arrays = [
+            batch.op,
+            batch.row,
+            pa.nulls(len(batch), self.schema.struct) if batch.before is None else batch.before,
+            pa.array(batch.ordinals),
+            pa.array(batch.sequence_numbers),
+            *(batch.unchanged.get(name, absent) for name in self.schema.names),
+        ]
+        flags = json.dumps({"full": batch.before_is_full, "snapshot": batch.is_snapshot}).encode()
+        self._writer.write_batch(
+            pa.RecordBatch.from_arrays(arrays, schema=self._type), custom_metadata={"flags": flags}
+        )
+        self.rows += len(batch)
+        self.nbytes += batch.nbytes
+
+    def finish(self) -> None:
+        """No more is written."""
+        if self._writer is not None:
+            self._writer.close()
+            self._file.flush()
+
+    def read(self) -> Iterator[ChangeBatch]:
+        """The batches in order, one in memory at a time; from the start at each call."""
+        if self._writer is None:
+            return
+        path = Path("/proc/self/fd") / str(self._file.fileno())
+        with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
+            for batch, metadata in reader.iter_batches_with_custom_metadata():
+                yield self._unpack(batch, json.loads(metadata["flags"]))
+
+    def _unpack(self, batch: pa.RecordBatch, flags: dict[str, bool]) -> ChangeBatch:
+        op, row, before, ordinals, sequence, *masks = batch.columns
+        pairs = zip(self.schema.names, masks, strict=True)
+        return ChangeBatch(
+            self.schema,
+            op,
+            row,
+            None if before.null_count == len(before) else before,
+            ordinals.to_numpy(),
+            {name: mask for name, mask in pairs if mask.null_count < len(mask)},
+            flags["full"],
+            flags["snapshot"],
+            sequence.to_numpy().astype(np.int64),
+        )
+
+    def close(self) -> None:
+        """Give the disk space back; may be called twice."""
+        self._file.close()

@@ -1,0 +1,84 @@
+"""Target tables of a source that takes no snapshots: created empty, once, before its log brings all rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.run_state.error_policy import error_of_table
+from replicator_runtime.engine.run_state.table_failures import is_waiting, stop_table
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.tables.table_watermark import TableWatermark
+from replicator_sdk import BatchConsumer, DDLEvent, DDLOperation, Position
+from replicator_sdk.errors import NeedsUserError
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import EventConsumer, Offset, TableId
+
+
+def create_tables(
+    run: Run,
+    consumer: EventConsumer,
+    records: list[TableRecord],
+    watermarks: dict[TableId, TableWatermark],
+    start: Offset,
+) -> None:
+    """Create the target tables that do not exist, and find the low watermark of each.
+
+    The schemas they are created with are saved first: a later start would describe the tables as they are by then.
+
+    Args:
+        run: The run.
+        consumer: Started.
+        records: The tables.
+        watermarks: Filled here; a table that cannot take changes is left out and stops alone.
+        start: Where reading starts.
+    """
+    run.table_store.save()
+    for record in records:
+        if is_waiting(run, record):
+            continue
+        try:
+            watermark = _watermark(consumer, record, start)
+            _refuse_older_copy(run, consumer, record, watermark)
+        except Exception as error:  # noqa: BLE001 - the policy decides, for this table
+            stop_table(run, record, error_of_table(error, record.table, str(start)))
+            continue
+        watermarks[record.table] = watermark
+        run.retries.pop(record.table, None)
+        run.progress.set_table(record.table, TableState.REPLICATING)
+        record.state, record.created = TableState.REPLICATING, True
+    run.table_store.save()
+
+
+def _refuse_older_copy(run: Run, consumer: EventConsumer, record: TableRecord, watermark: TableWatermark) -> None:
+    if not isinstance(consumer, BatchConsumer):
+        return
+    if run.positions.is_older_copy(record.table, record.copy_id, watermark.position, run.saved_offset):
+        raise NeedsUserError(
+            "the target's table is an older copy (was a backup restored?): changes after it are missing, and this source"
+            " takes no snapshots to make it whole again",
+            code="RPL-4111",
+            table=str(record.table),
+            position=str(watermark.position),
+            hint="put the newer copy back; or take the table out of `tables` and replicate it by a pipeline of its own, with"
+            " another `name` and target folder, which reads the log from its start",
+        )
+
+
+def _watermark(consumer: EventConsumer, record: TableRecord, start: Offset) -> TableWatermark:
+    progress = consumer.progress(record.table) if isinstance(consumer, BatchConsumer) else None
+    if progress is not None:
+        return TableWatermark(progress.position)
+    if record.created and isinstance(consumer, BatchConsumer):
+        raise NeedsUserError(
+            "the target's table is gone, and this source takes no snapshots to make it whole again",
+            code="RPL-4103",
+            table=str(record.table),
+            hint="put it back; or take the table out of `tables` and replicate it by a pipeline of its own, with another"
+            " `name` and target folder, which reads the log from its start",
+        )
+    event = DDLEvent(start, DDLOperation.CREATE_TABLE, record.table, record.schema, position=Position(start))
+    consumer.apply_ddl(event)
+    return TableWatermark(Position(start))

@@ -1,0 +1,215 @@
+"""Finds the tables to replicate, and the known ones that the source no longer has."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.config.selection import entry_name, is_pattern
+from replicator_runtime.engine.preparation.selection_edits import SelectionEdits
+from replicator_runtime.engine.run_state.table_failures import belongs_to_table, stop_until_restart
+from replicator_runtime.engine.tables.table_scope import TableScope
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.tables.table_store import TableRecord
+from replicator_sdk import TableId
+from replicator_sdk.errors import NeedsUserError, ReplicatorError
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_sdk import TableRegistry, TableSchema
+
+log = structlog.get_logger()
+_LOOKS = 5
+_LOOK_SECONDS = 0.4
+
+
+def discover(run: Run) -> list[TableRecord]:
+    """Bring the table store up to date with the source's catalogue; returns the records of existing tables.
+
+    Known tables keep their schemas: the log reports when they change. New ones are described. A table that cannot
+    be described, or cannot follow an edit of the pipeline, stops alone where that is asked for.
+
+    Raises:
+        NeedsUserError: When a table named in the pipeline is missing at the very first start, or no table is left to
+            replicate; the reason is the first table's that stopped, where one did.
+    """
+    records, matches = run.table_store.records, run.pipeline.selection.matches
+    edits = SelectionEdits(run)
+    with run.pipeline.source.create_table_registry() as registry:
+        present = _listed(run, registry)
+        if not registry.lists_all:
+            present += [r.table for r in records.values() if r.schemas and r.table not in present]
+        note_missing(run, present)
+        edits.leave()
+        for table in present:
+            if matches(table) is not None and table not in run.failing and (table in records or edits.takes_in(table)):
+                _take_in(run, registry, edits, records.setdefault(table, TableRecord(table)))
+    edits.save()
+    there = [records[t] for t in present if t in records and matches(t) is not None]
+    selected = [record for record in there if record.schemas and not record.passed_over]
+    taken, listed = {record.table for record in selected}, set(present)
+    for table, record in records.items():
+        record.selected = table in taken
+        record.gone = table not in listed and matches(table) is not None and not record.needs_snapshot
+    if not selected and not any(record.gone for record in records.values()):
+        raise _nothing_left(run)
+    return selected
+
+
+def _listed(run: Run, registry: TableRegistry) -> list[TableId]:
+    """The tables in the catalogue; asked again when all known ones are missing.
+
+    A catalogue may leave out a table for a moment while it is renamed, or another one takes its place.
+    """
+    matches = run.pipeline.selection.matches
+    known = [r for r in run.table_store.records.values() if r.schemas and matches(r.table) is not None]
+    present = [summary.table for summary in registry.list_tables()]
+    for _ in range(_LOOKS):
+        if not known or any(matches(table) is not None for table in present) or run.stop.wait(_LOOK_SECONDS):
+            break
+        present = [summary.table for summary in registry.list_tables()]
+    return present
+
+
+def gone_tables(run: Run) -> list[TableRecord]:
+    """Known tables that the source no longer has: the log still holds their last changes and their DROP TABLE."""
+    return [record for record in run.table_store.records.values() if record.gone]
+
+
+def _take_in(run: Run, registry: TableRegistry, edits: SelectionEdits, record: TableRecord) -> None:
+    """Describe a table that is new, or copied again; one that cannot be described stops alone.
+
+    Raises:
+        ReplicatorError: What concerns more than this table.
+    """
+    selected = run.pipeline.selection.matches(record.table)
+    assert selected is not None
+    try:
+        edits.join(record, registry)
+        if record.schemas:
+            edits.follow(record, selected, lambda: describe(run, registry, record.table))
+        if not record.schemas:
+            schema = _described(run, registry, record.table)
+            if schema is None:
+                del run.table_store.records[record.table]
+                return
+            record.learn(None, schema)
+            record.scope = TableScope.of(selected)
+    except ReplicatorError as error:
+        if not belongs_to_table(run, record, error):
+            raise
+        stop_until_restart(run, record, error)
+
+
+def _nothing_left(run: Run) -> Exception:
+    """Why there is nothing to replicate."""
+    reasons = [*run.failing.values(), *run.absent.values()]
+    if reasons:
+        return reasons[0]
+    return NeedsUserError(
+        "the source has no table that the pipeline selects",
+        code="RPL-2002",
+        hint="look at `replicator tables` and at the pipeline's `tables`",
+    )
+
+
+def unknown_tables(run: Run) -> list[TableId]:
+    """Selected tables at the source that this run does not know yet; opens a connection of its own."""
+    with run.pipeline.source.create_table_registry() as registry:
+        present = [summary.table for summary in registry.list_tables()]
+    edits = SelectionEdits(run)
+    matches = run.pipeline.selection.matches
+    return [t for t in present if t not in run.table_store.records and matches(t) is not None and edits.takes_in(t)]
+
+
+def describe_again(run: Run, record: TableRecord) -> bool:
+    """Whether a table whose copy failed is still there; one that has other columns by now is copied with those."""
+    with run.pipeline.source.create_table_registry() as registry:
+        there = any(summary.table == record.table for summary in registry.list_tables())
+        schema = _described(run, registry, record.table) if there else None
+    if schema is None:
+        run.table_store.records.pop(record.table, None)
+        run.progress.forget_table(record.table)
+    elif schema != record.schema:
+        record.snapshot, record.schemas = None, [(None, schema)]
+    run.table_store.save()
+    return schema is not None
+
+
+def _described(run: Run, registry: TableRegistry, table: TableId) -> TableSchema | None:
+    """The schema of a table that was listed a moment ago; None when it has been dropped or renamed since."""
+    try:
+        return describe(run, registry, table)
+    except NeedsUserError:
+        if all(summary.table != table for summary in registry.list_tables()):
+            return None
+    return describe(run, registry, table)  # another table may have taken its place just then
+
+
+def describe(run: Run, registry: TableRegistry, table: TableId) -> TableSchema:
+    """The table's schema, with the selected columns only."""
+    schema = registry.describe_table(table)
+    selected = run.pipeline.selection.matches(table)
+    if selected is None or selected.columns is None:
+        return schema
+    missing = [name for name in selected.columns if name not in schema]
+    if missing:
+        near = difflib.get_close_matches(missing[0], schema.names, 1)
+        raise NeedsUserError(
+            f"the table has no column {missing[0]!r}",
+            code="RPL-2003",
+            hint=f"did you mean {near[0]!r}?" if near else "its columns: " + ", ".join(schema.names[:20]),
+            table=str(table),
+        )
+    if not schema.primary_key:
+        raise NeedsUserError(
+            "columns cannot be selected of a table without a key",
+            code="RPL-2004",
+            hint="replicate all its columns, or give it a primary key",
+            table=str(table),
+        )
+    return schema.select(selected.columns)
+
+
+def note_missing(run: Run, present: list[TableId]) -> None:
+    """Check that tables named in the pipeline without a pattern exist.
+
+    After the very first start a missing table is shown as FAILING and does not delay the others; for one that was
+    replicated the log has the DROP TABLE. Each is looked for again at the next attempt.
+
+    Raises:
+        NeedsUserError: At the very first start, or with `onTableError` "stop": names the first missing table, and
+            the nearest existing one.
+    """
+    for table in run.absent:
+        run.progress.forget_table(table)
+    run.absent = {}
+    known = [record.table for record in run.table_store.records.values() if not record.needs_snapshot]
+    for entry in run.pipeline.selection.unmatched([*present, *known]):
+        if is_pattern(entry):
+            continue
+        near = difflib.get_close_matches(
+            entry_name(entry), [str(t) for t in present] + [t.table for t in present], 1, 0.8
+        )
+        error = NeedsUserError(
+            f"the source has no table {entry_name(entry)}, or its user may not read it",
+            code="RPL-2001",
+            hint=(f"did you mean {near[0]}? " if near else "")
+            + "correct the name in `tables`, or grant SELECT on it; `replicator tables` lists what the user may read",
+            table=entry_name(entry),
+        )
+        if run.saved_offset is None or run.config.on_table_error == "stop":
+            raise error
+        table = TableId(entry.database or "", entry.table, entry.schema_ or "")
+        log.error("table.failing", table=entry_name(entry), code=error.code, error=str(error))
+        run.absent[table] = error
+        run.progress.set_table(table, TableState.FAILING, str(error))
+
+
+def expects_new_tables(run: Run) -> bool:
+    """Whether tables may appear at the source that the pipeline selects: by a pattern, or named and missing until now."""
+    entries = run.config.tables
+    by_pattern = run.config.new_tables == "include" and (not entries or any(map(is_pattern, entries)))
+    return by_pattern or bool(run.absent)

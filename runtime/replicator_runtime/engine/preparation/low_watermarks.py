@@ -1,0 +1,148 @@
+"""Finds the low watermark of each table: the position in the table's own last commit at the target."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.run_state.attempt_end import Rejoin
+from replicator_runtime.engine.run_state.error_policy import error_of_table
+from replicator_runtime.engine.run_state.table_failures import is_waiting, stop_table
+from replicator_runtime.engine.tables.last_positions import OLDER_COPY
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.tables.table_watermark import TableWatermark
+from replicator_sdk import BatchConsumer, Position
+from replicator_sdk.errors import NeedsUserError
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import SnapshotRecord, TableRecord
+    from replicator_sdk import EventConsumer, TableId
+
+
+log = structlog.get_logger()
+
+
+def find_watermarks(run: Run, consumer: EventConsumer, records: list[TableRecord]) -> dict[TableId, TableWatermark]:
+    """The watermarks of the tables that take changes. A table whose progress cannot be read stops alone.
+
+    An attempt that ended so that tables can join leaves its watermarks to the next one, since asking for many tables
+    takes a while. After any error the target is asked, for several tables at once.
+
+    Raises:
+        Rejoin: When the target has dropped a table that is now forgotten; one of that name may join.
+        ReplicatorError: What concerns more than one table, or the last one that works.
+    """
+    if isinstance(consumer, BatchConsumer):
+        _forget_dropped(run, consumer, records)
+    settled, run.settled_watermarks = run.settled_watermarks, {}
+    asked = [r for r in records if r.table not in run.failing and not is_waiting(run, r)]
+    with ThreadPoolExecutor(run.limits.parallel_tables, thread_name_prefix="watermark") as pool:
+        found = list(pool.map(lambda record: _outcome(run, consumer, record, settled.get(record.table)), asked))
+    for record, outcome in zip(asked, found, strict=True):
+        if isinstance(outcome, Exception):
+            stop_table(run, record, outcome)
+        elif not record.needs_snapshot:
+            run.retries.pop(record.table, None)
+    return {
+        r.table: watermark for r, watermark in zip(asked, found, strict=True) if isinstance(watermark, TableWatermark)
+    }
+
+
+def _forget_dropped(run: Run, consumer: BatchConsumer, records: list[TableRecord]) -> None:
+    """Forget tables that a run dropped at the target before it ended without recording that."""
+    dropped = [r.table for r in records if r.dropping is not None and consumer.progress(r.table) is None]
+    for table in dropped:
+        run.table_store.records.pop(table, None)
+        run.progress.forget_table(table)
+    if dropped:
+        run.table_store.save()
+        raise Rejoin
+
+
+def copied_watermark(plan: SnapshotRecord) -> TableWatermark:
+    """The watermark of a table whose snapshot has just ended: by contract the target's, so the target is not asked."""
+    return TableWatermark(Position(plan.first), plan.last if plan.first < plan.last else None)
+
+
+def _outcome(
+    run: Run, consumer: EventConsumer, record: TableRecord, settled: TableWatermark | None
+) -> TableWatermark | Exception | None:
+    """The table's watermark, or why it could not be found."""
+    try:
+        return _watermark(run, consumer, record, settled)
+    except Exception as error:  # noqa: BLE001 - the policy decides, for this table
+        return error_of_table(error, record.table, "")
+
+
+def _watermark(
+    run: Run, consumer: EventConsumer, record: TableRecord, settled: TableWatermark | None
+) -> TableWatermark | None:
+    """The table's watermark; None while it takes no changes."""
+    if isinstance(consumer, BatchConsumer):
+        if settled is not None and record.snapshot is not None:
+            return _joined(run, record, record.snapshot, settled)
+        return reported_watermark(run, consumer, record)
+    if record.snapshot is None or not record.snapshot.done:
+        return None
+    return TableWatermark(Position(record.snapshot.first))
+
+
+def reported_watermark(run: Run, consumer: BatchConsumer, record: TableRecord) -> TableWatermark | None:
+    """The watermark from the table's own last commit, which also says whether its snapshot is complete.
+
+    Raises:
+        NeedsUserError: As `find_watermarks`.
+    """
+    progress = consumer.progress(record.table)
+    plan = record.snapshot
+    if plan is None:
+        return None
+    if not plan.done:
+        if progress is None or progress.snapshot_chunks is not None or progress.snapshot_id != plan.snapshot_id:
+            return None
+        plan.done, record.state = True, TableState.REPLICATING
+        run.table_store.save()  # the target's table no longer names the snapshot after its first batch
+    if progress is None and record.gone:
+        _forget_both(run, record)
+        return None
+    if progress is None or progress.snapshot_chunks is not None:
+        raise NeedsUserError(
+            "the target's table is gone or not as this replicator left it",
+            code="RPL-4101",
+            hint="put it back; or take the table out of `tables`, run once and put it in again: it is copied again",
+            table=str(record.table),
+        )
+    if run.positions.is_older_copy(record.table, record.copy_id, progress.position, run.saved_offset):
+        _copy_again(run, record, progress.position)
+        return None
+    return _joined(run, record, plan, replace(copied_watermark(plan), position=progress.position))
+
+
+def _forget_both(run: Run, record: TableRecord) -> None:
+    """Forget a table that neither source nor target has: there is nothing to apply."""
+    log.warning("table.gone", table=str(record.table), why="neither source nor target has it")
+    record.forget_copy()
+    run.table_store.save()
+
+
+def _copy_again(run: Run, record: TableRecord, found: Position) -> None:
+    """Forget the snapshot of a table whose older copy is at the target; the changes it lacks are in no replay."""
+    log.warning(
+        "the target's table is an older copy (was a backup restored?): it is copied again",
+        table=str(record.table),
+        code=OLDER_COPY,
+        found=str(found),
+    )
+    record.snapshot, record.state = None, TableState.PENDING
+    run.table_store.save()
+
+
+def _joined(run: Run, record: TableRecord, plan: SnapshotRecord, watermark: TableWatermark) -> TableWatermark:
+    plan.done = True
+    record.state = TableState.REPLICATING
+    run.progress.set_table(record.table, TableState.REPLICATING)
+    return watermark

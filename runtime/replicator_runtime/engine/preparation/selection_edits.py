@@ -1,0 +1,178 @@
+"""Follows edits of the pipeline's `tables`: what was copied under another selection is copied again, or refused.
+
+A table that is not selected has no part in the saved offset: its changes meanwhile are in no replay. All that is decided
+here is durable before an attempt moves that offset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.config.selection import is_pattern, matched_by
+from replicator_runtime.engine.tables.table_scope import TableScope
+from replicator_sdk.errors import NeedsUserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replicator_runtime.config import SelectedTable
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import Offset, TableId, TableRegistry, TableSchema
+
+log = structlog.get_logger()
+
+_OWN_FOLDER = "_replicator"
+_DELETING = frozenset({"DELETE", "TRUNCATE_TABLE"})
+_OWN_PIPELINE = (
+    "replicate it by a pipeline of its own, with another `name` and target folder, which reads the log from its start"
+)
+
+
+class SelectionEdits:
+    """What the selection of this run is to the tables of earlier ones. Used by the engine's main thread, once an attempt.
+
+    Args:
+        run: The run; its table store is loaded.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._copies = run.takes_snapshots
+        self._before = run.table_store.selection
+        self._table_store = run.table_store
+        self._changed = False
+        self._first = not run.table_store.records
+
+    def leave(self) -> None:
+        """Forget what is known of tables that are not selected any more; durable when this returns."""
+        for record in self._table_store.records.values():
+            if self._run.pipeline.selection.matches(record.table) is not None:
+                continue
+            if self._copies and record.schemas:
+                log.warning(
+                    "table.not_selected", table=str(record.table), later="it is copied again when it is selected"
+                )
+                record.forget_copy()
+                self._changed = True
+            elif not self._copies and record.left_at is None and not record.passed_over:
+                record.left_at = self._run.saved_offset
+                self._changed |= record.left_at is not None
+        if self._changed:
+            self._table_store.save()
+
+    def takes_in(self, table: TableId) -> bool:
+        """Whether a selected table that the table store does not have is to be taken in."""
+        config = self._run.config
+        named = any(not is_pattern(e) and e.table == table.table for e in config.tables)
+        return self._first or config.new_tables == "include" or named or self._is_newly_selected(table)
+
+    def join(self, record: TableRecord, registry: TableRegistry) -> None:
+        """See whether a selected table's changes were passed over while it was not selected.
+
+        Raises:
+            NeedsUserError: When they were, and the source takes no snapshots.
+        """
+        if self._copies:
+            return
+        offset, is_new = self._run.saved_offset, not record.schemas and record.left_at is None
+        gap = record.left_at is not None and record.left_at != offset
+        if is_new:
+            gap = self._is_newly_selected(record.table) or (self._before or {}).get("newTables") == "ignore"
+        if gap and offset is not None and not _is_ahead(registry, record, offset):
+            record.passed_over = self._changed = True
+        if record.left_at is not None:
+            record.left_at, self._changed = None, True
+        if record.passed_over:
+            raise NeedsUserError(
+                "the table was not selected while its changes in the log were passed, and this source takes no snapshots",
+                code="RPL-2005",
+                table=str(record.table),
+                hint="take it out of `tables` and replicate it by a pipeline of its own, with another `name` and target"
+                " folder, which reads the log from its start",
+            )
+
+    def follow(self, record: TableRecord, selected: SelectedTable, described: Callable[[], TableSchema]) -> None:
+        """See whether other columns or operations of a known table are selected than were.
+
+        Args:
+            record: The table; its schemas are known.
+            selected: The selection of this run.
+            described: Describes the table as it is selected now.
+
+        Raises:
+            NeedsUserError: When the target cannot follow; what is known of the table stays as it is.
+        """
+        now, before = TableScope.of(selected), record.scope
+        if now == before:
+            return
+        let_in = before.left_out - now.left_out if before is not None else frozenset[str]()
+        if before is not None and let_in and before.left_out & _DELETING and self._copies:
+            raise _keeps_deleted_rows(record, before.left_out)
+        if not let_in and self._same_columns(record, now, described):
+            record.scope, self._changed = now, True
+            return
+        if not self._copies:
+            raise _cannot_follow(record, let_in)
+        what = f"{', '.join(sorted(let_in))} are let in again" if let_in else "other columns are selected"
+        log.warning("table.copied_again", table=str(record.table), why=what)
+        record.forget_copy()
+        self._changed = True
+
+    def save(self) -> None:
+        """Record the selection of this run, and what was decided; durable when it returns."""
+        now = {"entries": self._run.pipeline.selection.to_json(), "newTables": self._run.config.new_tables}
+        if self._changed or now != self._table_store.selection:
+            self._changed = False
+            self._table_store.selection = now
+            self._table_store.save()
+
+    def _is_newly_selected(self, table: TableId) -> bool:
+        return self._before is not None and not matched_by(self._before["entries"], table)
+
+    def _same_columns(self, record: TableRecord, now: TableScope, described: Callable[[], TableSchema]) -> bool:
+        """Whether the target's table has the columns that are selected now."""
+        before, have, key = record.scope, set(record.schema.names), set(record.schema.primary_key)
+        if before is None:  # kept by a version that did not record it
+            return now.columns is None or now.columns | key == have or set(described().names) == have
+        if before.columns == now.columns:
+            return True
+        if before.columns is not None and now.columns is not None and before.columns | key == now.columns | key:
+            return True
+        return set(described().names) == have
+
+
+def _is_ahead(registry: TableRegistry, record: TableRecord, offset: Offset) -> bool:
+    """Whether nothing of the table was passed, as the source says; tables of the replicator's own are in no log."""
+    return record.table.folder == _OWN_FOLDER or registry.is_ahead(record.table, offset)
+
+
+def _keeps_deleted_rows(record: TableRecord, left_out: frozenset[str]) -> NeedsUserError:
+    deleting, names = ", ".join(sorted(left_out & _DELETING)), ", ".join(sorted(left_out))
+    return NeedsUserError(
+        f"{deleting} was left out, and the blacklist is shorter now: the target has rows that the source deleted meanwhile",
+        code="RPL-2006",
+        table=str(record.table),
+        hint=f"to keep those rows, put the blacklist back with {names}; to drop them, take the table out of `tables`, run"
+        " once and put it in again",
+    )
+
+
+def _cannot_follow(record: TableRecord, let_in: frozenset[str]) -> NeedsUserError:
+    """What to say of an edit that only a new copy could follow, of a source that makes none."""
+    if let_in:
+        names = ", ".join(sorted(let_in))
+        what, back = f"{names} was left out and is let in again", f"put {names} back on the blacklist"
+    else:
+        before = record.scope.columns if record.scope is not None else None
+        listed = "no `columns`" if before is None else "`columns` " + ", ".join(sorted(before))
+        what, back = "other columns are selected than were", f"give the table {listed}, as before"
+    return NeedsUserError(
+        f"{what}: only a new copy of the table could follow, and this source takes no snapshots",
+        code="RPL-2007",
+        table=str(record.table),
+        hint=f"{back}; or replicate the table by a pipeline of its own, with another `name` and target folder, which reads"
+        " the log from its start",
+    )

@@ -1,0 +1,1 @@
+"""What all parts of a run share: its saved offset, progress, status, retry budget and error policy."""

@@ -1,0 +1,95 @@
+"""Decides what follows each error: retry, stop one table, or stop the run. No other module decides it."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from replicator_sdk.errors import (
+    BugError,
+    ConfigError,
+    DataError,
+    FencedError,
+    HistoryLostError,
+    NeedsUserError,
+    ReplicatorError,
+    RetryableError,
+    SchemaDriftError,
+)
+
+if TYPE_CHECKING:
+    from replicator_sdk import TableId
+
+
+class Verdict(enum.Enum):
+    """What follows an error."""
+
+    RETRY = "retry"
+    """Reset to the last saved offset and replay, after a delay, within the time budget."""
+    TABLE = "table"
+    """The table named in the error stops; the others continue."""
+    STOP = "stop"
+    """The run ends; its position in the log is kept."""
+
+
+def verdict(error: BaseException, *, isolate: bool) -> Verdict:
+    """What follows `error`.
+
+    Args:
+        error: Anything a source, target or the state raised.
+        isolate: Whether one failing table may stop while the others continue.
+    """
+    if isinstance(error, ImportError):
+        return Verdict.STOP  # trying again installs nothing
+    if not isinstance(error, ReplicatorError) or isinstance(error, RetryableError):
+        return Verdict.RETRY
+    if isinstance(error, FencedError | HistoryLostError | ConfigError | BugError):
+        return Verdict.STOP
+    if isolate and error.table and isinstance(error, DataError | SchemaDriftError | NeedsUserError):
+        return Verdict.TABLE
+    return Verdict.STOP
+
+
+def java_ended(error: BaseException) -> RetryableError:
+    """The error for an ended Java virtual machine of Spark; `error` is how that was noticed."""
+    ended = RetryableError(
+        "the Java virtual machine of Spark has ended unexpectedly (killed, or out of memory)",
+        code="RPL-7207",
+        hint="another one is started by itself; if it ends again and again, read Spark's own lines above, and give it more"
+        " memory (resources.memoryMB) or the machine less to do",
+    )
+    ended.__cause__ = error
+    return ended
+
+
+def as_replicator_error(error: BaseException) -> ReplicatorError:
+    """`error` itself, or a wrapper that gives an unknown one a code and says that it is unexpected."""
+    if isinstance(error, ReplicatorError):
+        return error
+    if isinstance(error, ImportError):
+        return NeedsUserError(
+            f"a library is missing or does not fit: {error}",
+            code="RPL-9010",
+            hint="install what the plugin needs, as its page says; `pip check` lists what does not fit together",
+        )
+    return BugError(
+        f"unexpected {type(error).__name__}: {error}",
+        code="RPL-9000",
+        hint="run again with --log-level debug and report it with the log",
+    )
+
+
+def error_of_table(error: Exception, table: TableId, position: str) -> Exception:
+    """`error` with table and position; an exception that is no `ReplicatorError` becomes a `RetryableError`."""
+    if isinstance(error, ReplicatorError):
+        error.table = error.table or str(table)
+        error.position = error.position or position
+        return error
+    first = (str(error).strip().splitlines() or [""])[0]
+    return RetryableError(
+        f"the target failed with {type(error).__name__}: {first[:300]}",
+        code="RPL-4001",
+        hint="it is retried; if it stays, look at the target and at the log",
+        table=str(table),
+        position=position,
+    )

@@ -1,0 +1,107 @@
+"""The contexts that plugins get, bound to one run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_sdk import DeltaSourceContext, DeltaTargetContext
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_sdk import Offset, TableId
+
+
+class SourceContext(DeltaSourceContext):
+    """The source's context of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.replicator_name, self.namespace = run.config.name, run.config.namespace
+        self.generation, self.run_id = run.generation, run.run_id
+        self.metrics, self.lineage = run.metrics, run.lineage
+
+    def get_state(self, key: str) -> bytes | None:
+        """What the source kept."""
+        return self._run.store.get(f"source-{key}")
+
+    def put_state(self, key: str, value: bytes) -> None:
+        """Keep it."""
+        self._run.store.put(f"source-{key}", value)
+
+    def get_offset(self) -> Offset | None:
+        """The offset saved last."""
+        return self._run.saved_offset
+
+    def spark(self) -> SparkSession:
+        """The run's Spark session."""
+        return self._run.spark()
+
+    def committed_offset(self) -> Offset | None:
+        """The offset that the source may acknowledge: durable at the target, saved, and followed by a newer save."""
+        return self._run.committed_offset
+
+    def set_ok(self) -> None:
+        """The source delivers."""
+        self._run.source_error = None
+
+    def set_error(self, error: Exception) -> None:
+        """The source fails and retries."""
+        self._run.source_error = error
+
+
+class TargetContext(DeltaTargetContext):
+    """The target's context of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.replicator_name, self.namespace = run.config.name, run.config.namespace
+        self.generation, self.run_id = run.generation, run.run_id
+        self.metrics, self.lineage = run.metrics, run.lineage
+        self.epoch = run.epoch
+        self.parallel_tables = run.limits.parallel_tables
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is to stop."""
+        return self._run.stop.is_set()
+
+    def get_state(self, key: str) -> bytes | None:
+        """What the target kept."""
+        return self._run.store.get(f"target-{key}")
+
+    def put_state(self, key: str, value: bytes) -> None:
+        """Keep it."""
+        self._run.store.put(f"target-{key}", value)
+
+    def get_offset(self) -> Offset | None:
+        """The offset saved last."""
+        return self._run.saved_offset
+
+    def spark(self) -> SparkSession:
+        """The run's Spark session."""
+        return self._run.spark()
+
+    def commit_offset(self, offset: Offset, sequence_number: int) -> None:
+        """Save the offset: the target confirms that everything up to it is durable."""
+        self._run.save_offset(offset, sequence_number)
+
+    def read_offset(self, fields: Mapping[str, bytes]) -> Offset:
+        """The source's offset of these fields."""
+        return self._run.read_offset(fields)
+
+    def set_table_error(self, table: TableId, error: Exception) -> None:
+        """Show the table as FAILING."""
+        self._run.progress.set_table(table, TableState.FAILING, str(error))
+
+    def set_table_snapshotting(self, table: TableId) -> None:
+        """Show the table as SNAPSHOTTING."""
+        self._run.progress.set_table(table, TableState.SNAPSHOTTING)
+
+    def set_table_replicating(self, table: TableId) -> None:
+        """Show the table as REPLICATING."""
+        self._run.progress.set_table(table, TableState.REPLICATING)

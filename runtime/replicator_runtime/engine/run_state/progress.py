@@ -1,0 +1,162 @@
+"""The progress of a run; read by the command line, the status file and tests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.tables.table_state import TableState
+
+if TYPE_CHECKING:
+    from replicator_sdk import TableId
+
+
+_NOT_READING = frozenset({"retrying", "failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """One table at one moment.
+
+    Attributes:
+        table: Which.
+        state: Its state.
+        rows: Rows copied while SNAPSHOTTING, changes applied afterwards, in this run.
+        snapshot_percent: Of the snapshot, 0 to 100; None when there is none.
+        snapshot_seconds_left: Estimated; None when unknown.
+        rows_per_second: Over the last ten seconds.
+        lag_seconds: Now less the commit time of the last change applied; 0 when everything read is applied; None when
+            unknown.
+        error: One line; empty when fine.
+    """
+
+    table: TableId
+    state: TableState = TableState.PENDING
+    rows: int = 0
+    snapshot_percent: float | None = None
+    snapshot_seconds_left: float | None = None
+    rows_per_second: float = 0.0
+    lag_seconds: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A whole run at one moment; `phase` is one of starting, snapshot, streaming, retrying, stopping, done, failed."""
+
+    phase: str
+    tables: tuple[TableView, ...]
+    rows_per_second: float
+    lag_seconds: float | None
+    message: str = ""
+
+
+@dataclass(slots=True)
+class _Meter:
+    """Rows over the last ten seconds."""
+
+    points: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=1000))
+
+    def add(self, rows: int) -> None:
+        self.points.append((time.monotonic(), rows))
+
+    def rate(self) -> float:
+        now = time.monotonic()
+        while self.points and now - self.points[0][0] > 10:
+            self.points.popleft()
+        if not self.points:
+            return 0.0
+        return sum(rows for _, rows in self.points) / max(1.0, now - self.points[0][0])
+
+
+class Progress:
+    """Collects what the engine reports. Safe from any thread; readers take `snapshot()`, a consistent copy.
+
+    Attributes:
+        total_rows: Rows copied and changes applied so far; never falls, so that more of them means progress.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[TableId, TableView] = {}
+        self._meters: dict[TableId, _Meter] = {}
+        self._snapshot_began: dict[TableId, tuple[float, float]] = {}
+        self._applied_at: dict[TableId, int] = {}
+        self._read_until = -1
+        self._caught_up = False
+        self._caught_up_at = -1.0
+        self.total_rows = 0
+        self.phase = "starting"
+        self.message = ""
+
+    def set_phase(self, phase: str, message: str = "") -> None:
+        """Name what the run as a whole is doing."""
+        self.phase, self.message = phase, message
+
+    def set_table(self, table: TableId, state: TableState, error: str = "") -> None:
+        """A table's state changed."""
+        with self._lock:
+            view = self._tables.get(table, TableView(table))
+            changed = state is not view.state
+            if changed and state is TableState.REPLICATING:
+                self._meters.pop(table, None)
+            rows = 0 if changed and state in (TableState.SNAPSHOTTING, TableState.REPLICATING) else view.rows
+            percent = view.snapshot_percent if state is TableState.SNAPSHOTTING else None
+            self._tables[table] = replace(view, state=state, error=error, rows=rows, snapshot_percent=percent)
+
+    def forget_table(self, table: TableId) -> None:
+        """A table is no longer replicated."""
+        with self._lock:
+            self._tables.pop(table, None)
+
+    def snapshot_chunks(self, table: TableId, rows: int, done: int, total: int) -> None:
+        """`rows` more rows were copied; `done` of `total` chunks are in."""
+        with self._lock:
+            view = self._tables.get(table, TableView(table))
+            percent = 100.0 * done / max(1, total)
+            began, at = self._snapshot_began.setdefault(table, (time.monotonic(), percent))
+            left = (time.monotonic() - began) * (100 - percent) / (percent - at) if percent > at else None
+            self._meters.setdefault(table, _Meter()).add(rows)
+            self.total_rows += rows
+            self._tables[table] = replace(
+                view, rows=view.rows + rows, snapshot_percent=percent, snapshot_seconds_left=left
+            )
+
+    def applied(self, table: TableId, rows: int, source_timestamp: int) -> None:
+        """`rows` changes, the last committed at `source_timestamp` (µs since 1970), are durable at the target."""
+        with self._lock:
+            view = self._tables.get(table, TableView(table))
+            self._meters.setdefault(table, _Meter()).add(rows)
+            self.total_rows += rows
+            self._tables[table] = replace(view, rows=view.rows + rows)
+            self._applied_at[table] = max(source_timestamp, self._applied_at.get(table, -1))
+
+    def read(self, caught_up: bool, source_timestamp: int) -> None:
+        """Everything read is applied (`caught_up`), or the oldest unapplied change was committed at the time given."""
+        with self._lock:
+            self._caught_up, self._read_until = caught_up, source_timestamp
+            if caught_up:
+                self._caught_up_at = time.time()
+
+    def snapshot(self) -> RunView:
+        """A consistent copy of all of it."""
+        with self._lock:
+            lag = self._lag()
+            tables = tuple(
+                replace(
+                    view,
+                    rows_per_second=self._meters[table].rate() if table in self._meters else 0.0,
+                    lag_seconds=lag if view.state is TableState.REPLICATING else None,
+                )
+                for table, view in sorted(self._tables.items())
+            )
+        return RunView(self.phase, tables, sum(t.rows_per_second for t in tables), lag, self.message)
+
+    def _lag(self) -> float | None:
+        if self._caught_up:
+            # While nothing is read nothing is known of the source: the lag may be as long as that.
+            return max(0.0, time.time() - self._caught_up_at) if self.phase in _NOT_READING else 0.0
+        return None if self._read_until < 0 else max(0.0, time.time() - self._read_until / 1e6)

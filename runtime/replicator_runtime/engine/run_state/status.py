@@ -1,0 +1,104 @@
+"""Writes `state.json`, a public format: other programs read it, so keys are added and never changed."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from replicator_runtime.observability.redaction import redact
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_sdk import TableId
+
+log = structlog.get_logger()
+_EVERY_SECONDS = 5.0
+
+
+class StatusWriter:
+    """Writes the status every few seconds in a thread of its own, and once more when closed."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="status", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Write a last time, with what ended the run."""
+        self._done.set()
+        self._thread.join(30)
+        self._write(error)
+
+    def _loop(self) -> None:
+        while not self._done.wait(_EVERY_SECONDS):
+            self._write(None)
+
+    def _write(self, error: BaseException | None) -> None:
+        try:
+            self._run.store.put_status(status(self._run, error))
+        except Exception as failure:  # noqa: BLE001 - a status that cannot be written must not stop the data
+            log.warning("status.not_written", error=str(failure))
+
+
+def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
+    """The status as JSON: the keys of the specification (`docs/seeds.md#001-replicator`) and some for operators."""
+    view = run.progress.snapshot()
+    fault = error or run.source_error or (run.retried_error if view.phase == "retrying" else None)
+    return {
+        "schema": "replicator.state/v1",
+        "name": run.config.name,
+        "namespace": run.config.namespace,
+        "generation": run.generation,
+        "runId": run.run_id,
+        "epoch": run.epoch,
+        "updated": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "phase": view.phase,
+        "sourceState": "OK" if fault is None else "FAILING",
+        "sourceError": None if fault is None else _error(fault),
+        "offset": None if run.saved_offset is None else str(run.saved_offset),
+        "sequenceNumber": run.saved_sequence,
+        "lagSeconds": view.lag_seconds,
+        "validThrough": _time(run.metrics.value("source.valid_through")),
+        "rowsPerSecond": round(view.rows_per_second, 1),
+        "metrics": run.metrics.snapshot(),
+        "tables": [
+            {
+                **t.table.to_json(),
+                "state": t.state.value,
+                "rows": t.rows,
+                "snapshotPercent": t.snapshot_percent,
+                "lagSeconds": t.lag_seconds,
+                "error": _table_error(run, t.table, t.error),
+            }
+            for t in view.tables
+        ],
+    }
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _table_error(run: Run, table: TableId, text: str) -> dict[str, Any] | None:
+    record = next((r for r in run.table_store.records.values() if r.table == table), None)
+    if not text:
+        return None
+    if record is None and table in run.absent:
+        return _error(run.absent[table])
+    known = record.error if record is not None and record.error is not None else {"message": text}
+    return {key: redact(str(value)) for key, value in known.items()}
+
+
+def _error(error: BaseException) -> dict[str, Any]:
+    return {
+        "code": getattr(error, "code", ""),
+        "message": redact(getattr(error, "message", str(error))),
+        "hint": redact(getattr(error, "hint", "")),
+    }

@@ -1,0 +1,1 @@
+"""Streams a log of many partitions that Spark's executors read."""

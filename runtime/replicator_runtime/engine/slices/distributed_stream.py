@@ -1,0 +1,204 @@
+"""One attempt's streaming from a distributed log: each slice is planned, stored, applied by executors and saved.
+
+The engine holds no row. Order between slices is what keeps a key's changes in order; inside a slice a key lives in one
+partition.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.apply.active_tables import ActiveTables
+from replicator_runtime.engine.apply.maintenance import Maintenance
+from replicator_runtime.engine.apply.operation_filter import FilteringReader
+from replicator_runtime.engine.apply.rejoining import Rejoining
+from replicator_runtime.engine.batching.batching import Batcher
+from replicator_runtime.engine.run_state.attempt_end import Rejoin
+from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
+from replicator_runtime.engine.slices.slice_schemas import SliceSchemas
+from replicator_runtime.engine.slices.slice_size import SliceSize
+from replicator_runtime.engine.slices.slice_store import SliceStore
+from replicator_runtime.engine.tables.table_watermark import TableWatermark
+from replicator_sdk import Position, SliceChanges, SliceOutcome, TableTally
+from replicator_sdk.errors import ReplicatorError
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_sdk import DistributedLog, LogPartitionReader, LogSlice, Offset, RangeConsumer, TableId
+
+register("engine.slice.planned", "engine.slice.applied")
+_IDLE_SECONDS = 0.2
+
+
+class DistributedStream:
+    """Used by the engine's main thread, once.
+
+    Args:
+        run: The run.
+        source: Initialised.
+        consumer: Started.
+        watermarks: From where on each table takes changes.
+    """
+
+    def __init__(
+        self, run: Run, source: DistributedLog, consumer: RangeConsumer, watermarks: dict[TableId, TableWatermark]
+    ) -> None:
+        self._run = run
+        self._source = source
+        self._consumer = consumer
+        self._watermarks = watermarks
+        self._size = SliceSize(run.limits)
+        self._slice_store = SliceStore(run.store, run.read_offset)
+        self._doubtful: set[Offset] = set()
+        """Positions, certain or possible, of tables that no longer take changes."""
+        self._maintenance = Maintenance(run)
+
+    def run(self, start: Offset, goal: Offset | None) -> None:
+        """Stream until the run is to stop or `goal` is durable.
+
+        Args:
+            start: The offset to begin after, as the source said.
+            goal: The offset to stop at; None to go on for ever.
+
+        Raises:
+            Rejoin: When a table that failed is to be tried again.
+            Exception: What source or target failed with.
+        """
+        self._begin(start)
+        while not self._run.stop.is_set() and not self._reached(goal):
+            began = time.monotonic()
+            piece = self._plan(goal)
+            if piece is None:
+                self._rejoining.at_the_end()
+                self._run.progress.read(True, -1)
+                self._rest(_IDLE_SECONDS)
+            else:
+                self._take(piece)
+                if goal is None and not self._size.is_full(piece.estimated_bytes):
+                    self._rest(self._run.limits.max_interval_seconds - (time.monotonic() - began))
+            self._run_periodic_work()
+        self._run.progress.set_phase("stopping")
+
+    def _begin(self, start: Offset) -> None:
+        run = self._run
+        self._current, sequence = start, run.saved_sequence
+        # Nothing is gathered here: rows never pass the driver.
+        nothing = Batcher(
+            (start, sequence), self._watermarks, generation=run.generation, epoch=run.epoch, spill_bytes=0
+        )
+        self._tables = ActiveTables(run, self._watermarks, nothing)
+        self._schemas = SliceSchemas(run, self._source, self._consumer, self._tables, self._slice_store)
+        self._rejoining = Rejoining(run.attempt_began, self._watermarks.values())
+        self._rejoining.passed(start)
+        self._slice_store.load(
+            watermark.position.offset for watermark in self._watermarks.values() if start < watermark.position.offset
+        )
+        self._schemas.finish()
+
+    def _reached(self, goal: Offset | None) -> bool:
+        """Whether `goal` is durable and no failed table is to be tried again."""
+        return goal is not None and not self._current < goal and self._tables.retry_at == math.inf
+
+    def _plan(self, goal: Offset | None) -> LogSlice | None:
+        """The next slice; it crosses neither a table's position nor the goal."""
+        fence = self._slice_store.next_end(self._current)
+        if fence is None and goal is not None and self._current < goal:
+            fence = goal
+        return self._source.plan(self._current, self._size.limit_bytes, fence)
+
+    def _take(self, piece: LogSlice) -> None:
+        """Apply one slice and save its end."""
+        if piece.partitions:
+            positions = {*self._doubtful, *(watermark.position.offset for watermark in self._watermarks.values())}
+            self._slice_store.plan(piece.end, self._current, self._run.saved_offset, positions)
+            failpoint("engine.slice.planned")
+            began = time.monotonic()
+            tally = self._apply(piece)
+            failpoint("engine.slice.applied")
+            self._size.learn(piece.estimated_bytes, time.monotonic() - began, tally.rows, tally.nbytes)
+        self._current = piece.end
+        self._rejoining.passed(piece.end)
+        if not self._tables.holds_offset:
+            self._run.save_offset(piece.end, piece.last_sequence)
+            if self._run.committed_offset is not None:
+                self._source.committed(self._run.committed_offset)
+
+    def _apply(self, piece: LogSlice) -> TableTally:
+        """Apply `piece` to all tables; again for those whose schema had to change first. Returns what it counted."""
+        whole = TableTally()
+        while True:
+            changes = self._changes(piece)
+            outcome = self._outcome(changes)
+            whole = sum(outcome.applied.values(), whole)
+            self._landed(piece, outcome)
+            wanted = changes.tables.keys() - outcome.applied.keys() - outcome.failures.keys()
+            if not self._schemas.follow(outcome.seen, self._current, frozenset(wanted)):
+                return whole
+
+    def _changes(self, piece: LogSlice) -> SliceChanges:
+        end = Position(piece.end)
+        records = self._run.table_store.records
+        tables = {t: records[t].schema for t, watermark in self._watermarks.items() if not end <= watermark.position}
+        dropped = self._dropped_operations()
+        read: LogPartitionReader = FilteringReader(self._source.read, dropped) if dropped else self._source.read
+        overlap = self._source.repeats or bool(dropped)
+        return SliceChanges(piece, read, tables, self._run.generation, self._run.epoch, overlap)
+
+    def _dropped_operations(self) -> dict[TableId, frozenset[int]]:
+        matches = self._run.pipeline.selection.matches
+        selected = {table: matches(table) for table in self._watermarks}
+        return {t: frozenset(map(int, s.dml_blacklist)) for t, s in selected.items() if s and s.dml_blacklist}
+
+    def _outcome(self, changes: SliceChanges) -> SliceOutcome:
+        """Apply; when one table's records cannot be read and it may stop alone, apply the others' without it.
+
+        Also when every table is at the slice's end already: the slice may hold a table that is not known yet.
+        """
+        try:
+            return self._consumer.apply_slice(changes)
+        except ReplicatorError as error:
+            bad = next((t for t in changes.tables if str(t) == error.table), None)
+            if bad is None or verdict(error, isolate=True) is not Verdict.TABLE:
+                raise
+            self._failed(bad, error, changes.slice.end)
+            return self._outcome(self._changes(changes.slice))
+
+    def _landed(self, piece: LogSlice, outcome: SliceOutcome) -> None:
+        """Record the outcome of each table.
+
+        Raises:
+            Exception: A failure that concerns more than its table.
+        """
+        run = self._run
+        for table, tally in outcome.applied.items():
+            self._watermarks[table].position = Position(piece.end)
+            run.positions.reached(table, run.table_store.records[table].copy_id, Position(piece.end))
+            run.progress.applied(table, tally.rows, tally.newest)
+            for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
+                run.metrics.count(f"dml.{name}", count, table=table)
+            run.table_retry_budgets.succeeded(table)
+        newest = max((tally.newest for tally in outcome.applied.values()), default=-1)
+        run.progress.read(False, newest if outcome.valid_through < 0 else outcome.valid_through)
+        if outcome.valid_through >= 0:
+            run.metrics.gauge("source.valid_through", outcome.valid_through / 1e6)
+        for table, error in outcome.failures.items():
+            self._failed(table, error, piece.end)
+
+    def _failed(self, table: TableId, error: Exception, end: Offset) -> None:
+        """The table's position is unchanged, or `end` when the answer to its commit was lost."""
+        self._doubtful |= {self._watermarks[table].position.offset, end}
+        self._tables.failed(table, error)
+
+    def _rest(self, seconds: float) -> None:
+        if seconds > 0:
+            self._run.stop.wait(seconds)
+
+    def _run_periodic_work(self) -> None:
+        self._run.positions.save_when_due()
+        if time.monotonic() >= self._tables.retry_at and self._rejoining.is_due:
+            raise Rejoin
+        if self._maintenance.is_due:
+            self._maintenance.run(self._watermarks)

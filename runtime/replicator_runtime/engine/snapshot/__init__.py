@@ -1,0 +1,1 @@
+"""Copies the existing rows of tables."""

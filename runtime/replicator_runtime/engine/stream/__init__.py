@@ -1,0 +1,1 @@
+"""Streams the changes that one reader emits."""

@@ -1,0 +1,170 @@
+"""The batches that are being applied while the next ones are read; one at a time, so that commits are in order."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.apply.maintenance import Maintenance
+from replicator_runtime.engine.stream.pending_acks import PendingAcks
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Future
+
+    from replicator_runtime.engine.apply.active_tables import ActiveTables
+    from replicator_runtime.engine.apply.applier import Applier
+    from replicator_runtime.engine.batching.batching import TableBatch
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_sdk import DDLEvent, TableId
+
+register("engine.batch.gathered", "engine.batch.applied")
+
+_IDLE_SAVE_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+
+
+class InFlight:
+    """Used by the engine's main thread; batches are applied in a thread of its own.
+
+    Args:
+        run: The run.
+        applier: Applies.
+        tables: The tables that take changes; their batcher gives the batches.
+    """
+
+    def __init__(self, run: Run, applier: Applier, tables: ActiveTables) -> None:
+        self._run = run
+        self._applier = applier
+        self._tables = tables
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._future: Future[dict[TableId, Exception]] | None = None
+        self._applying: list[TableBatch] = []
+        self._applying_until = (tables.batcher.offset, tables.batcher.sequence_number)
+        self._applying_oldest = -1
+        self._pending = PendingAcks(applier.deferred, tables.record_applied)
+        self._maintenance = Maintenance(run)
+        self._saved_at = self._looked_at = time.monotonic()
+
+    @property
+    def is_applying(self) -> bool:
+        """Whether a batch is being applied, or maintenance runs."""
+        return self._future is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything begun is durable."""
+        return self._future is None and not self._pending.waits
+
+    @property
+    def unsettled_tables(self) -> frozenset[TableId]:
+        """The tables that may be further at the target than their watermark says."""
+        return self._pending.tables
+
+    @property
+    def oldest_timestamp(self) -> int:
+        """When the oldest change not durable, or else waiting, was committed at the source; -1 for none."""
+        if self._pending.waits:
+            return self._pending.oldest_timestamp
+        return self._tables.batcher.oldest_timestamp if self._future is None else self._applying_oldest
+
+    def begin_batch(self) -> None:
+        """Begin applying everything that waits; the batch before it ends first."""
+        self.finish_batch()
+        batcher = self._tables.batcher
+        self._applying_oldest = batcher.oldest_timestamp
+        batches = batcher.take()
+        here = (batcher.offset, batcher.sequence_number)
+        if batches:
+            failpoint("engine.batch.gathered")
+            self._applying, self._applying_until = batches, here
+            self._future = self._pool.submit(self._applier.apply, batches, here[0])
+        else:
+            self._applying_until = here
+            self._pending.mark(here)
+
+    def poll(self) -> None:
+        """Record the outcome of the batch if it has ended, and what the target has made durable meanwhile."""
+        if self._future is not None and self._future.done():
+            self.finish_batch()
+        now = time.monotonic()
+        if self._pending.waits and now - self._looked_at > _LOOK_SECONDS:
+            self._looked_at = now
+            if self._pending.poll():
+                self.save()
+
+    def flush(self) -> None:
+        """Apply everything that waits; all of it is durable and saved on return, except for tables that failed."""
+        self.begin_batch()
+        self.finish_batch()
+        self._pending.settle()
+        self.save()
+
+    def apply_before(self, event: DDLEvent) -> bool:
+        """Apply what is before `event` in its table, durable on return; the batch that is being applied ends first.
+
+        Returns:
+            Whether the table takes changes then. When it failed, the event must wait like the changes before it: the
+            table's position would pass them, and no replay would bring them again.
+        """
+        self.finish_batch()
+        before = self._tables.batcher.cut(event)
+        failures = self._applier.apply(before, self._tables.batcher.offset)
+        for item in before:
+            item.close()
+        self._pending.take([item.applied for item in before], failures)
+        self._pending.settle({event.table})
+        return event.table in self._tables.watermarks
+
+    def finish_batch(self) -> None:
+        """Wait for the batch that is being applied, and record its outcome."""
+        if self._future is None:
+            return
+        future, applied, self._future, self._applying = self._future, self._applying, None, []
+        try:
+            failures = future.result()
+        finally:
+            for item in applied:
+                item.close()
+        failpoint("engine.batch.applied")
+        self._pending.take([item.applied for item in applied], failures)
+        self._pending.mark(self._applying_until, self._applying_oldest)
+        self.save()
+
+    def save(self) -> None:
+        """Save how far everything is durable, unless a table needs the offset held."""
+        if self._tables.holds_offset:
+            return
+        here = self._pending.reached()
+        if here is not None:
+            self._run.save_offset(*here)
+            self._saved_at = time.monotonic()
+
+    def save_when_idle(self) -> None:
+        """The same every few seconds while there is nothing to apply, since the offset advances nevertheless."""
+        batcher, now = self._tables.batcher, time.monotonic()
+        if batcher.empty and self.is_settled and now - self._saved_at > _IDLE_SAVE_SECONDS:
+            self._applying_until = (batcher.offset, batcher.sequence_number)
+            self._pending.mark(self._applying_until)
+            self.save()
+            self._saved_at = now
+
+    def maintain(self) -> None:
+        """Run the target's maintenance when it is due, in the thread that applies, so that it never meets an apply."""
+        if self._future is not None or not self._maintenance.is_due:
+            return
+        self._pending.settle()
+        self.save()
+        self._future = self._pool.submit(self._maintain, sorted(self._tables.watermarks))
+
+    def _maintain(self, tables: Sequence[TableId]) -> dict[TableId, Exception]:
+        self._maintenance.run(tables)
+        return {}
+
+    def close(self) -> None:
+        """Wait for the batch and free its space; the next attempt asks the target what it did."""
+        self._pool.shutdown(wait=True)
+        for item in self._applying:
+            item.close()

@@ -1,0 +1,190 @@
+"""Applies schema changes at their position among the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
+from replicator_runtime.engine.run_state.attempt_end import Rejoin
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.tables.table_watermark import TableWatermark
+from replicator_sdk import DDLEvent, DDLOperation, Position
+from replicator_sdk.errors import BugError
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replicator_runtime.engine.apply.active_tables import ActiveTables
+    from replicator_runtime.engine.apply.applier import Applier
+    from replicator_runtime.engine.batching.sequencer import CommitMark
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
+
+register("engine.ddl.before_apply", "engine.ddl.after_apply")
+log = structlog.get_logger()
+
+
+class SchemaChanges:
+    """Used by the engine's main thread.
+
+    Args:
+        run: The run.
+        applier: Applies.
+        tables: The tables that take changes.
+        apply_before: Applies what is before an event in its table; as `InFlight.apply_before`.
+    """
+
+    def __init__(
+        self, run: Run, applier: Applier, tables: ActiveTables, apply_before: Callable[[DDLEvent], bool]
+    ) -> None:
+        self._run = run
+        self._applier = applier
+        self._tables = tables
+        self._apply_before = apply_before
+        self._known: list[tuple[DDLEvent, Position]] = []
+
+    def apply(self, event: DDLEvent) -> None:
+        """Apply what is before the event in its table, then the event.
+
+        Raises:
+            Rejoin: When the table is to be copied, or is gone.
+        """
+        if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
+            self._leave(replace(event, table=event.prev_table))
+            return
+        watermark = self._tables.watermarks.get(event.table)
+        position = Position(self._tables.batcher.offset, event.ordinal + 1)
+        created = event.operation is DDLOperation.CREATE_TABLE and event.table not in self._run.table_store.records
+        new_table = created and self._run.pipeline.selection.matches(event.table) is not None
+        if watermark is None and not new_table:
+            return
+        event = replace(event, position=position)
+        if not self._apply_before(event) and watermark is not None:
+            return
+        if watermark is not None and position <= watermark.position:
+            self._known.append((event, watermark.position))
+            return
+        try:
+            self._change_schema(event)
+        except Rejoin:
+            raise
+        except Exception as error:  # noqa: BLE001 - the policy decides
+            self._tables.failed(event.table, error)
+
+    def commit(self, mark: CommitMark) -> None:
+        """The open window ended: finish events that their tables have, where an earlier run did not.
+
+        Raises:
+            BugError: When a table's position is inside the transaction of such an event: then the event was skipped
+                although the table does not have it. Nothing of the transaction is applied to that table or saved.
+            Rejoin: When the table is to be copied, or is gone.
+        """
+        known, self._known = self._known, []
+        for event, watermark in known:
+            if mark.start < watermark.offset < mark.commits.offset_at(0):
+                raise BugError(
+                    f"the position {watermark} of the table is inside the transaction of a change of structure, which begins"
+                    f" after {mark.start} and ends at {mark.commits.offset_at(0)}",
+                    code="RPL-9013",
+                    hint="report it with the log and the source's plugin; nothing of that transaction is saved",
+                    table=str(event.table),
+                    position=str(event.position),
+                )
+        for event, watermark in known:
+            self._finish(event, watermark)
+
+    def _finish(self, event: DDLEvent, watermark: Position) -> None:
+        """Complete what a run does after an event is applied at the target, where it may have ended before."""
+        assert event.position is not None
+        record = self._run.table_store.records.get(event.table)
+        if record is None:
+            return
+        if event.schema is not None and record.learn_older(event.position, event.schema, watermark):
+            self._run.table_store.save()
+        if record.snapshot is None or not Position(record.snapshot.first) < event.position:
+            return  # the table was copied after the event
+        if event.operation is DDLOperation.DROP_TABLE:
+            self._tables.forget(event.table)
+            raise Rejoin
+        if event.needs_snapshot:
+            self._tables.copy_again(record)
+            raise Rejoin
+
+    def _leave(self, event: DDLEvent) -> None:
+        """The table was renamed: its target table stays as it is, and the new name joins like a new table.
+
+        Renaming the target's table would break its readers, and a replay could not decide which name a change belongs
+        to.
+        """
+        watermark = self._tables.watermarks.get(event.table)
+        position = Position(self._tables.batcher.offset, event.ordinal + 1)
+        if watermark is not None and position <= watermark.position:
+            self._known.append(
+                (replace(event, schema=None, needs_snapshot=False, position=position), watermark.position)
+            )
+            return
+        if watermark is None or not self._apply_before(event):
+            return
+        log.warning("table.renamed", table=str(event.table), position=str(self._tables.batcher.offset))
+        self._tables.forget(event.table)
+        raise Rejoin
+
+    def _change_schema(self, event: DDLEvent) -> None:
+        record = self._run.table_store.record(event.table)
+        selected = self._run.pipeline.selection.matches(event.table)
+        if selected is not None and event.operation in selected.ddl_blacklist:
+            if event.operation is DDLOperation.ALTER_TABLE:
+                raise blacklisted_alter(event)
+            if event.operation is DDLOperation.DROP_TABLE:
+                self._tables.forget(event.table)
+                raise Rejoin
+            if event.needs_snapshot:  # the rows are now those of another table: leaving the event out would mix the two
+                self._note(record, event)
+                self._tables.copy_again(record)
+                raise Rejoin
+            return
+        assert event.position is not None
+        if _came_with_the_copy(record, event):
+            return
+        self._note(record, event)
+        failpoint("engine.ddl.before_apply")
+        self._applier.apply_ddl(event)
+        failpoint("engine.ddl.after_apply")
+        if event.operation is DDLOperation.DROP_TABLE:
+            self._tables.forget(event.table)  # a new table of that name joins like any other
+            raise Rejoin
+        self._run.metrics.count("ddl", table=event.table)
+        log.info("ddl.applied", table=str(event.table), operation=str(event.operation), position=str(event.position))
+        if event.operation is DDLOperation.CREATE_TABLE and event.table not in self._tables.watermarks:
+            self._tables.watermarks[event.table] = TableWatermark(event.position)
+            self._run.progress.set_table(event.table, TableState.REPLICATING)
+        elif event.table in self._tables.watermarks:
+            self._tables.watermarks[event.table].position = event.position
+        if event.needs_snapshot:
+            self._tables.copy_again(record)
+            raise Rejoin
+
+    def _note(self, record: TableRecord, event: DDLEvent) -> None:
+        """Store what a later run needs that finds the event applied: this one may end before it records that."""
+        news = False
+        if event.operation is DDLOperation.DROP_TABLE:
+            record.dropping, news = event.position, True
+        elif event.schema is not None:
+            news = record.learn(event.position, event.schema)
+        if news:
+            self._run.table_store.save()
+
+
+def _came_with_the_copy(record: TableRecord, event: DDLEvent) -> bool:
+    """Whether the table was copied after the change, which the log announced only after the copy.
+
+    A log that announces a change with the next row of the table (PostgreSQL's) positions it there.
+    """
+    if event.operation is not DDLOperation.ALTER_TABLE or event.needs_snapshot:
+        return False
+    assert event.position is not None
+    return event.schema is not None and record.was_copied_with(event.position, event.schema)

@@ -1,0 +1,227 @@
+"""One attempt's streaming: a reader thread fills the queue; this thread batches and applies until the attempt ends.
+
+While one batch is applied the next one is read; two batches are never applied at once, so that each table's
+commits are in order.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.apply.active_tables import ActiveTables
+from replicator_runtime.engine.apply.operation_filter import keep_operations
+from replicator_runtime.engine.apply.rejoining import Rejoining
+from replicator_runtime.engine.batching.batching import Batcher
+from replicator_runtime.engine.batching.event_queue import EventQueue
+from replicator_runtime.engine.batching.sequencer import CommitMark, Item, SequencingEmitter
+from replicator_runtime.engine.preparation.discovery import expects_new_tables, unknown_tables
+from replicator_runtime.engine.run_state.attempt_end import Rejoin
+from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
+from replicator_runtime.engine.stream.in_flight import InFlight
+from replicator_runtime.engine.stream.schema_changes import SchemaChanges
+from replicator_runtime.engine.tables.table_watermark import TableWatermark
+from replicator_sdk import ChangeBatch, ReaderClosed
+from replicator_sdk.errors import ReplicatorError, SnapshotNeededError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from replicator_runtime.engine.apply.applier import Applier
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.snapshot.snapshots import Snapshots
+    from replicator_sdk import EventReader, Offset, TableId, TableSchema
+
+_TICK = 0.2
+_REJOIN_SECONDS = 60.0
+_IDLE_SECONDS = 15.0  # of silence: the reader is at the end of the log, also where it emits no offset there
+
+
+class Stream:
+    """Streaming from the saved offset on. Used by the engine's main thread; the reader has a thread of its own."""
+
+    def __init__(
+        self,
+        run: Run,
+        applier: Applier,
+        schemas: Mapping[TableId, TableSchema],
+        watermarks: dict[TableId, TableWatermark],
+        snapshots: Snapshots | None,
+    ) -> None:
+        self._run = run
+        self._applier = applier
+        self._watermarks = watermarks
+        self._snapshots = snapshots
+        self._queue: EventQueue[Item] = EventQueue(run.limits.queue_bytes)
+        self.emitter = SequencingEmitter(self._queue, schemas)
+        self._waiting_since = 0.0
+        self._looked_at = time.monotonic()
+        self._joined_at = time.monotonic()
+        self._heard_at = time.monotonic()
+        self._waiting_to_join = False
+        self._new_tables = False
+        self._watches = expects_new_tables(run)
+
+    def start(self, offset: Offset, sequence_number: int) -> None:
+        """Reading begins after `offset`; called once, before `run`, when the reader has said where."""
+        self.emitter.start(offset, sequence_number)
+        run = self._run
+        self._rejoining = Rejoining(run.attempt_began, self._watermarks.values())
+        self._batcher = Batcher(
+            (offset, sequence_number),
+            self._watermarks,
+            generation=run.generation,
+            epoch=run.epoch,
+            spill_bytes=run.limits.spill_bytes,
+        )
+        self._tables = ActiveTables(run, self._watermarks, self._batcher)
+        self._in_flight = InFlight(run, self._applier, self._tables)
+        self._schema_changes = SchemaChanges(run, self._applier, self._tables, self._in_flight.apply_before)
+
+    def run(self, reader: EventReader, goal: Offset | None) -> None:
+        """Stream until the run is to stop or `goal` is durable; everything read by then is applied and saved.
+
+        Args:
+            reader: Created with this stream's `emitter`, and initialised.
+            goal: The offset to stop at; None to go on for ever.
+
+        Raises:
+            Rejoin: When tables are to join.
+            Exception: What reader or target failed with.
+        """
+        thread = threading.Thread(target=self._read, args=(reader,), name="reader", daemon=True)
+        thread.start()
+        try:
+            while not self._run.stop.is_set() and not self._reached(goal):
+                self._step()
+            self._run.progress.set_phase("stopping")
+            self._in_flight.flush()
+        except Rejoin:
+            self._tables.doubt(self._in_flight.unsettled_tables)
+            self._run.settled_watermarks = self._tables.settled
+            raise
+        finally:
+            self._queue.close()
+            reader.close()
+            thread.join(30)
+            self._in_flight.close()
+            self._batcher.close()
+
+    def _read(self, reader: EventReader) -> None:
+        try:
+            reader.run()
+            self._queue.fail(ReaderClosed())
+        except BaseException as error:  # noqa: BLE001 - handed to the apply thread, which decides
+            self._queue.fail(error)
+
+    def _step(self) -> None:
+        try:
+            item = self._queue.get(_TICK / 4 if self._in_flight.is_applying else _TICK)
+        except ReplicatorError as error:
+            self._stop_its_table(error)
+            raise
+        if item is not None:
+            self._heard_at = time.monotonic()
+            self._take(item)
+        self._in_flight.poll()
+        if self._due():
+            self._in_flight.begin_batch()
+        self._join_snapshots()
+        self._run_periodic_work()
+
+    def _stop_its_table(self, error: ReplicatorError) -> None:
+        """Copy the table that the reader failed for again, or stop it and continue with the others.
+
+        Raises:
+            Rejoin: When the error names a table, and leads to either.
+            ReplicatorError: `error`, when it concerns more than that table, or no other one works.
+        """
+        isolate = self._run.config.on_table_error == "isolate"
+        if not isinstance(error, SnapshotNeededError) and verdict(error, isolate=isolate) is not Verdict.TABLE:
+            return
+        for record in self._run.table_store.records.values():
+            if str(record.table) == error.table and record.table not in self._run.failing:
+                self._in_flight.flush()
+                self._tables.failed(record.table, error)
+                raise Rejoin
+
+    def _take(self, item: Item) -> None:
+        if isinstance(item, ChangeBatch):
+            kept = self._without_blacklisted(item)
+            if kept is not None:
+                self._batcher.add(kept)
+        elif isinstance(item, CommitMark):
+            waiting = not self._batcher.empty
+            self._schema_changes.commit(item)
+            self._batcher.commit(item)
+            if not waiting and not self._batcher.empty:
+                self._waiting_since = time.monotonic()
+        else:
+            self._schema_changes.apply(item)
+
+    def _without_blacklisted(self, batch: ChangeBatch) -> ChangeBatch | None:
+        selected = self._run.pipeline.selection.matches(batch.table)
+        if selected is None or not selected.dml_blacklist:
+            return batch
+        return keep_operations(batch, {int(op) for op in selected.dml_blacklist})
+
+    def _due(self) -> bool:
+        if self._batcher.empty:
+            return False
+        limits, batcher = self._run.limits, self._batcher
+        if batcher.rows >= limits.max_rows or batcher.nbytes >= limits.max_bytes:
+            return True
+        waited = time.monotonic() - self._waiting_since
+        return not self._in_flight.is_applying and waited >= limits.max_interval_seconds
+
+    def _reached(self, goal: Offset | None) -> bool:
+        """Whether everything up to `goal` is durable and nothing waits to join."""
+        if goal is None or self._expects_tables() or self._batcher.offset < goal:
+            return False
+        self._in_flight.flush()
+        return not self._expects_tables()
+
+    def _expects_tables(self) -> bool:
+        """Whether some table will join, or is to be tried again."""
+        snapshotting = self._snapshots is not None and (self._snapshots.running or self._snapshots.waiting)
+        return snapshotting or self._waiting_to_join or self._tables.retry_at < math.inf
+
+    def _join_snapshots(self) -> None:
+        """Let tables whose snapshot is done join, by reading again from the offset held for them."""
+        if self._snapshots is None:
+            return
+        self._waiting_to_join |= self._snapshots.poll()
+        due = not self._snapshots.running or time.monotonic() - self._joined_at > _REJOIN_SECONDS
+        if self._waiting_to_join and due:
+            self._rejoin()
+
+    def _run_periodic_work(self) -> None:
+        now = time.monotonic()
+        is_idle = self._batcher.empty and self._in_flight.is_settled
+        self._run.progress.read(is_idle, self._in_flight.oldest_timestamp)
+        self._in_flight.save_when_idle()
+        self._run.positions.save_when_due()
+        self._in_flight.maintain()
+        self._rejoining.passed(self._batcher.offset)
+        if now - self._heard_at > _IDLE_SECONDS:
+            self._rejoining.at_the_end()
+        if now >= self._tables.retry_at:
+            self._rejoin()
+        if self._watches and now - self._looked_at > self._run.config.new_tables_interval_seconds:
+            self._looked_at = now
+            self._new_tables = bool(unknown_tables(self._run))
+        if self._new_tables:
+            self._rejoin()
+
+    def _rejoin(self) -> None:
+        """Begin another attempt, unless reading the log again would keep the tables from advancing.
+
+        Raises:
+            Rejoin: So that it follows.
+        """
+        copying = self._snapshots is not None and self._snapshots.would_start_over
+        if self._rejoining.is_due and not copying:
+            self._in_flight.flush()
+            raise Rejoin

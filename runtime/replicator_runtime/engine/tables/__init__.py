@@ -1,0 +1,1 @@
+"""What the engine keeps of each table: schemas over time, snapshot plan, replicated part and last positions."""

@@ -1,0 +1,43 @@
+"""The part of a table that the pipeline selects; stored with the table, so that an edit of the pipeline is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from replicator_sdk import DDLOperation
+
+if TYPE_CHECKING:
+    from replicator_runtime.config import SelectedTable
+
+
+@dataclass(frozen=True, slots=True)
+class TableScope:
+    """The part of a table that is replicated.
+
+    Attributes:
+        columns: Names of the columns the pipeline gives; None for all.
+        left_out: Names of the operations that change rows and are left out: those of `dmlBlacklist`, and TRUNCATE_TABLE
+            where `ddlBlacklist` has it.
+    """
+
+    columns: frozenset[str] | None
+    left_out: frozenset[str]
+
+    @classmethod
+    def of(cls, selected: SelectedTable) -> TableScope:
+        """What the pipeline selects now."""
+        left_out = {operation.name for operation in selected.dml_blacklist}
+        if DDLOperation.TRUNCATE_TABLE in selected.ddl_blacklist:
+            left_out.add(DDLOperation.TRUNCATE_TABLE.value)
+        return cls(None if selected.columns is None else frozenset(selected.columns), frozenset(left_out))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form kept in the table store."""
+        return {"columns": None if self.columns is None else sorted(self.columns), "leftOut": sorted(self.left_out)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TableScope:
+        """The inverse of `to_json`."""
+        columns = value["columns"]
+        return cls(None if columns is None else frozenset(columns), frozenset(value["leftOut"]))

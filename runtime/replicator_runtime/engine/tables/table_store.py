@@ -1,0 +1,223 @@
+"""Stores what the engine knows of each table: its state, its snapshot plan and its schemas over time.
+
+Kept under one state key and saved *before* the offset it belongs to. A schema is valid from a position on, so that a
+replay from an older offset decodes old changes with the schema of their time.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from replicator_runtime.engine.tables.table_scope import TableScope
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_sdk import Offset, Position, SnapshotChunk, TableId, TableSchema
+from replicator_sdk.offset import offset_from_json, offset_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from replicator_state import StateStore
+
+_KEY = "engine-tables"
+
+
+@dataclass(slots=True)
+class SnapshotRecord:
+    """A snapshot that was begun.
+
+    Attributes:
+        snapshot_id: Names the plan at the target.
+        chunks: Its chunks; empty for one that cannot be resumed.
+        first: The offset its earliest rows are exact at: where the log is applied from.
+        last: The offset its latest rows are exact at: until there the log may repeat what they hold.
+        done: Whether all chunks are loaded.
+    """
+
+    snapshot_id: str
+    chunks: tuple[SnapshotChunk, ...]
+    first: Offset
+    last: Offset
+    done: bool = False
+
+
+@dataclass(slots=True)
+class TableRecord:
+    """One selected table."""
+
+    table: TableId
+    schemas: list[tuple[Position | None, TableSchema]] = field(default_factory=list)
+    state: TableState = TableState.PENDING
+    snapshot: SnapshotRecord | None = None
+    error: dict[str, Any] | None = None
+    scope: TableScope | None = None
+    """Which part of it was selected when its schema was described; None when unknown."""
+    left_at: Offset | None = None
+    """The saved offset when the pipeline ceased to select it; of sources without snapshots only."""
+    created: bool = False
+    """Whether the target's table was created empty, for a source without snapshots."""
+    passed_over: bool = False
+    """Whether the saved offset passed changes of it that were not selected, and the source takes no snapshots."""
+    dropping: Position | None = None
+    """The position of a DROP_TABLE that the target is about to apply, or has applied."""
+    selected: bool = False
+    """Whether the pipeline selects it and the source has it, in this attempt; not kept."""
+    gone: bool = False
+    """Whether it was copied and the source has it no more, in this attempt; not kept. The log holds its last changes."""
+
+    @property
+    def schema(self) -> TableSchema:
+        """The newest schema."""
+        return self.schemas[-1][1]
+
+    @property
+    def needs_snapshot(self) -> bool:
+        """Whether its rows are still to be read."""
+        return self.snapshot is None or not self.snapshot.done
+
+    @property
+    def copy_id(self) -> str:
+        """Names the copy that the target's table began with; empty for a source without snapshots."""
+        return self.snapshot.snapshot_id if self.snapshot is not None else ""
+
+    def schema_at(self, offset: Offset) -> TableSchema:
+        """The schema by which changes after `offset` are decoded."""
+        here = Position(offset)
+        valid = [schema for since, schema in self.schemas if since is None or since <= here]
+        return valid[-1] if valid else self.schemas[0][1]
+
+    def learn(self, since: Position | None, schema: TableSchema) -> bool:
+        """`schema` is valid from `since` until the next known position; returns whether that is new."""
+        place = self._count_until(since) if since is not None else len(self.schemas)
+        before = self.schemas[place - 1] if place else None
+        if before is not None and before[1] == schema:
+            return False
+        known = before is not None and before[0] == since
+        self.schemas[place - known : place] = [(since, schema)]
+        return True
+
+    def learn_older(self, since: Position, schema: TableSchema, here: Position) -> bool:
+        """The same of an event that the table has; what is valid at `here`, the table's position, stays so."""
+        place = self._count_until(here)
+        if place and since < here and self._count_until(since) == place:
+            self.schemas.insert(place, (here, self.schemas[place - 1][1]))
+        return self.learn(since, schema)
+
+    def was_copied_with(self, position: Position, schema: TableSchema) -> bool:
+        """Whether the last that is known before `position` is a copy with exactly the columns of `schema`.
+
+        Only where columns have identities: two columns of one name are else the same.
+        """
+        before = [(since, known) for since, known in self.schemas if since is not None and since < position]
+        if not before or before[-1][0].events_after:
+            return False  # not copied, or changed since its copy
+        return before[-1][1] == schema and all(column.source_id for column in schema.columns)
+
+    def learn_from_copy(self, position: Position, schema: TableSchema) -> None:
+        """A new copy has `schema` at `position`; what was known of later positions is learned again from the log."""
+        known = [(since, there) for since, there in self.schemas if since is None or since < position]
+        self.schemas = [*known, (position, schema)]
+
+    def _count_until(self, position: Position) -> int:
+        return sum(since is None or since <= position for since, _ in self.schemas)
+
+    def forget_copy(self) -> None:
+        """The table is to be described and copied again; nothing of the log before that copy is needed."""
+        self.snapshot, self.scope, self.schemas, self.state = None, None, [], TableState.PENDING
+        self.selected = self.gone = False
+
+    def forget_schemas_before(self, offset: Offset) -> None:
+        """Drop schemas that no kept offset needs any more; `offset` is the oldest one kept."""
+        here = Position(offset)
+        valid = [i for i, (since, _) in enumerate(self.schemas) if since is None or since <= here]
+        if valid:
+            del self.schemas[: valid[-1]]
+
+
+class TableStore:
+    """All selected tables. Used by the engine's main thread; `save` also by snapshot threads, under its lock."""
+
+    def __init__(self, store: StateStore, read_offset: Callable[[Mapping[str, bytes]], Offset]) -> None:
+        self._store = store
+        self._read_offset = read_offset
+        self._lock = threading.Lock()
+        self.records: dict[TableId, TableRecord] = {}
+        self.selection: dict[str, Any] | None = None
+        """The pipeline's selection when this was saved last, as `edits` writes it; None when unknown."""
+
+    def load(self) -> None:
+        """Read what an earlier run kept."""
+        content = self._store.get(_KEY)
+        value = json.loads(content) if content else {"tables": []}
+        self.records = {r.table: r for r in map(self._record, value["tables"])}
+        self.selection = value.get("selection")
+
+    def record(self, table: TableId) -> TableRecord:
+        """The record of `table`; a new one when there is none."""
+        return self.records.setdefault(table, TableRecord(table, selected=True))
+
+    def save(self) -> None:
+        """Keep everything; durable when it returns."""
+        with self._lock:
+            self._save()
+
+    def _save(self) -> None:
+        tables = [self._json(r) for r in list(self.records.values())]
+        content = {"version": 1, "tables": tables, "selection": self.selection}
+        self._store.put(_KEY, json.dumps(content).encode())
+
+    def _json(self, record: TableRecord) -> dict[str, Any]:
+        snapshot = record.snapshot
+        return {
+            "table": record.table.to_json(),
+            "dropping": _position_json(record.dropping),
+            "state": record.state.value,
+            "error": record.error,
+            "schemas": [[_position_json(since), schema.to_json()] for since, schema in record.schemas],
+            "picked": record.scope and record.scope.to_json(),
+            "leftAt": None if record.left_at is None else offset_to_json(record.left_at),
+            "created": record.created,
+            "passedOver": record.passed_over,
+            "snapshot": snapshot
+            and {
+                "id": snapshot.snapshot_id,
+                "chunks": [c.to_json() for c in snapshot.chunks],
+                "first": offset_to_json(snapshot.first),
+                "last": offset_to_json(snapshot.last),
+                "done": snapshot.done,
+            },
+        }
+
+    def _record(self, value: dict[str, Any]) -> TableRecord:
+        snapshot = value["snapshot"]
+        return TableRecord(
+            TableId.from_json(value["table"]),
+            [(self._position(since), TableSchema.from_json(schema)) for since, schema in value["schemas"]],
+            TableState(value["state"]),
+            snapshot
+            and SnapshotRecord(
+                snapshot["id"],
+                tuple(map(SnapshotChunk.from_json, snapshot["chunks"])),
+                self._offset(snapshot["first"]),
+                self._offset(snapshot["last"]),
+                snapshot["done"],
+            ),
+            value["error"],
+            (picked := value.get("picked")) and TableScope.from_json(picked),
+            (left := value.get("leftAt")) and self._offset(left),
+            value.get("created", False),
+            value.get("passedOver", False),
+            dropping=self._position(value.get("dropping")),
+        )
+
+    def _position(self, value: dict[str, Any] | None) -> Position | None:
+        return None if value is None else Position.from_json(value, self._read_offset)
+
+    def _offset(self, value: dict[str, str]) -> Offset:
+        return offset_from_json(value, self._read_offset)
+
+
+def _position_json(position: Position | None) -> dict[str, Any] | None:
+    return None if position is None else position.to_json()

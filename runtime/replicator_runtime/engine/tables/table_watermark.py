@@ -1,0 +1,28 @@
+"""The low watermark of a table: the position up to which it has every change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from replicator_sdk import Offset, Position
+
+
+@dataclass(slots=True)
+class TableWatermark:
+    """From which position on a table takes changes.
+
+    Attributes:
+        position: Every change up to it is in the table.
+        overlap_until: Until this offset changes may repeat what the table's snapshot holds; None when it is exact.
+        filtered: Whether some operations are left out, so that an insert may find a row that the source deleted.
+    """
+
+    position: Position
+    overlap_until: Offset | None = None
+    filtered: bool = False
+
+    def overlaps(self, offset: Offset) -> bool:
+        """Whether changes after `offset` may repeat what the snapshot holds."""
+        return self.overlap_until is not None and offset < self.overlap_until

@@ -1,0 +1,1 @@
+"""What a run reports about itself: logs without secrets, metrics and lineage."""

@@ -1,0 +1,1 @@
+"""Starts and stops the Spark session of a run, with its jars, its Java and its temporary folders."""

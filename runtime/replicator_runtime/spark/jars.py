@@ -1,0 +1,39 @@
+"""From Maven coordinates to local files, so that a session starts without asking a repository."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from replicator_sdk.errors import ConfigError
+
+
+def cache_folder() -> Path:
+    """Where downloaded files are stored: `$XDG_CACHE_HOME/replicator`, by default `~/.cache/replicator`; may not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "replicator"
+
+
+def local_jars(packages: Iterable[str]) -> list[Path] | None:
+    """The files of all `packages` (`group:name:version`), or None when one of them is not in the cache.
+
+    Looked for in `jars/` and in `maven/`, the layout of a Maven repository. Dependencies are not resolved: a
+    plugin that declares a package also declares the jars it needs besides Spark's own.
+
+    Raises:
+        ConfigError: RPL-7205 when a package is no Maven coordinate.
+    """
+    found = [_find(package) for package in packages]
+    return None if None in found else [path for path in found if path is not None]
+
+
+def _find(package: str) -> Path | None:
+    parts = package.split(":")
+    if len(parts) != 3 or not all(part and "/" not in part and ".." not in part for part in parts):
+        raise ConfigError(
+            f"{package!r} is no Maven coordinate", code="RPL-7205", path="spark.conf", hint="write group:name:version"
+        )
+    group, name, version = parts
+    jar = f"{name}-{version}.jar"
+    places = (cache_folder() / "jars" / jar, cache_folder() / "maven" / group.replace(".", "/") / name / version / jar)
+    return next((place for place in places if place.is_file()), None)

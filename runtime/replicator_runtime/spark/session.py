@@ -1,0 +1,355 @@
+"""The run's Spark session: found or started with what the pipeline and its plugins ask for.
+
+Executors import the plugins by name. With a local master they are the same interpreter; on a cluster every node needs
+the same Python environment under the same path (or `PYSPARK_PYTHON`), or the modules are sent with `py_files`.
+Under `spark-submit` the virtual machine exists already: its jars and master are the ones given there (`--packages`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from replicator_runtime.observability.redaction import contains_secret, redact_error
+from replicator_runtime.spark.jars import cache_folder, local_jars
+from replicator_runtime.spark.java import require_java
+from replicator_runtime.spark.scratch_folders import Scratch
+from replicator_sdk.errors import NeedsUserError, RetryableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?")
+_LOOPBACK = "127.0.0.1"
+_lock = threading.Lock()
+_started: weakref.WeakSet[SparkSession] = weakref.WeakSet()  # the sessions that are ours
+_scratch: list[Scratch] = []  # of the virtual machine that is ours
+
+
+def build_session(
+    name: str,
+    *,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    packages: Sequence[str] = (),
+    cores: int | None = None,
+    memory_mb: int | None = None,
+    py_files: Sequence[str] = (),
+) -> SparkSession:
+    """Start a Spark session, or take the one that exists in this process when it fits.
+
+    Slow the first time (seconds: a Java virtual machine starts). Safe from any thread. The caller owns the session and
+    ends it with `stop_session`.
+
+    Args:
+        name: Shown as the application's name.
+        master: Spark's master URL. Ignored under `spark-submit`, whose own counts.
+        conf: Settings; they win over every default here. Never secrets.
+        packages: Maven coordinates; taken from the local cache when all are there, else resolved by Spark.
+        cores: Cores of a `local[*]` master; all that this process may use when left out.
+        memory_mb: Heap of the driver; a quarter of the machine between 1 and 4 GiB when left out and local.
+        py_files: Python files or zips for the executors of a cluster without our environment.
+
+    Raises:
+        NeedsUserError: RPL-7201 without Java, RPL-7202 without pyspark, RPL-7203 when a setting holds a secret, RPL-7206
+            when a session exists that lacks a setting which cannot be changed any more.
+        RetryableError: RPL-7204 when Spark does not start (cluster away, packages not to be had).
+    """
+    settings = session_settings(
+        master=master, conf=conf, packages=packages, cores=cores, memory_mb=memory_mb, py_files=py_files
+    )
+    session_type = _import_pyspark()
+    with _lock:
+        if _exists():
+            return _fitting(session_type.builder.getOrCreate(), settings)
+        if not _submitted():
+            require_java()
+        _set_interpreter(master, settings)
+        return _start(session_type, name, settings)
+
+
+def stop_session(session: SparkSession) -> None:
+    """End a session that `build_session` started, and, unless `spark-submit` owns it, the Java virtual machine.
+
+    With the virtual machine gone its memory is free, and the next session of this process can have other jars. May be
+    called twice; a session that existed before is left alone.
+    """
+    with _lock:
+        if session not in _started:
+            return
+        _started.discard(session)
+        if _java_lives():
+            with contextlib.suppress(Exception):  # it may die meanwhile; what counts is that it is gone afterwards
+                session.stop()
+        _forget_context()
+        _end_java()
+
+
+def is_dead(session: SparkSession) -> bool:
+    """Whether the session's Java virtual machine has ended or its context was stopped. Asks only, in milliseconds."""
+    if not _java_lives():
+        return True
+    try:
+        return bool(session.sparkContext._jsc.sc().isStopped())  # noqa: SLF001
+    except Exception:  # noqa: BLE001 - whatever it is: it does not answer
+        return True
+
+
+def session_settings(
+    *,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    packages: Sequence[str] = (),
+    cores: int | None = None,
+    memory_mb: int | None = None,
+    py_files: Sequence[str] = (),
+) -> dict[str, str]:
+    """The Spark settings `build_session` starts with, without starting anything.
+
+    Raises:
+        NeedsUserError: RPL-7203 when a setting holds a registered secret.
+        ConfigError: RPL-7205 when a package is no Maven coordinate.
+    """
+    own = dict(conf or {})
+    wanted = [*packages, *_listed(own.pop("spark.jars.packages", ""))]
+    settings = {"spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
+    local = _LOCAL.fullmatch(master)
+    if local:
+        settings |= _local_defaults(_cores(local["cores"], cores))
+        master = f"local[{_cores(local['cores'], cores)}]" if local["cores"] in {"*", None} else master
+    if memory_mb or local:
+        settings["spark.driver.memory"] = f"{memory_mb or _heap_mb()}m"
+    settings |= own
+    if not _submitted():
+        settings["spark.master"] = master
+        settings |= _package_settings(list(dict.fromkeys(wanted)), own)
+    if py_files:
+        settings["spark.submit.pyFiles"] = ",".join([*_listed(own.get("spark.submit.pyFiles", "")), *py_files])
+    _refuse_secrets(settings)
+    return settings
+
+
+def _local_defaults(cores: int) -> dict[str, str]:
+    """Sizes for one machine: Spark's own defaults are for a cluster and cost seconds per statement here."""
+    return {
+        "spark.driver.host": _LOOPBACK,  # no other machine may reach the driver's ports
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.default.parallelism": str(cores),
+        "spark.sql.shuffle.partitions": str(cores),
+        # Spark creates this folder, by default in the working directory; the replicator stores nothing in it.
+        "spark.sql.warehouse.dir": str(cache_folder() / "warehouse"),
+    }
+
+
+def _package_settings(packages: list[str], own: Mapping[str, str]) -> dict[str, str]:
+    if not packages:
+        return {}
+    jars = local_jars(packages)
+    if jars is None:
+        return {"spark.jars.packages": ",".join(packages)}
+    return {"spark.jars": ",".join([*_listed(own.get("spark.jars", "")), *map(str, jars)])}
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _cores(written: str | None, wished: int | None) -> int:
+    """Cores of a local master: a number in the URL wins, then the wish, then what this process may use."""
+    if written not in {"*", None}:
+        return int(str(written))
+    if wished:
+        return wished
+    return (
+        len(psutil.Process().cpu_affinity() or [0]) if hasattr(psutil.Process, "cpu_affinity") else os.cpu_count() or 1
+    )
+
+
+def _heap_mb() -> int:
+    quarter = int(psutil.virtual_memory().total) // 4 // 2**20
+    return max(1024, min(4096, quarter))
+
+
+def _refuse_secrets(settings: Mapping[str, str]) -> None:
+    for key, value in settings.items():
+        if contains_secret(value) or contains_secret(key):
+            raise NeedsUserError(
+                f"the Spark setting {key} holds a secret; Spark shows its settings on its pages and in its logs",
+                code="RPL-7203",
+                hint="give Spark its credentials by a Hadoop credential provider, by environment variables or by the "
+                "machine's role instead",
+            )
+
+
+def _submitted() -> bool:
+    """Whether `spark-submit` (or the like) has started the virtual machine already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _import_pyspark() -> type[SparkSession]:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        hint = "pip install 'replicator[spark]', or run under the cluster's spark-submit"
+        raise NeedsUserError("pyspark is not installed", code="RPL-7202", hint=hint) from error
+    return SparkSession
+
+
+def _set_interpreter(master: str, settings: Mapping[str, str]) -> None:
+    # Executors take their interpreter from this variable only; the setting is for spark-submit.
+    if chosen := settings.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = chosen
+    elif _LOCAL.fullmatch(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]) -> SparkSession:
+    builder = session_type.builder.appName(name)
+    for key, value in (settings | _own_folders(settings)).items():
+        builder = builder.config(key, value)
+    try:
+        with _launched_with(settings):
+            session = builder.getOrCreate()
+    except Exception as error:
+        _forget_context()
+        _end_java()
+        reason = redact_error(error).strip().partition("\n")[0]
+        raise RetryableError(
+            f"Spark did not start: {reason}",
+            code="RPL-7204",
+            hint="read Spark's own lines above; is the master reachable, and can the packages be had "
+            f"({settings.get('spark.jars.packages') or 'none were asked for'})?",
+        ) from error
+    _started.add(session)
+    return session
+
+
+def _own_folders(settings: Mapping[str, str]) -> dict[str, str]:
+    """Have the virtual machine that is started now write its temporary files where they are deleted with it."""
+    if _submitted():
+        return {}
+    bases = os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")
+    scratch = Scratch(tuple(_listed(bases)))
+    _scratch.append(scratch)
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if "-Djava.io.tmpdir" in options:
+        return {}
+    return {"spark.driver.extraJavaOptions": f'{options} -Djava.io.tmpdir="{scratch.paths[0]}"'.strip()}
+
+
+@contextlib.contextmanager
+def _launched_with(settings: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables of Spark's launcher, while it runs."""
+    wanted = {}
+    if settings.get("spark.master", "").startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
+        wanted["SPARK_LOCAL_IP"] = _LOOPBACK  # else it resolves the host's own name, and warns
+    if _scratch:
+        # Not `spark.local.dir`, which executors of a cluster would take as well.
+        wanted["SPARK_LOCAL_DIRS"] = ",".join(_scratch[-1].paths)
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _exists() -> bool:
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None  # noqa: SLF001  # the public question knows one thread only
+
+
+def _fitting(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """The existing session with our settings, when it has those that are read only at its start."""
+    for key in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog"):
+        missing = set(_listed(settings.get(key, ""))) - set(_listed(session.conf.get(key, "") or ""))
+        if missing:
+            raise NeedsUserError(
+                f"a Spark session exists in this process without {key}={','.join(sorted(missing))}",
+                code="RPL-7206",
+                hint="start it with that setting (spark-submit --conf), or let the replicator start its own",
+            )
+    for key, value in settings.items():
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+    return session
+
+
+def _java_lives() -> bool:
+    """Whether the virtual machine runs; taken for granted where this process has not started it."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    return process is None or process.poll() is None
+
+
+def _forget_context() -> None:
+    """Forget what pyspark keeps of a context and its session; it keeps both when their end fails, and the next start asserts."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.context import SQLContext
+
+    context: Any = SparkContext._active_spark_context  # noqa: SLF001
+    if context is not None:
+        server = getattr(context, "_accumulatorServer", None)
+        if server is not None:
+            with contextlib.suppress(Exception):
+                server.shutdown()
+        context._accumulatorServer = context._jsc = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
+    SparkSession._activeSession = None  # noqa: SLF001
+    SQLContext._instantiatedContext = None  # noqa: SLF001
+
+
+def _end_java() -> None:
+    """End the Java virtual machine that pyspark started in this process, if there is one; pyspark has no public way."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None:
+        _end_process(gateway, process)
+        SparkContext._gateway = None  # noqa: SLF001
+        SparkContext._jvm = None  # noqa: SLF001
+    if process is not None or gateway is None:
+        _delete_scratch()
+
+
+def _end_process(gateway: Any, process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(Exception):  # py4j raises types of its own when the other side is gone
+        gateway.shutdown()
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()  # the virtual machine ends when this pipe does
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)
+
+
+def _delete_scratch() -> None:
+    while _scratch:
+        scratch = _scratch.pop()
+        # pyspark puts a folder for modules, inside, on the path of modules.
+        sys.path[:] = [entry for entry in sys.path if not entry.startswith(tuple(scratch.paths))]
+        scratch.remove()

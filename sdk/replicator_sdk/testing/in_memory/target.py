@@ -1,0 +1,212 @@
+"""A target in memory: atomic commits, fencing, idempotent replays, snapshots. For tests of the runtime and of the kit."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from replicator_sdk.batch import BatchIdentity, TableChanges
+from replicator_sdk.config import PluginConfig
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.distributed.slices import (
+    RangeConsumer,
+    SliceChanges,
+    SliceOutcome,
+    TableTally,
+    read_partitions,
+    valid_through,
+)
+from replicator_sdk.errors import FencedError
+from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
+from replicator_sdk.target import DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
+from replicator_sdk.testing.histories.batches import from_batch
+from replicator_sdk.testing.histories.reference import Reference
+from replicator_sdk.testing.histories.values import Row
+
+
+@dataclass
+class MemoryStore:
+    """What a memory target holds; outlives its consumers, as a warehouse outlives the replicator's process.
+
+    Attributes:
+        reference: Tables and rows.
+        progress: Each table's own last commit.
+        chunks: Table → snapshot plan and the indexes of its chunks that are in.
+        batches: Identities of the batches applied, in order; batches that were there already are not among them.
+        lock: Held during each commit.
+    """
+
+    reference: Reference = field(default_factory=Reference)
+    progress: dict[TableId, TableProgress] = field(default_factory=dict)
+    chunks: dict[TableId, tuple[str, set[int]]] = field(default_factory=dict)
+    batches: list[tuple[TableId, BatchIdentity]] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    _stores: ClassVar[dict[str, MemoryStore]] = {}
+
+    @classmethod
+    def of(cls, name: str) -> MemoryStore:
+        """The store called `name`; made at the first call."""
+        return cls._stores.setdefault(name, cls())
+
+    @classmethod
+    def forget(cls, name: str) -> None:
+        """Drop the store called `name`."""
+        cls._stores.pop(name, None)
+
+    def rows(self, table: TableId) -> list[Row]:
+        """A table's rows now; empty when it is not there."""
+        with self.lock:
+            found = self.reference.tables.get(table)
+            return [dict(row) for row in found.rows] if found else []
+
+
+class MemoryTargetConfig(PluginConfig):
+    """Settings: `store` names the `MemoryStore` to write to."""
+
+    store: str = "default"
+
+
+class MemoryTarget(DeltaTarget[MemoryTargetConfig]):
+    """Keeps tables in a `MemoryStore`."""
+
+    name: ClassVar[str] = "memory"
+    title: ClassVar[str] = "Tables in memory, for tests"
+    config_type: ClassVar[type[PluginConfig]] = MemoryTargetConfig
+
+    @property
+    def store(self) -> MemoryStore:
+        """The store it writes to."""
+        return MemoryStore.of(self.config.store)
+
+    def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
+        """A consumer writing under the context's epoch."""
+        return MemoryConsumer(self.store, context)
+
+
+class MemoryConsumer(RangeConsumer, SnapshotLoader):
+    """Applies row by row through the reference interpreter, each batch as a whole or not at all."""
+
+    def __init__(self, store: MemoryStore, context: DeltaTargetContext) -> None:
+        self._store = store
+        self._context = context
+
+    def progress(self, table: TableId) -> TableProgress | None:
+        """The table's last commit."""
+        return self._store.progress.get(table)
+
+    def apply_ddl(self, event: DDLEvent) -> None:
+        """Apply a change of structure, unless it is in already."""
+        with self._store.lock:
+            table = (
+                event.prev_table if event.operation is DDLOperation.RENAME_TABLE and event.prev_table else event.table
+            )
+            self._check_epoch(table, self._context.epoch)
+            position = event.position
+            done = self._store.progress.get(event.table)
+            if position is not None and done is not None and position <= done.position:
+                return
+            self._store.reference.apply(event)
+            previous = self._store.progress.pop(table, None)
+            if position is not None and event.operation is not DDLOperation.DROP_TABLE:
+                self._store.progress[event.table] = replace(
+                    previous or TableProgress(self._context.generation, self._context.epoch, position),
+                    epoch=self._context.epoch,
+                    position=position,
+                    last_sequence=event.sequence_number,
+                )
+
+    def apply_batch(self, changes: TableChanges) -> None:
+        """Apply all changes and the progress under one lock; a change that does not fit changes nothing."""
+        with self._store.lock:
+            self._check_epoch(changes.table, changes.identity.epoch)
+            done = self._store.progress.get(changes.table)
+            if done is not None and changes.identity.position <= done.position:
+                return
+            table = self._store.reference.create(changes.schema)
+            before = [dict(row) for row in table.rows]
+            try:
+                for batch in changes.batches():
+                    for change in from_batch(batch):
+                        table.apply(change, overlap=changes.overlap)
+            except BaseException:
+                table.rows[:] = before
+                raise
+            self._store.progress[changes.table] = TableProgress.of(changes.identity)
+            self._store.batches.append((changes.table, changes.identity))
+
+    def apply_slice(self, changes: SliceChanges) -> SliceOutcome:
+        """Read every partition here, pickled as for another process, and apply table by table."""
+        read = pickle.loads(pickle.dumps(changes.read))  # noqa: S301 - packed in the same line
+        found = read_partitions(read, pickle.loads(pickle.dumps(changes.slice.partitions)), changes.tables)  # noqa: S301
+        wanting = {schema.table for schema in found.seen}
+        applied: dict[TableId, TableTally] = {}
+        failures: dict[TableId, Exception] = {}
+        for table in found.tallies.keys() - wanting:
+            try:
+                self.apply_batch(found.changes(table, changes.identity, overlap=changes.overlap))
+                applied[table] = found.tallies[table]
+            except FencedError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the caller decides
+                failures[table] = error
+        return SliceOutcome(applied, failures, tuple(found.seen), valid_through(changes.slice, found.read_until))
+
+    def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        """Empty the table, unless it holds chunks of this very plan."""
+        with self._store.lock:
+            self._check_epoch(schema.table, self._context.epoch)
+            known, loaded = self._store.chunks.get(schema.table, ("", set()))
+            if known != snapshot_id:
+                self._store.reference.tables.pop(schema.table, None)
+                self._store.reference.create(schema)
+                self._store.chunks[schema.table] = (snapshot_id, loaded := set())
+                self._store.progress[schema.table] = self._progress(position, snapshot_id, frozenset())
+            return frozenset(loaded)
+
+    def load_chunks(
+        self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
+    ) -> int:
+        """Read chunks here and add their rows in one commit."""
+        wanted = [chunk for chunk in chunks if chunk.index not in self._store.chunks[schema.table][1]]
+        rows = [row for chunk in wanted for batch in read(chunk) for row in batch.to_pylist()]
+        with self._store.lock:
+            self._check_epoch(schema.table, self._context.epoch)
+            self._store.reference.tables[schema.table].rows.extend(rows)
+            loaded = self._store.chunks[schema.table][1]
+            loaded.update(chunk.index for chunk in wanted)
+            done = self._store.progress[schema.table]
+            self._store.progress[schema.table] = self._progress(done.position, snapshot_id, frozenset(loaded))
+        return len(rows)
+
+    def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
+        """Sets the table's position to `position`, unless it is beyond it already."""
+        with self._store.lock:
+            self._check_epoch(schema.table, self._context.epoch)
+            done = self._store.progress[schema.table]
+            if done.snapshot_chunks is not None:
+                self._store.progress[schema.table] = self._progress(position, snapshot_id, None)
+
+    def stop(self) -> None:
+        """Nothing to release."""
+
+    def _progress(self, position: Position, snapshot_id: str, chunks: frozenset[int] | None) -> TableProgress:
+        return TableProgress(
+            self._context.generation, self._context.epoch, position, snapshot_chunks=chunks, snapshot_id=snapshot_id
+        )
+
+    def _check_epoch(self, table: TableId, epoch: int) -> None:
+        done = self._store.progress.get(table)
+        if done is not None and done.epoch > epoch:
+            raise FencedError(
+                f"epoch {epoch} writes to a table that epoch {done.epoch} has written",
+                code="RPL-9106",
+                hint="a newer run owns the replicator; this one ends",
+                table=str(table),
+            )

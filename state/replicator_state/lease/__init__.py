@@ -1,0 +1,1 @@
+"""The lease: one run at a time may write, under an epoch of its own."""

@@ -1,0 +1,148 @@
+"""The offset file: the big-endian layout of `docs/seeds.md#001-replicator`, followed by a checksum.
+
+    sequence number (long) · number of entries (int) · per entry: key length (int), key, value length (int), value
+    epoch (long) · saved at, microseconds UTC (long) · version (int) · `RPLOFFST` · SHA-256 of everything before (32)
+
+A reader of that layout stops before the second line. Later versions may change it but keep its last 44 bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from replicator_sdk.errors import BugError, NeedsUserError
+
+VERSION = 1
+_MAGIC = b"RPLOFFST"
+_HEAD = struct.Struct(">qi")
+_LENGTH = struct.Struct(">i")
+_TAIL = struct.Struct(">qqi8s")
+_END = struct.Struct(">i8s")
+_DIGEST = 32
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONG = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableFile:
+    """A file that could not be used: its name and why, without any of its content."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedOffset:
+    """What is saved when a batch is durable at the target.
+
+    Attributes:
+        sequence_number: Number of the last change up to the offset.
+        fields: The source's offset as `Offset.fields` gave it.
+        saved_at: When, by the clock of the saving host, for people; aware. Never compared.
+        epoch: Lease epoch of the run that saved it; set by the store.
+        commit_timestamp: The number in the file's name, microseconds; orders the files. Set by the store.
+        recovered_from: Newer files that had to be passed over to reach this one; empty when all is well.
+    """
+
+    sequence_number: int
+    fields: Mapping[str, bytes]
+    saved_at: datetime
+    epoch: int = 0
+    commit_timestamp: int = 0
+    recovered_from: tuple[UnreadableFile, ...] = ()
+
+
+class UnreadableError(ValueError):
+    """The content is not a whole offset file; the text says why."""
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds from 1970 to the aware `moment`, exactly."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment(count: int) -> datetime:
+    """The inverse of `microseconds`."""
+    return _EPOCH + timedelta(microseconds=count)
+
+
+def encode(offset: SavedOffset) -> bytes:
+    """The file's content.
+
+    Raises:
+        BugError: RPL-7111 when a number or field cannot be stored.
+    """
+    _check(offset)
+    parts = [_HEAD.pack(offset.sequence_number, len(offset.fields))]
+    for key in sorted(offset.fields):
+        for part in (key.encode(), bytes(offset.fields[key])):
+            parts += (_LENGTH.pack(len(part)), part)
+    parts.append(_TAIL.pack(offset.epoch, microseconds(offset.saved_at), VERSION, _MAGIC))
+    body = b"".join(parts)
+    return body + hashlib.sha256(body).digest()
+
+
+def decode(content: bytes) -> SavedOffset:
+    """The offset in a file's content.
+
+    Raises:
+        UnreadableError: When it is truncated, changed or something else.
+        NeedsUserError: RPL-7160 when it is whole but of a later version of this program.
+    """
+    body, digest = content[:-_DIGEST], content[-_DIGEST:]
+    if len(body) < _HEAD.size + _TAIL.size:
+        raise UnreadableError(f"{len(content)} bytes are too few")
+    if hashlib.sha256(body).digest() != digest:
+        raise UnreadableError("the checksum is wrong")
+    version, magic = _END.unpack_from(body, len(body) - _END.size)
+    if magic != _MAGIC:
+        raise UnreadableError("it is not an offset file")
+    if version != VERSION:
+        raise NeedsUserError(
+            f"an offset file has version {version}, this program knows {VERSION}",
+            code="RPL-7160",
+            hint="run the version of replicator that wrote it, or a later one",
+        )
+    sequence_number, count = _HEAD.unpack_from(body)
+    epoch, saved_at, _, _ = _TAIL.unpack_from(body, len(body) - _TAIL.size)
+    fields = _fields(body, count, len(body) - _TAIL.size)
+    return SavedOffset(sequence_number, fields, moment(saved_at), epoch)
+
+
+def _fields(body: bytes, count: int, end: int) -> dict[str, bytes]:
+    place = _HEAD.size
+    parts: list[bytes] = []
+    while len(parts) < 2 * count and place + _LENGTH.size <= end:
+        (length,) = _LENGTH.unpack_from(body, place)
+        place += _LENGTH.size
+        parts.append(body[place : place + max(0, length)])
+        place += len(parts[-1])
+    if place != end or len(parts) != 2 * count:
+        raise UnreadableError("lengths do not add up")
+    try:
+        fields = {key.decode(): value for key, value in zip(parts[::2], parts[1::2], strict=True)}
+    except UnicodeDecodeError as error:
+        raise UnreadableError("a key is not UTF-8") from error
+    if len(fields) != count:
+        raise UnreadableError("a key is repeated")
+    return fields
+
+
+def _check(offset: SavedOffset) -> None:
+    problem = ""
+    fields: Mapping[Any, Any] = offset.fields  # they are a plugin's, so their types are checked
+    if not 0 <= offset.sequence_number <= _LONG:
+        problem = "its sequence number is not between 0 and 2^63-1"
+    elif offset.saved_at.tzinfo is None:
+        problem = "its time has no zone"
+    elif not all(isinstance(k, str) and isinstance(v, bytes | bytearray | memoryview) for k, v in fields.items()):
+        problem = "its fields are not text to bytes"
+    if problem:
+        raise BugError(
+            f"an offset cannot be saved: {problem}", code="RPL-7111", hint="report it with the source's name"
+        )

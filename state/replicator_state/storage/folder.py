@@ -1,0 +1,69 @@
+"""One folder of small files: the few operations that offsets, state and leases need, and what each promises."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+
+class Folder(ABC):
+    """A folder on some file system. Names are single path parts of this package, never user text.
+
+    Safe from any thread and among processes. Faults of the store are raised as the store raised them (`StoreRetry` turns
+    them into typed errors); "not there" is `FileNotFoundError`, "already there" `FileExistsError`.
+
+    Attributes:
+        place: The folder for messages, without credentials.
+    """
+
+    place: str
+
+    @property
+    @abstractmethod
+    def exclusive(self) -> bool:
+        """Whether exactly one of several processes that create the same name wins."""
+
+    @abstractmethod
+    def names(self, prefix: str = "") -> list[str]:
+        """Names of the files that begin with `prefix`, in no order; empty when the folder does not exist."""
+
+    @abstractmethod
+    def folders(self) -> list[str]:
+        """Names of the folders inside, in no order; empty when this folder does not exist."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The whole content."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether the file exists now, past any cache."""
+
+    @abstractmethod
+    def create(self, name: str, content: bytes) -> None:
+        """Write a file that does not exist yet; durable on return, never overwrites (where `exclusive`)."""
+
+    @abstractmethod
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file whether it exists or not; durable on return, and a reader sees the old or the new content."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Delete the file; nothing happens when it does not exist."""
+
+    def tidy(self) -> None:
+        """Delete what a crash during a write left; called when a run begins."""
+
+
+def create_once(folder: Folder, name: str, content: bytes) -> None:
+    """`folder.create`, safe to repeat: content that is already there byte for byte counts as created.
+
+    A store may have written and lost the answer; without this the repetition would take its own file for another run's.
+
+    Raises:
+        FileExistsError: When the name is taken by other content.
+    """
+    try:
+        folder.create(name, content)
+    except FileExistsError:
+        if folder.read(name) != content:
+            raise

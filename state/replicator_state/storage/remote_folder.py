@@ -1,0 +1,115 @@
+"""A folder on any fsspec file system: object stores, HDFS, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import secrets
+from typing import Any
+
+from replicator_state.storage.folder import Folder
+
+
+class RemoteFolder(Folder):
+    """Files of an fsspec file system.
+
+    On object stores one PUT is atomic, so a file exists as a whole or not at all. File systems that write in place
+    (HDFS, SFTP) may leave part of a file after a crash; checksums find it. Exclusive creation is used only where the
+    file system claims it *and* a probe shows that a second creation is refused, since some stores ignore the condition.
+
+    Args:
+        fs: The file system.
+        path: The folder's path inside it.
+        place: The folder's URL for messages, without credentials.
+    """
+
+    def __init__(self, fs: Any, path: str, place: str) -> None:
+        self._fs = fs
+        self._path = path.rstrip("/")
+        self.place = place
+
+    @functools.cached_property
+    def exclusive(self) -> bool:
+        """Found out once, by two attempts to create one name."""
+        return _claims_exclusive(self._fs) and self._probe()
+
+    def names(self, prefix: str = "") -> list[str]:
+        """See `Folder.names`."""
+        return [name for name in self._list("file") if name.startswith(prefix)]
+
+    def folders(self) -> list[str]:
+        """See `Folder.folders`."""
+        return self._list("directory")
+
+    def read(self, name: str) -> bytes:
+        """See `Folder.read`."""
+        return bytes(self._fs.cat_file(self._full(name)))
+
+    def exists(self, name: str) -> bool:
+        """See `Folder.exists`."""
+        self._fs.invalidate_cache()
+        return bool(self._fs.exists(self._full(name)))
+
+    def create(self, name: str, content: bytes) -> None:
+        """See `Folder.create`; read back and compared where the file system cannot create exclusively."""
+        if self.exclusive:
+            self._put(name, content, mode="create")
+            return
+        if self.exists(name):
+            raise FileExistsError(name)
+        self._put(name, content)
+        if self.read(name) != content:
+            raise FileExistsError(name)
+
+    def replace(self, name: str, content: bytes) -> None:
+        """See `Folder.replace`."""
+        self._put(name, content)
+
+    def remove(self, name: str) -> None:
+        """See `Folder.remove`."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self._full(name))
+
+    def _full(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def _list(self, kind: str) -> list[str]:
+        self._fs.invalidate_cache()
+        try:
+            entries = self._fs.ls(self._path, detail=True)
+        except FileNotFoundError:
+            return []
+        names = (str(e["name"]).rstrip("/").rpartition("/")[2] for e in entries if e["type"] == kind)
+        return [name for name in names if name]
+
+    def _put(self, name: str, content: bytes, **options: Any) -> None:
+        try:
+            self._fs.pipe_file(self._full(name), content, **options)
+        except FileNotFoundError:
+            # Only file systems with real folders get here; asking an object store would try to make a bucket.
+            self._fs.makedirs(self._path, exist_ok=True)
+            self._fs.pipe_file(self._full(name), content, **options)
+
+    def _probe(self) -> bool:
+        name = f"probe.{secrets.token_hex(8)}"
+        try:
+            self._put(name, b"1", mode="create")
+            self._put(name, b"2", mode="create")
+        except FileExistsError:
+            return True
+        except (NotImplementedError, TypeError, ValueError):
+            return False
+        finally:
+            self.remove(name)
+        return False
+
+
+def _claims_exclusive(fs: Any) -> bool:
+    """Whether the file system itself implements `mode="create"`; fsspec's default only looks first, then writes."""
+    for name in ("_pipe_file", "pipe_file"):
+        method = getattr(type(fs), name, None)
+        if method is None or method.__module__ in {"fsspec.spec", "fsspec.asyn"}:
+            continue
+        return "mode" in inspect.signature(method).parameters
+    return False

@@ -1,0 +1,1 @@
+"""Tests from source to target, by real processes."""

@@ -1,0 +1,1 @@
+"""Tests of pipelines from Kafka to Delta Lake."""

@@ -1,0 +1,1 @@
+"""MySQL and MariaDB pipelines from server to target, in real processes."""

@@ -1,0 +1,1 @@
+"""Source databases: their tables, writers, and comparison with the copy."""

@@ -1,0 +1,1 @@
+"""Tests of connections: TLS, logins, several brokers."""

@@ -1,0 +1,1 @@
+"""Tests of records whose value is the row itself."""

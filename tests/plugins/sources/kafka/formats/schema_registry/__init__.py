@@ -1,0 +1,1 @@
+"""Tests of schema registries, small and real."""

@@ -1,0 +1,1 @@
+"""Test helpers: records as connectors write them, and a source or a pipeline that reads them."""

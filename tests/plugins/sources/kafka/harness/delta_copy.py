@@ -1,0 +1,40 @@
+"""A pipeline from topics into Delta in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replicator_source_kafka import KafkaSource
+from replicator_target_delta import DeltaLakeTarget
+from tests.plugins.sources.kafka.harness.source_runs import orders
+from tests.plugins.targets.delta.lake import Lake
+from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
+from tests.services.kafka.broker import KafkaBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class DeltaCopy:
+    """Topics, a Delta folder, and a pipeline between them that ends at the topics' ends."""
+
+    def __init__(self, folder: Path, spark: SparkSession, broker: KafkaBroker, **settings: Any) -> None:
+        self.lake = Lake(folder / "lake", spark)
+        self._document = PartitionedShop(folder, 1).document("delta", {"path": self.lake.config.path})
+        source = self._document["stages"][0]["plugin"]["properties"] = {
+            "bootstrapServers": broker.bootstrap,
+            "metadataIntervalSeconds": 0.1,
+            "onNewPartitions": "read",
+            "kafka": {"fetch.max.wait.ms": 50},
+            **settings,
+        }
+        assert source
+
+    def run(self) -> None:
+        """Read to the end."""
+        run_pipeline({**self._document, "retries": {"maxDurationSeconds": 0}}, Host(DeltaLakeTarget, KafkaSource))
+
+    def notes(self, table: str = "orders") -> list[tuple[int, str]]:
+        """Id and note of every row."""
+        return sorted((row["id"], row["note"]) for row in self.lake.rows(orders(table).table))

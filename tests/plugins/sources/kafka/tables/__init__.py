@@ -1,0 +1,1 @@
+"""Tests of the table registry and of schema evolution."""

@@ -1,0 +1,1 @@
+"""Tests of start positions, retention and new partitions."""

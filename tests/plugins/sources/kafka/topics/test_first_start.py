@@ -1,0 +1,42 @@
+"""A pipeline that is started before its topics have any record waits for the first one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from replicator_sdk import TableId
+from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
+from replicator_source_kafka import KafkaSource
+from tests.plugins.sources.kafka.harness.source_runs import inserts
+from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
+from tests.services.kafka.broker import KafkaBroker
+from tests.services.kafka.fixtures import MakeTopic
+
+
+@pytest.mark.parametrize("distributed", [True, False])
+def test_a_run_waits_for_the_first_record(
+    kafka: KafkaBroker, kafka_topic: MakeTopic, tmp_path: Path, *, distributed: bool
+) -> None:
+    topic = kafka_topic(2)
+    document = PartitionedShop(tmp_path, 1).document("memory", {"store": str(tmp_path)})
+    document["stages"][0]["plugin"]["properties"] = {
+        "bootstrapServers": kafka.bootstrap,
+        "topics": [topic],
+        "distributed": distributed,
+        "kafka": {"fetch.max.wait.ms": 50},
+    }
+    document["retries"] = {"delaySeconds": 0.2}
+    begun = threading.Timer(1.5, lambda: kafka.produce(topic, inserts(range(5))))
+    begun.start()
+    since = time.monotonic()
+    run_pipeline(document, Host(MemoryTarget, KafkaSource))  # up to what was there when it began: nothing
+    assert time.monotonic() - since > 1.5
+    begun.join()
+    run_pipeline(document, Host(MemoryTarget, KafkaSource))
+    rows = MemoryStore.of(str(tmp_path)).rows(TableId("shop", "orders", "public"))
+    assert sorted(row["id"] for row in rows) == list(range(5))
+    MemoryStore.forget(str(tmp_path))

@@ -1,0 +1,1 @@
+"""Tests of converting values of whole columns."""

@@ -1,0 +1,1 @@
+"""Tests of the reader of all topics as one stream."""

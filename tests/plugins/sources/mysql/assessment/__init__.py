@@ -1,0 +1,1 @@
+"""Tests of the findings about server, tables and columns."""

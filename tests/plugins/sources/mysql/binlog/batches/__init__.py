@@ -1,0 +1,1 @@
+"""Tests of decoded change batches."""

@@ -1,0 +1,1 @@
+"""Tests of the dump: framing, compression and the stream of a server."""

@@ -1,0 +1,1 @@
+"""Tests of table maps and of row offsets."""

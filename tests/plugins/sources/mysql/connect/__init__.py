@@ -1,0 +1,1 @@
+"""Tests of connections and the catalogue."""

@@ -1,0 +1,1 @@
+"""Tests of the schema history, compared with the catalogues of real servers."""

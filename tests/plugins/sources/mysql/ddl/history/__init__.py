@@ -1,0 +1,1 @@
+"""Tests of table definitions by log position."""

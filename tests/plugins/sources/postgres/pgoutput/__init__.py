@@ -1,0 +1,1 @@
+"""Tests of the decoder of the replication protocol."""

@@ -1,0 +1,1 @@
+"""Tests of slot, publication, replication stream and the check that the log is still the same."""

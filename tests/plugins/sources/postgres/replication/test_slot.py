@@ -1,0 +1,97 @@
+"""A slot that lost its log, or is another's, stops the source; a slot in use is waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator_sdk.errors import (
+    HistoryLostError,
+    NeedsUserError,
+    RetryableError,
+)
+from replicator_sdk.testing.contexts import CollectingEmitter
+from replicator_source_postgres import PostgresOffset
+from tests.plugins.sources.postgres.faults import PREPARED, ids, publication_of, slot_of
+from tests.plugins.sources.postgres.pump import Pump
+from tests.services.postgres.fixtures import PrivatePostgres
+
+
+def test_a_dropped_slot_is_lost_history_and_is_not_created_again(pump: Pump) -> None:
+    pump.database.execute(f"SELECT pg_drop_replication_slot('{slot_of(pump)}')")
+    with pytest.raises(HistoryLostError, match="RPL-3203"):
+        pump.read()
+    assert pump.database.execute("SELECT count(*) FROM pg_replication_slots WHERE NOT temporary")[0][0] == 0
+
+
+def test_a_slot_confirmed_beyond_the_offset_is_lost_history(pump: Pump) -> None:
+    old = pump.offset
+    pump.database.execute("INSERT INTO t VALUES (1)")
+    pump.read()
+    pump.database.execute(f"SELECT pg_replication_slot_advance('{slot_of(pump)}', pg_current_wal_lsn())")
+    pump.offset = old
+    with pytest.raises(HistoryLostError, match="RPL-3204"):
+        pump.read()
+
+
+def test_an_offset_beyond_the_end_of_the_log_is_another_history(pump: Pump) -> None:
+    pump.offset = PostgresOffset(1 << 60)
+    with pytest.raises(HistoryLostError, match="RPL-3205"):
+        pump.prepare()
+
+
+def test_a_slot_of_another_plugin_is_refused(pump: Pump) -> None:
+    db = pump.database
+    db.execute("SELECT pg_create_logical_replication_slot('other_plugin', 'test_decoding')")
+    with pytest.raises(NeedsUserError, match="RPL-3206"):
+        Pump(db, "t", slot="other_plugin").prepare()
+
+
+def test_a_slot_whose_log_was_removed_is_lost_history(private_postgres: PrivatePostgres) -> None:
+    server = private_postgres(max_slot_wal_keep_size="1MB", max_wal_size="32MB", min_wal_size="32MB")
+    with server.database() as db:
+        db.execute(PREPARED)
+        pump = Pump(db, "t")
+        pump.prepare()
+        for _ in range(4):
+            db.execute("INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; TRUNCATE t")
+            db.execute("SELECT pg_switch_wal()")
+            db.execute("CHECKPOINT")
+        with pytest.raises(HistoryLostError, match="RPL-3202"):
+            pump.read()
+
+
+def test_a_slot_in_use_is_waited_for_and_then_reported(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never is the other session killed."""
+    monkeypatch.setattr("replicator_source_postgres.streaming.reader._SLOT_WAIT_SECONDS", 1.0)
+    with pump.running() as run:
+        run.wait_until(lambda: bool(pump.database.execute("SELECT 1 FROM pg_stat_replication")))
+        run.wait_until(
+            lambda: bool(
+                pump.database.execute(
+                    f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{slot_of(pump)}' AND active"
+                )
+            )
+        )
+        with pytest.raises(RetryableError, match="RPL-3104"):
+            pump.reader(CollectingEmitter())
+        pump.database.execute("INSERT INTO t VALUES (1)")
+        run.wait_for(pump.source.latest_offset())
+        assert [row["id"] for _, row, _, _ in run.changes("t")] == [1]
+
+
+def test_a_start_that_crashed_before_its_first_offset_starts_from_scratch(pump: Pump) -> None:
+    """The slot is there, no offset was saved: the slot is ours and is made again."""
+    pump.database.execute("INSERT INTO t VALUES (1)")
+    pump.offset = None
+    pump.prepare()
+    pump.database.execute("INSERT INTO t VALUES (2)")
+    assert ids(pump) == [2]
+
+
+def test_a_slot_given_by_the_user_is_used_from_its_position(pump: Pump) -> None:
+    db = pump.database
+    db.execute("SELECT pg_create_logical_replication_slot('given', 'pgoutput')")
+    db.execute("INSERT INTO t VALUES (1)")
+    given = Pump(db, "t", slot="given", publication=publication_of(pump))
+    given.prepare()
+    assert ids(given) == [1]

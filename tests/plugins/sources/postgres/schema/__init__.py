@@ -1,0 +1,1 @@
+"""Tests of schema changes read from the log and the catalogue."""

@@ -1,0 +1,1 @@
+"""Tests of values: types, limits, and equality between snapshot and log."""

@@ -1,0 +1,1 @@
+"""Tests of changes that the log does not carry."""

@@ -1,0 +1,1 @@
+"""Tests of triggers and of the detection of schema changes."""

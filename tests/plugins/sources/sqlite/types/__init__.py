@@ -1,0 +1,1 @@
+"""Tests of declared types and of values."""

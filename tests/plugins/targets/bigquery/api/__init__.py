@@ -1,0 +1,1 @@
+"""Tests of requests that fail, are repeated or get no answer."""

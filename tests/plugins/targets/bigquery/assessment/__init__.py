@@ -1,0 +1,1 @@
+"""Tests of findings before a run."""

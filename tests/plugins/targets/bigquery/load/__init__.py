@@ -1,0 +1,1 @@
+"""Tests of snapshots that are written to the bucket and loaded."""

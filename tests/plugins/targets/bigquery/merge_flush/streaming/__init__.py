@@ -1,0 +1,1 @@
+"""Tests of the ways rows are streamed."""

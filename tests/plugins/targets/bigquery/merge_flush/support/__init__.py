@@ -1,0 +1,1 @@
+"""What several tests of mode `merge-flush` use."""

@@ -1,0 +1,1 @@
+"""Tests of names, types and values as BigQuery has them."""

@@ -1,0 +1,1 @@
+"""Tests of how changes reach a table."""

@@ -1,0 +1,121 @@
+"""The table store keeps schemas over time, so that old changes are decoded with the schema of their time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.tables.table_store import SnapshotRecord, TableRecord, TableStore
+from replicator_sdk import Column, Position, SnapshotChunk
+from replicator_sdk.datatype import STRING
+from replicator_sdk.schema import replace_columns
+from replicator_state import ReplicatorDirectory
+from tests.runtime.engine.log_model import Place, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST = table("a")
+SECOND = replace_columns(FIRST, (*FIRST.columns, Column("name", STRING)))
+THIRD = replace_columns(SECOND, (*SECOND.columns, Column("more", STRING)))
+
+
+def test_a_replay_from_an_older_offset_gets_the_older_schema() -> None:
+    record = TableRecord(FIRST.table)
+    record.learn(None, FIRST)
+    record.learn(Position(Place(5), 3), SECOND)
+    record.learn(Position(Place(9), 1), THIRD)
+    assert record.schema_at(Place(4)) == FIRST
+    assert record.schema_at(Place(5)) == FIRST, "the change came after offset 5"
+    assert record.schema_at(Place(6)) == SECOND
+    assert record.schema_at(Place(10)) == THIRD == record.schema
+
+
+def test_a_new_copy_replaces_schemas_learned_from_later_in_the_log() -> None:
+    record = TableRecord(FIRST.table)
+    record.learn(None, FIRST)
+    record.learn(Position(Place(9)), THIRD)
+    record.learn_from_copy(Position(Place(5)), SECOND)
+    assert [schema for _, schema in record.schemas] == [FIRST, SECOND]
+
+
+def test_a_change_that_led_to_the_columns_of_the_copy_came_with_it() -> None:
+    """The swap happened before the copy; PostgreSQL's log announces it with the next row, after the copy's position."""
+    key = Column("id", STRING, source_id="1")
+    old = replace_columns(FIRST, (key, Column("a", STRING, source_id="2"), Column("b", STRING, source_id="3")))
+    new = replace_columns(FIRST, (key, Column("b", STRING, source_id="2"), Column("a", STRING, source_id="3")))
+    record = TableRecord(FIRST.table)
+    record.learn(None, old)
+    assert not record.was_copied_with(Position(Place(9), 1), old), "described, not copied"
+    record.learn_from_copy(Position(Place(5)), new)
+    assert record.was_copied_with(Position(Place(9), 1), new)
+    assert not record.was_copied_with(Position(Place(9), 1), old)
+    assert not record.was_copied_with(Position(Place(5)), new)
+    record.learn(Position(Place(9), 1), old)
+    assert not record.was_copied_with(Position(Place(9), 1), old), "a run that died before the target applied it"
+    assert not record.was_copied_with(Position(Place(12), 1), new), "changed since its copy"
+
+
+def test_columns_without_an_identity_may_be_others_than_those_of_the_copy() -> None:
+    record = TableRecord(FIRST.table)
+    record.learn_from_copy(Position(Place(5)), SECOND)
+    assert not record.was_copied_with(Position(Place(9), 1), SECOND)
+
+
+def test_a_schema_learned_again_keeps_newer_ones() -> None:
+    record = TableRecord(FIRST.table)
+    record.learn(None, FIRST)
+    assert record.learn(Position(Place(5), 1), SECOND)
+    assert record.learn(Position(Place(9), 1), THIRD)
+    assert not record.learn(Position(Place(5), 1), SECOND)
+    assert [schema for _, schema in record.schemas] == [FIRST, SECOND, THIRD]
+
+
+def test_a_schema_learned_late_keeps_what_is_valid_where_the_table_is() -> None:
+    record = TableRecord(FIRST.table)
+    record.learn(None, THIRD)  # described after the changes that the replay meets
+    assert record.learn_older(Position(Place(2), 1), SECOND, Position(Place(9)))
+    assert record.schema_at(Place(3)) == SECOND
+    assert record.schema_at(Place(9)) == THIRD == record.schema
+    assert not record.learn_older(Position(Place(2), 1), SECOND, Position(Place(9)))
+
+
+def test_a_schema_that_only_the_target_knew_is_learned_where_the_table_is() -> None:
+    record = TableRecord(FIRST.table)
+    record.learn(None, FIRST)
+    here = Position(Place(5), 1)
+    assert record.learn_older(here, SECOND, here)
+    assert record.schema_at(Place(6)) == SECOND == record.schema
+
+
+def test_schemas_older_than_every_kept_offset_are_forgotten() -> None:
+    record = TableRecord(FIRST.table)
+    record.learn(None, FIRST)
+    record.learn(Position(Place(5)), SECOND)
+    record.learn(Position(Place(9)), THIRD)
+    record.forget_schemas_before(Place(6))
+    assert [schema for _, schema in record.schemas] == [SECOND, THIRD]
+    assert record.schema_at(Place(6)) == SECOND
+
+
+def test_the_table_store_is_read_as_it_was_saved(tmp_path: Path) -> None:
+    store = ReplicatorDirectory(str(tmp_path), "default", "shop").states()
+    table_store = TableStore(store, Place.from_fields)
+    record = table_store.record(FIRST.table)
+    record.learn(None, FIRST)
+    record.learn(Position(Place(5), 2), SECOND)
+    record.dropping = Position(Place(6), 1)
+    record.state, record.error = TableState.FAILING, {"code": "RPL-1", "message": "m", "hint": "h"}
+    record.snapshot = SnapshotRecord("id", (SnapshotChunk(0, {"low": 1}, 10),), Place(3), Place(4), done=True)
+    table_store.save()
+
+    again = TableStore(store, Place.from_fields)
+    again.load()
+    back = again.records[FIRST.table]
+    assert (back.dropping, back.schemas, back.state, back.error, back.snapshot) == (
+        record.dropping,
+        record.schemas,
+        record.state,
+        record.error,
+        record.snapshot,
+    )

@@ -1,0 +1,1 @@
+"""The BigQuery emulator, the gates before it, and the real service."""

@@ -1,0 +1,1 @@
+"""Kafka Connect workers with Debezium's connectors."""

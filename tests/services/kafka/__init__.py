@@ -1,0 +1,1 @@
+"""Kafka brokers and the client that asks them."""

@@ -1,0 +1,1 @@
+"""Apicurio's schema registry."""
