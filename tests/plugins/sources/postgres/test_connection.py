@@ -122,7 +122,7 @@ def test_a_crash_under_tls_during_a_snapshot_is_retried(
         assert reader is not None
         with reader.open(pump.schemas[pump.table("t")]) as snapshot:
             if as_text:
-                snapshot.read = replace(snapshot.read, native=None)  # type: ignore[type-var]
+                snapshot.read = replace(snapshot.read, adbc_columns=None)  # type: ignore[type-var]
             batches = snapshot.read(snapshot.chunks[0])
             next(batches)
             break_with_tls(server, pump, how)

@@ -148,12 +148,12 @@ def test_adbc_and_text_give_the_same_snapshot(postgres_oldest_and_newest: Postgr
         literals = [list(values)[n] if n < len(values) else "NULL" for *_, values in cases]
         db.execute(f"INSERT INTO v VALUES ({n}, {', '.join(literals)})")
     pump = Pump(db, "v")
-    snapshot, native = pump.snapshot("v")
-    assert snapshot.read.native is not None  # type: ignore[attr-defined]
+    snapshot, by_adbc = pump.snapshot("v")
+    assert snapshot.read.adbc_columns is not None  # type: ignore[attr-defined]
     _, text = pump.snapshot("v", as_text=True)
     for name in text.column_names:
-        assert native.sort_by("id")[name].to_pylist() == text.sort_by("id")[name].to_pylist(), name
-    assert native.sort_by("id").equals(text.sort_by("id"))
+        assert by_adbc.sort_by("id")[name].to_pylist() == text.sort_by("id")[name].to_pylist(), name
+    assert by_adbc.sort_by("id").equals(text.sort_by("id"))
 
 
 @pytest.mark.parametrize("kind", sorted(READ_AS_TEXT))
@@ -161,7 +161,7 @@ def test_types_that_adbc_would_change_are_read_as_text(kind: str, postgres_datab
     db = postgres_database
     db.execute(f"{TYPES}; CREATE TABLE v (id int PRIMARY KEY, c {kind})")
     snapshot, _ = Pump(db, "v").snapshot("v")
-    assert snapshot.read.native is None  # type: ignore[attr-defined]
+    assert snapshot.read.adbc_columns is None  # type: ignore[attr-defined]
 
 
 def test_nan_stays_nan_in_floats(postgres_database: PostgresDatabase) -> None:
