@@ -1,4 +1,4 @@
-"""Decodes a backlog into Arrow and drops it: log to columns, with nothing behind; run as a process of its own.
+"""Decodes a backlog into Arrow and drops it: log to columns, with no target; run as a process of its own.
 
 Usage: decode.py PLUGIN SETTINGS TABLE CHANGES KEPT, where SETTINGS is the source's properties as JSON and KEPT a file that
 keeps offset and state until the next run. Prints "changes seconds": how many changes it saw and the seconds from the reader's
@@ -66,7 +66,7 @@ def main(plugin: str, settings: str, name: str, wanted: int, kept: Path) -> None
         thread.start()
         if not emitter.done.wait(300):
             raise SystemExit(f"saw {emitter.changes} of {wanted} changes")
-        time.sleep(1.5)  # a slot is told on a beat of its own
+        time.sleep(1.5)  # a slot is confirmed at intervals of its own
         reader.close()
         thread.join(30)
     _keep(context, kept)

@@ -22,7 +22,7 @@ class Measured:
         what: What the number says, with its unit.
         value: The number.
         round: Which round, from 0.
-        cost: What the run behind it cost, when there is one.
+        cost: What its run cost, when there is one.
     """
 
     scenario: str

@@ -29,7 +29,7 @@ class Plan:
         rows: Rows of the table that is changed.
         changes: Changes of the large backlog; the small one has a tenth.
         folder: Where everything lands; emptied as it goes.
-        server: Which server stands for MySQL, `mysql` or `mariadb`.
+        server: Which server is used as MySQL: `mysql` or `mariadb`.
     """
 
     rounds: int

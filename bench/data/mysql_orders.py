@@ -110,7 +110,7 @@ class MysqlOrders(Source):
         return f"mysql://{server.user}:{quote(server.password)}@{server.host}:{server.port}/{DATABASE}"
 
     def make(self, table: str, rows: int) -> None:
-        """Make `table` anew with ids 1 to `rows`."""
+        """Create `table` again with ids 1 to `rows`."""
         self.execute(f"DROP TABLE IF EXISTS {table}")
         self.execute(f"CREATE TABLE {table} ({_TABLE})")
         fresh = [
@@ -144,7 +144,7 @@ class MysqlOrders(Source):
 def mysql_orders_server(name: str) -> Iterator[MysqlOrders]:
     """A private server, `mysql` or `mariadb`: no fsync, a roomy buffer pool and log, the binlog on.
 
-    Its binlog has the columns' names, which `mysql-replication` needs and nobody else here.
+    Its binlog has the columns' names, which `mysql-replication` needs and no other peer here.
     """
     redo_log = "innodb_log_file_size" if SERVERS[name].is_mariadb else "innodb_redo_log_capacity"
     sizes: dict[str, Any] = {"innodb_buffer_pool_size": "1536M", "innodb_log_buffer_size": "64M", redo_log: "2G"}

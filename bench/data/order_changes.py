@@ -48,7 +48,7 @@ class Shape:
         name: For the results.
         mixed: A third each of inserts, updates and deletes; else inserts only.
         unchanged: Whether updates come without `note` and `attributes`, as unchanged TOAST does.
-        whole_before: Whether updates and deletes tell the whole row before, not only the key.
+        whole_before: Whether updates and deletes carry the whole row before, not only the key.
     """
 
     name: str
@@ -92,12 +92,12 @@ def _batch(shape: Shape, number: Int64s) -> ChangeBatch:
     """Changes number by number: every third inserts, the next updates and the one after deletes rows from long before."""
     size = len(number)
     op = (number % 3 + 1 if shape.mixed else np.full(size, DMLOperation.INSERT)).astype(np.int8)
-    told = op != DMLOperation.INSERT
-    key = np.where(told, number * 7919 % 1_000_003 + 10_000_000, number)
+    known = op != DMLOperation.INSERT
+    key = np.where(known, number * 7919 % 1_000_003 + 10_000_000, number)
     row = _rows(key, null_where=op == DMLOperation.DELETE)
     before = None
     if shape.mixed:
-        before = _rows(key, null_where=None if shape.whole_before else np.ones(size, np.bool_), absent=~told)
+        before = _rows(key, null_where=None if shape.whole_before else np.ones(size, np.bool_), absent=~known)
     unchanged = {}
     if shape.unchanged:
         lacks = pa.array(op == DMLOperation.UPDATE)

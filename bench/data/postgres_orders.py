@@ -87,7 +87,7 @@ class Orders(Source):
         }  # fmt: skip
 
     def make(self, table: str, rows: int) -> None:
-        """Make `table` anew with ids 1 to `rows`, published."""
+        """Create `table` again with ids 1 to `rows`, published."""
         self.execute(f"DROP TABLE IF EXISTS {table}")
         self.execute(f"CREATE TABLE {table} ({_TABLE})")
         self.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series(1::bigint, {rows}) AS i")
@@ -126,7 +126,7 @@ class Orders(Source):
             self.execute(f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')")
 
     def forget(self) -> None:
-        """Drop every slot nobody uses."""
+        """Drop every unused slot."""
         self.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
 
 

@@ -25,7 +25,7 @@ class Source(ABC):
 
     Attributes:
         plugin: Our source that reads it.
-        level: How the pipeline calls what a table stands in, `schema` or `database`.
+        level: What the pipeline calls a table's namespace, `schema` or `database`.
         parent: The name of that.
     """
 
@@ -48,7 +48,7 @@ class Source(ABC):
 
     @abstractmethod
     def make(self, table: str, rows: int) -> None:
-        """Make `table` anew with ids 1 to `rows`."""
+        """Create `table` again with ids 1 to `rows`."""
 
     @abstractmethod
     def churn(self, table: str, changes: int, *, seed: float = 0.5) -> int:

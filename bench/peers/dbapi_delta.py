@@ -34,7 +34,7 @@ def _batches(cursor: SSCursor) -> Iterator[pa.RecordBatch]:
 
 
 def main(account: str, database: str, table: str, folder: str) -> None:
-    """Copy the table; the cursor is unbuffered, else all rows would stand in memory twice."""
+    """Copy the table; the cursor is unbuffered, else all rows would be in memory twice."""
     with pymysql.connect(database=database, **json.loads(account)) as connection, connection.cursor(SSCursor) as cursor:
         cursor.execute(f"SELECT {', '.join(_SCHEMA.names)} FROM {table}")
         write_deltalake(folder, pa.RecordBatchReader.from_batches(_SCHEMA, _batches(cursor)))

@@ -1,4 +1,4 @@
-"""`pg_recvlogical` into /dev/null: how fast the server itself hands the changes out; nothing that reads a slot is faster."""
+"""`pg_recvlogical` into /dev/null: how fast the server itself sends the changes; nothing that reads a slot is faster."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
                 self._forget(event.table)
 
     def _rename(self, event: DDLEvent) -> None:
-        """Move the table's folder; a crash in between is mended by the replay."""
+        """Move the table's folder; the replay repairs a crash in between."""
         if event.prev_table is None or event.position is None:
             raise BugError("a RENAME_TABLE without its former name", code="RPL-9406", table=str(event.table))
         new = self._table(event.table)

@@ -1,4 +1,4 @@
-"""Where a table lies: `<path>/<schema or database>/<table>`."""
+"""Where a table is stored: `<path>/<schema or database>/<table>`."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class TableSnapshotLoad:
                 f"the table is not taking chunks of snapshot {snapshot_id}",
                 code="RPL-3405",
                 table=str(schema.table),
-                hint="begin the snapshot anew",
+                hint="begin the snapshot again",
             )
         return progress
 

@@ -28,7 +28,7 @@ _CLAIM_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A transaction whose table stands where it should: written by us or by an older run.
+    """A transaction whose table has the expected position, written by this run or by an older one.
 
     Attributes:
         transaction: To commit with.
@@ -79,7 +79,7 @@ class TargetTable:
             former: The table's name before it was renamed, while the rename is going on.
 
         Raises:
-            RetryableError: When somebody wrote the table since this run looked last.
+            RetryableError: When another process wrote the table since this run read it.
         """
         for _ in range(_CLAIM_ATTEMPTS):
             attempt = self._begin_checked(former)
@@ -136,7 +136,7 @@ class TargetTable:
         """Write our epoch beside the old progress: an older run's open transaction then cannot commit any more."""
         assert attempt.progress is not None
         claimed = replace(attempt.progress, epoch=self._context.epoch)
-        with contextlib.suppress(RetryableError):  # somebody was faster: look again
+        with contextlib.suppress(RetryableError):  # another process was faster: look again
             attempt.transaction.commit(self._stored(claimed, attempt.state), writer=self._owner, note="claimed")
         return False  # read again: the claim is what the next transaction finds
 
@@ -154,7 +154,7 @@ class TargetTable:
         """Commit files, metadata and `progress` in one version; durable on return.
 
         Whether the source has dropped the table stays as it was where `dropped` does not say it.
-        A lost answer is looked up: the commit has happened when the table stands where it should and we put it there.
+        A lost answer is looked up: the commit has happened when the table has the expected position and this run wrote it.
         """
         stored = self._stored(progress, attempt.state, dropped=dropped)
         failpoint("delta.commit.before")

@@ -52,7 +52,7 @@ class SourceSystem(ABC):
         time.sleep(1.2)
 
     def lose_history(self) -> None:
-        """Make the source forget its log up to now, as a server that needs the room would."""
+        """Make the source forget its log up to now, as a server that needs the disk space would."""
         pytest.skip("the source cannot be made to forget its log")
 
 

@@ -79,7 +79,7 @@ class BrokerConnections:
     def with_retries(self, ask: Callable[[], T]) -> T:
         """Call `ask` and return its result; retry for some seconds while brokers restart or hand over partitions.
 
-        A broker that is restarted hands its partitions over within a second; one that dies is noticed after
+        A broker that is restarted passes its partitions on within a second; one that dies is noticed after
         `broker.session.timeout.ms`, which is 9 seconds by default. When it takes longer, the error is raised.
         """
         until = time.monotonic() + _PERSISTENCE_SECONDS

@@ -63,14 +63,14 @@ def read_new(cluster: Cluster, begin: Mapping[TopicPartition, int]) -> list[Rang
     Every partition gets its share first. Partitions with more records are read further as long as the limit allows.
     """
     found: dict[TopicPartition, list[Records]] = {}
-    partitions, room, wait = dict(begin), cluster.fetch_bytes, None
+    partitions, left, wait = dict(begin), cluster.fetch_bytes, None
     at = dict(begin)
-    while partitions and room > 0:
-        answers = cluster.fetch({tp: at[tp] for tp in partitions}, max_bytes=room, wait_ms=wait)
+    while partitions and left > 0:
+        answers = cluster.fetch({tp: at[tp] for tp in partitions}, max_bytes=left, wait_ms=wait)
         partitions, wait = {}, 0
         for fetched in answers:
             tp, batches = fetched.tp, _batches(fetched)
-            room -= len(fetched.data)
+            left -= len(fetched.data)
             end = _end(fetched, batches)
             if end == fetched.begin:
                 continue

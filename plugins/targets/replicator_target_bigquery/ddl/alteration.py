@@ -165,7 +165,7 @@ class Alteration:
             return
         if self._policy is SchemaChanges.FAIL:
             raise self._forbidden(f"the source renames column {old.name} to {new}")
-        if new.lower() == old.name.lower():  # one name to BigQuery, which has no room for both
+        if new.lower() == old.name.lower():  # BigQuery takes both for one name
             self._rename_to(self._set_aside(old), new)
             return
         self._make_room(new)

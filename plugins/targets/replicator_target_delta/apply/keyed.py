@@ -103,7 +103,7 @@ class KeyedApply:
         return changes
 
     def write(self) -> Written:
-        """Write new files and find the rows that go; for somebody who writes the deletion vectors.
+        """Write new files and find the rows to delete; the caller writes the deletion vectors.
 
         Raises:
             DataError: As `run`; or when a key has changes in several partitions.
@@ -134,7 +134,7 @@ class KeyedApply:
         """Write the complete rows of `part`, keep the others aside, and note which keys they replace."""
         stamps = self._stamper.upserted(part.sequence, part.timestamp, part.fresh)
         rows = encode_rows(part.rows, self._layout, stamps)
-        # A key that is new at the source may stand in the table as a deleted row that was kept.
+        # A key that is new at the source may be in the table as a deleted row that was kept.
         replaced = np.ones(len(part), np.bool_) if self._place.soft_deletes else ~part.fresh
         if replaced.any():
             # Taken, since a slice would keep the whole batch in memory until the end of the run.
@@ -158,7 +158,7 @@ class KeyedApply:
         )
 
     def _refuse_moved(self, part: Upserts) -> None:
-        """In an overlap nobody knows where the old values of a row stand that moved to another key.
+        """In an overlap the place of the old values of a row that moved to another key is unknown.
 
         The snapshot may have read it before or after the move, or both or neither, and another row may have its old key
         by now.
@@ -172,7 +172,7 @@ class KeyedApply:
                 "log does not carry all their columns",
                 code="RPL-5403",
                 table=str(self._changes.table),
-                hint="nothing to do: the table is copied anew",
+                hint="nothing to do: the table is copied again",
             )
 
     def _remove(self, plan: NetPlan, writer: FileWriter) -> Found:

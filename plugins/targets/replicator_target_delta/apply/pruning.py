@@ -44,7 +44,7 @@ def _may_hold(statistics: dict[str, Any], name: str, test: Test | None, nulls: b
 
 
 def _test(values: pa.ChunkedArray) -> Test | None:  # noqa: PLR0911 - one line a type
-    """A test of whether any of the values lies between two bounds; None where bounds mean nothing."""
+    """A test of whether any of the values is between two bounds; None where bounds mean nothing."""
     kind = values.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_boolean(kind):
         return None

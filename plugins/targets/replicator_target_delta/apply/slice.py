@@ -104,7 +104,7 @@ class SliceApply:
                 self._failures[table] = error
 
     def _begin(self, table_id: TableId) -> None:
-        """Open the table's transaction, unless it stands at the slice's end."""
+        """Open the table's transaction, unless the table has the slice's end already."""
         table = self._tables(table_id)
         with table.lock:
             attempt = table.begin()
@@ -174,7 +174,7 @@ class SliceApply:
 
     def _unordered(self, table: TableId) -> DataError:
         return DataError(
-            "a table without a key has updates or deletes in several partitions of the log, whose order nobody knows",
+            "a table without a key has updates or deletes in several partitions of the log, whose order is unknown",
             code="RPL-5404",
             table=str(table),
             position=str(self._identity.position),
@@ -201,12 +201,12 @@ def keys_in_several(parts: Sequence[TablePart]) -> int:
     return twice
 
 
-def share(partitions: Sequence[LogPartition], hands: int) -> list[tuple[LogPartition, ...]]:
-    """The partitions in at most `hands` tasks of about the same size.
+def share(partitions: Sequence[LogPartition], tasks: int) -> list[tuple[LogPartition, ...]]:
+    """The partitions in at most `tasks` groups of about the same size.
 
     One task for several partitions looks for their keys in the table once; one for each would read it once each.
     """
-    shares: list[list[LogPartition]] = [[] for _ in range(min(hands, len(partitions)))]
+    shares: list[list[LogPartition]] = [[] for _ in range(min(tasks, len(partitions)))]
     sizes = [0] * len(shares)
     for partition in sorted(partitions, key=lambda p: -p.estimated_bytes):
         smallest = sizes.index(min(sizes))

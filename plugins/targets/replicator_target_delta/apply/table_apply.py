@@ -1,4 +1,4 @@
-"""One batch of one table: checks where the table stands, has the files written, commits them with the progress."""
+"""One batch of one table: checks the table's position, has the files written, commits them with the progress."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TableApply:
         self._spark = spark
 
     def apply(self, changes: TableChanges) -> None:
-        """Apply all changes in one commit with their progress; nothing when the table stands there already."""
+        """Apply all changes in one commit with their progress; nothing when the table has that position already."""
         attempt = self._table.begin()
         if attempt.stands_at(changes.identity.position):
             return
@@ -106,6 +106,6 @@ class TableApply:
         return files
 
     def _count_missing(self, changes: TableChanges, missing: int) -> None:
-        """Rows that should have been there: somebody else may have altered the table."""
+        """Rows that should exist: another program may have altered the table."""
         if missing:
             self._context.metrics.count("dml.missing", missing, table=changes.table)

@@ -33,7 +33,7 @@ class TableDDL:
         self._spark = spark
 
     def apply(self, event: DDLEvent) -> None:
-        """Apply `event` unless the table stands at its position already; durable on return.
+        """Apply `event` unless the table has its position already; durable on return.
 
         Raises:
             SchemaDriftError: When Delta cannot follow; nothing is changed then.
@@ -141,7 +141,7 @@ class TableDDL:
                 code="RPL-6403",
                 table=str(event.table),
                 position=str(event.position),
-                hint="the target was altered by somebody else: take the table out of `tables`, run once and put it in again: it is copied again",
+                hint="the target was altered by another program: take the table out of `tables`, run once and put it in again: it is copied again",
             )
 
     def _must_lack(self, definition: TableDefinition, name: str, event: DDLEvent) -> None:

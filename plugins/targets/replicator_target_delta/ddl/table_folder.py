@@ -69,7 +69,7 @@ def _scheme(path: str) -> str:
 
 def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
     """The JVM, and Hadoop's file system that `path` is in: the one object that the JVM has for it."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - Hadoop's file systems have no door in Python
+    jvm: Any = spark._jvm  # noqa: SLF001 - Hadoop's file systems have no Python interface
     hadoop = jvm.org.apache.hadoop.fs.Path(path)
     return jvm, hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
 

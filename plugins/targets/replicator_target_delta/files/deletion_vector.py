@@ -1,6 +1,6 @@
 """Deletion vectors as the Delta protocol lays them out: which rows of a data file are gone.
 
-A vector is a 64-bit roaring bitmap of row indexes in its portable form behind a magic number. Those of one commit lie in
+A vector is a 64-bit roaring bitmap of row indexes in its portable form after a magic number. Those of one commit are in
 one file: a version byte, then for each a big-endian length, the bytes and their CRC-32.
 """
 

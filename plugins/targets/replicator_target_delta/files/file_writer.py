@@ -18,7 +18,7 @@ _WRITERS: Final = 2
 class FileWriter:
     """Gathers rows into files of about `target_bytes`; used by one thread, writes in others.
 
-    Holds at most a few times `target_bytes` of rows: `add` waits while the writers are behind. Leaving the context
+    Holds at most a few times `target_bytes` of rows: `add` waits while the writers are late. Leaving the context
     without `finish` abandons the files, which no commit names; vacuum removes them.
 
     Args:

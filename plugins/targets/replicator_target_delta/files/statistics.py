@@ -81,7 +81,7 @@ def _decimals(low: Decimal, high: Decimal) -> tuple[str, str]:
 
 
 def _texts(low: str, high: str) -> tuple[str, str]:
-    """Long texts are cut: a prefix sorts before the text; behind it stands the last character there is."""
+    """Long texts are cut: a prefix sorts before the text; an upper bound ends in the highest character that exists."""
     top = high if len(high) <= _PREFIX else high[:_PREFIX] + _LAST_CHARACTER
     return json.dumps(low[:_PREFIX]), json.dumps(top)
 

@@ -80,7 +80,7 @@ class Storage:
         """One process at a time commits to a table on a local disk, as far as each asks here.
 
         Delta looks whether a version is there, then renames its own to that name, and a local rename takes the place of what
-        somebody else has put there meanwhile. Stores that can refuse that do; where a folder cannot be locked, nothing is.
+        another process has put there meanwhile. Stores that can refuse that do; where a folder cannot be locked, nothing is.
 
         Raises:
             RetryableError: When another process commits for half a minute, or is held up in it.

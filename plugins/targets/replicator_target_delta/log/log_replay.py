@@ -41,7 +41,7 @@ def replay(storage: Storage, checkpoints: Sequence[str], commits: Sequence[str])
     Args:
         storage: The table's files.
         checkpoints: The locations of the newest checkpoint's files.
-        commits: The locations of the commits behind it, in order.
+        commits: The locations of the commits after it, in order.
 
     Returns:
         None when the log has a form that is not read here: a checkpoint in parts or with sidecars, or without its
@@ -66,7 +66,7 @@ def replay(storage: Storage, checkpoints: Sequence[str], commits: Sequence[str])
 
 
 class _Log:
-    """Actions, reconciled. A file with another deletion vector is another one until both are told apart by path."""
+    """Actions, reconciled. Entries of one file with different deletion vectors count as two until the end."""
 
     def __init__(self) -> None:
         self._adds: dict[tuple[str, str], dict[str, Any]] = {}
@@ -123,5 +123,5 @@ def _of_checkpoint(storage: Storage, name: str) -> list[dict[str, Any]] | None:
 
 
 def _told(action: dict[str, Any]) -> dict[str, Any]:
-    """Without what has no value, as a commit tells it."""
+    """Without what has no value, as commits write it."""
     return {k: _told(v) if k == "deletionVector" else v for k, v in action.items() if v is not None}

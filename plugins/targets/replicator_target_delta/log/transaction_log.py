@@ -78,7 +78,7 @@ class TableLog:
         self.path = path
         self.storage = Storage(path)
         self._spark = spark
-        self._jvm: Any = cast("Any", spark._jvm)  # noqa: SLF001 - Delta's transactions have no door in Python
+        self._jvm: Any = cast("Any", spark._jvm)  # noqa: SLF001 - Delta's transactions have no Python interface
         jvm: Any = self._jvm
         with translated(path):
             self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001
@@ -97,7 +97,7 @@ class TableLog:
         return Transaction(self, transaction, state)
 
     def forget(self) -> None:
-        """Read everything anew at the next `begin`, also in the JVM."""
+        """Have the next `begin` read everything again, also in the JVM."""
         self._states.pop(self.path, None)
         deltalog = self._jvm.org.apache.spark.sql.delta.DeltaLog
         deltalog.invalidateCache(self._spark._jsparkSession, self._jvm.org.apache.hadoop.fs.Path(self.path))  # noqa: SLF001
@@ -144,7 +144,7 @@ class TableLog:
         )
 
     def _replayed(self, snapshot: Any) -> Content | None:
-        """The content as the log's files tell it, when they are of a form that we read."""
+        """The content according to the log's files, when they are of a form that we read."""
         segment = snapshot.logSegment()
         checkpoints, commits = segment.checkpointProvider().topLevelFiles(), segment.deltas()
         return replay(self.storage, self._locations(checkpoints), self._locations(commits))
@@ -180,7 +180,7 @@ class TableLog:
 class Transaction:
     """One attempt to write the next version.
 
-    Fails inside the commit when somebody else has written our domain meanwhile (a newer run, I6) or removed a file that
+    Fails inside the commit when another process has written our domain meanwhile (a newer run, I6) or removed a file that
     this one removes.
     """
 
@@ -264,7 +264,7 @@ def _fields(metadata: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class translated(contextlib.AbstractContextManager["translated"]):  # noqa: N801 - reads as a statement
-    """Turns the JVM's exceptions into errors that say what and where; row values never stand in them."""
+    """Turns the JVM's exceptions into errors that say what and where; they never contain row values."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Puts small files together and leaves deleted rows behind, in one commit that changes no data.
+"""Puts small files together and leaves deleted rows out, in one commit that changes no data.
 
 Spark's OPTIMIZE does the same through the JVM's rows: on two cores a table of a million rows took it half a minute, in
 which nothing could be applied. Executors take whole columns from file to file in a tenth of that.

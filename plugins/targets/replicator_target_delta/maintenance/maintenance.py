@@ -1,6 +1,6 @@
 """Keeps tables fast to read and to apply to: small files put together, deletion vectors worked in, old files deleted.
 
-Neither changes the progress in the log, and a table that somebody else compacts as well stays right: an apply that meets
+Neither changes the progress in the log, and a table that another program also compacts stays correct: an apply that meets
 such a compaction fails and is repeated.
 """
 
@@ -72,7 +72,7 @@ class Maintenance:
         hours = self._config.vacuum_retention_hours
         checked = spark.conf.get(_RETENTION_CHECK, "true")
         try:
-            if hours < 168:  # Delta refuses less than a week, unless told that this is meant
+            if hours < 168:  # Delta refuses less than a week unless this check is off
                 spark.conf.set(_RETENTION_CHECK, "false")
             quoted = path.replace("`", "``")
             with translated(path):

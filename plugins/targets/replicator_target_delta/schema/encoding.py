@@ -20,7 +20,7 @@ def conform(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind):
         start, stop = (values.offsets[0].as_py(), values.offsets[-1].as_py()) if len(values) else (0, 0)
         inner = conform(values.values.slice(start, stop - start), kind.value_type)
-        # Offsets made anew, with NULL where the list is: the bitmap of a slice need not start at its first bit.
+        # New offsets, with NULL where the list is NULL: the bitmap of a slice need not start at its first bit.
         offsets = pc.subtract(values.offsets, start) if len(values) else pa.array([0], pa.int32())
         valid = pa.concat_arrays([pc.is_valid(values), pa.array([True])])
         return pa.ListArray.from_arrays(pc.if_else(valid, offsets, None).cast(pa.int32()), inner, type=kind)

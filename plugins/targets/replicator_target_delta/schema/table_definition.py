@@ -64,7 +64,7 @@ class TableDefinition:
         return definition
 
     def replaced(self, schema: TableSchema, metadata_names: dict[str, str]) -> TableDefinition:
-        """The definition of the same table begun anew: other columns, new physical names."""
+        """The definition of the same table created again: other columns, new physical names."""
         fresh = json.loads(TableDefinition.create(schema, metadata_names).to_metadata()["schemaString"])
         fields = [self._ids.field(f["name"], f["type"]) for f in fresh["fields"]]
         return TableDefinition(
@@ -129,7 +129,7 @@ class TableDefinition:
         return next(f for f in self._fields if f["name"] == name)
 
     def _refuse_twin(self, name: str, table: str, but: str = "") -> None:
-        """Delta tells column names apart by more than their case only."""
+        """Raise when another column has this name but for its case."""
         twins = [f["name"] for f in self._fields if f["name"].lower() == name.lower() and f["name"] != but]
         if twins:
             raise SchemaDriftError(

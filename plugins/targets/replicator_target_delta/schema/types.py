@@ -107,7 +107,7 @@ def arrow_type(kind: Any) -> pa.DataType:
 
 
 def physical_field(field: dict[str, Any]) -> pa.Field:
-    """A field of the log's schema as it stands in Parquet files."""
+    """A field of the log's schema as Parquet files have it."""
     marks = {b"PARQUET:field_id": str(field["metadata"][ID]).encode()}
     return pa.field(field["metadata"][PHYSICAL_NAME], arrow_type(field["type"]), metadata=marks)
 

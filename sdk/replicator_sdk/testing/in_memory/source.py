@@ -90,7 +90,7 @@ class MemoryDatabase:
             return [dict(row) for row in self.simulator.table(name).rows]
 
     def forget_until(self, offset: MemoryOffset) -> None:
-        """Forget the log up to `offset`, as a server that needs the room does."""
+        """Forget the log up to `offset`, as a server that needs the disk space does."""
         with self.lock:
             self.oldest = offset.transaction
 
