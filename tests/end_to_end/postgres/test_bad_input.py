@@ -78,7 +78,7 @@ def assert_fails(ended: Ended, kind: type[errors.ReplicatorError], says: str, *,
     assert ended.error, ended.messages
     error: Mapping[str, Any] = ended.error
     assert re.fullmatch(r"RPL-\d{4}", error["code"])
-    assert f"### {error['code']}" in _ERRORS.read_text(), f"{error['code']} is not documented"
+    assert f"[{error['code']}]" in _ERRORS.read_text(), f"{error['code']} is not documented"
     assert says in error["message"]
     assert "\n" not in error["message"]
     assert len(error["hint"]) > 10

@@ -1,0 +1,120 @@
+"""Meanings of error codes whose class or message the code builds from parts, so that no parser can read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# The next step for a record that cannot be read.
+_POISON = (
+    "look at the record (topic, partition and offset are in the message); fix the producer, or set `onPoison` to"
+    " `quarantine` to set such records aside"
+)
+
+# Code → class, message and next step.
+BY_HAND: Mapping[str, tuple[str, str, str]] = {
+    "RPL-1003": (
+        "ConfigError",
+        "a setting is unknown, missing or wrong",
+        "the message names it and the nearest known one",
+    ),
+    "RPL-1004": (
+        "ConfigError",
+        "a macro has no value",
+        "set what the message names: variable, file or keyring entry",
+    ),
+    "RPL-1005": (
+        "ConfigError",
+        "stages and connections do not make one source and one target",
+        "join exactly one cdcSource to one cdcTarget",
+    ),
+    "RPL-1101": (
+        "ConfigError",
+        "no installed package offers a plugin of that name",
+        "correct the name, or `pip install` the package that offers it; `replicator plugins` lists what is installed",
+    ),
+    "RPL-3304": (
+        "NeedsUserError",
+        "the publication does not exist, or does not publish what the pipeline selects, and may not be changed",
+        "run the SQL that the message shows as the publication's owner",
+    ),
+    "RPL-3900": (
+        "DataError",
+        "a record of a topic is not JSON, Avro or Protobuf, or not of the type its schema says",
+        _POISON,
+    ),
+    "RPL-3904": (
+        "DataError",
+        "a value of a record without a schema does not fit the type `columnTypes` gives its column",
+        _POISON,
+    ),
+    "RPL-3907": (
+        "DataError",
+        "a record has no key, and its table needs one",
+        _POISON,
+    ),
+    "RPL-3909": (
+        "DataError",
+        "a tombstone names the deleted row by its key only, and the table's name is in a field of the value",
+        _POISON,
+    ),
+    "RPL-3910": (
+        "DataError",
+        "a change record has no operation, or one that is not known",
+        _POISON,
+    ),
+    "RPL-3911": (
+        "DataError",
+        "a change record has no row",
+        _POISON,
+    ),
+    "RPL-3912": (
+        "DataError",
+        "a record does not say which table it belongs to",
+        _POISON,
+    ),
+    "RPL-3913": (
+        "DataError",
+        "an update or delete of a table without a key does not carry the row before it",
+        _POISON,
+    ),
+    "RPL-3914": (
+        "DataError",
+        "a value of a record is not of the form its semantic type has",
+        _POISON,
+    ),
+    "RPL-3915": (
+        "DataError",
+        "a record of the format's topics has no Debezium envelope, or a schema without a row",
+        _POISON,
+    ),
+    "RPL-3916": (
+        "DataError",
+        "the key of a record is a bare value, which names no column",
+        _POISON,
+    ),
+    "RPL-3917": (
+        "DataError",
+        "a record of a topic of Debezium's envelopes has no value, and its key has other columns or types than the table's",
+        _POISON,
+    ),
+    "RPL-3930": (
+        "DataError",
+        "the registry does not know a record's schema id, or the schema cannot be used",
+        _POISON,
+    ),
+    "RPL-3973": (
+        "DataError",
+        "a schema of Protobuf writes NULL as zero or as empty text, so that the two cannot be distinguished",
+        "set `optional.for.nullables` of the connector's `value.converter` to `true` and let it write the topics again",
+    ),
+    "RPL-6404": (
+        "SchemaDriftError",
+        "existing rows do not fit the new type of a column",
+        "choose what the message offers: fix the rows, or copy the table again",
+    ),
+    "RPL-9000": (
+        "BugError",
+        "an unexpected error happened",
+        "run again with --debug and --log-level debug, and report it with the log",
+    ),
+}
