@@ -67,6 +67,7 @@ lint: setup ## Check style, types and the import rule
 	@$(BIN)/ruff format --check $(CODE)
 	@$(BIN)/mypy $(TYPED)
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/architecture/test_imports.py
 
 format: setup ## Rewrite the code in the house style
 	@$(BIN)/ruff check --fix $(CODE)

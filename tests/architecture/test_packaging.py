@@ -31,6 +31,7 @@ _SHARED = {
     "google.auth": "google-auth",
     "google.oauth2": "google-auth",
     "google.protobuf": "protobuf",
+    "google.type": "googleapis-common-protos",
     "google.cloud.bigquery_storage_v1": "google-cloud-bigquery-storage",
     "google.cloud.storage": "google-cloud-storage",
     "google.cloud": "google-cloud-bigquery",
@@ -76,7 +77,8 @@ def _declared(*extras: str) -> set[str]:
 
 def _extras_of(room: Room) -> list[str]:
     if room.folder.startswith("plugins"):
-        return ["spark", room.package.rpartition("_")[2]]
+        name = room.package.rpartition("_")[2]
+        return ["spark", *(extra for extra in RUNTIME["optional-dependencies"] if extra.partition("-")[0] == name)]
     return ["spark", "keyring", "test"] if room.package == "replicator_runtime" else ["spark", "test"]
 
 
@@ -92,7 +94,8 @@ def test_everything_required_is_imported_somewhere() -> None:
         "replicator",  # extras that are made of extras
     }
     imported = {name for room in rooms() for name in _imported_distributions(room)}
-    assert _declared("spark", "sqlite", "postgres", "delta", "keyring") - imported - needed_by_others == set()
+    extras = set(RUNTIME["optional-dependencies"]) - {"all", "dev", "test"}
+    assert _declared(*extras) - imported - needed_by_others == set()
 
 
 @pytest.mark.parametrize("path", ["pyproject.toml", "sdk/pyproject.toml"])
