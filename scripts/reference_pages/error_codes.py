@@ -17,7 +17,7 @@ PACKAGES = ("sdk", "state", "runtime", "plugins")
 CODE = re.compile(r"RPL-\d{4}")
 
 # Names of hints that several modules import.
-_SHARED_HINTS = {"COPY_AGAIN", "COPY_TABLE_AGAIN"}
+_SHARED_HINTS = {"COPY_AGAIN", "COPY_TABLE_AGAIN", "SUPERSEDED_HINT"}
 
 
 @dataclass
@@ -44,7 +44,7 @@ def error_codes() -> dict[str, Meaning]:
     trees = {path: ast.parse(path.read_text("utf-8")) for path in _modules()}
     named = {name: code for tree in trees.values() for node in tree.body for name, code in _named_codes(node)}
     shared = {
-        (f"{path.parent.name}.{path.stem}", target.id): node.value
+        (_module(path), target.id): node.value
         for path, tree in trees.items()
         for node in tree.body
         if isinstance(node, ast.Assign)
@@ -105,6 +105,12 @@ def _fill(meaning: Meaning) -> None:
 
 def _modules() -> list[Path]:
     return [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def _module(path: Path) -> str:
+    """The name under which other modules import from the file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[next(i for i, part in enumerate(parts) if part.startswith("replicator_")) :])
 
 
 def _package(path: Path) -> str:

@@ -204,7 +204,7 @@ def forget_progress(patch: Patch) -> None:
         return None if found is None else TableWatermark(Position(record.snapshot.first))
 
     patch.setattr(watermarks, "reported_watermark", watermark)
-    patch.setattr(table.Attempt, "stands_at", lambda self, position: False)
+    patch.setattr(table.Attempt, "has_reached", lambda self, position: False)
     patch.setattr(Cellar, "checks_progress", False)
 
 
@@ -225,13 +225,13 @@ def forget_structure(patch: Patch) -> None:
         true_apply(self, event)
 
     class Blind(Attempt):
-        def stands_at(self, position: Position) -> bool:
+        def has_reached(self, position: Position) -> bool:
             return False
 
     def change(self: TableDDL, event: DDLEvent) -> None:
         with Patch() as here:
             true_begin = self._table.begin
-            here.setattr(self._table, "begin", lambda: Blind((found := true_begin()).transaction, found.progress))
+            here.setattr(self._table, "begin", lambda: Blind((found := true_begin()).transaction, found.record))
             true_change(self, event)
 
     patch.setattr(SchemaChanges, "apply", apply)

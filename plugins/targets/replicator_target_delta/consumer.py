@@ -98,8 +98,8 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
             self._forget(event.table)
             moved = self._table(event.table)
             attempt = moved.begin(event.prev_table)
-            if not attempt.stands_at(event.position):
-                moved.commit(attempt, moved.at(attempt, event.position, event.sequence_number))
+            if not attempt.has_reached(event.position):
+                moved.commit(attempt, moved.progress_at(attempt, event.position, event.sequence_number))
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready to take the chunks of a plan."""
@@ -129,7 +129,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
             self._tables.clear()
 
     def _load(self, table: TargetTable) -> TableSnapshotLoad:
-        return TableSnapshotLoad(table, self._config, self._context, self._spark)
+        return TableSnapshotLoad(table, self._config, self._spark)
 
     def _table(self, table: TableId) -> TargetTable:
         self._warm_up.cancel()

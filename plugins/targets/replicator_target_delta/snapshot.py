@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.distributed.executors import is_local, run_here, run_on_executors
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
@@ -66,12 +65,9 @@ class ChunkLoad:
 class TableSnapshotLoad:
     """The snapshot of one table. Called under the table's lock."""
 
-    def __init__(
-        self, table: TargetTable, config: DeltaConfig, context: DeltaTargetContext, spark: SparkSession
-    ) -> None:
+    def __init__(self, table: TargetTable, config: DeltaConfig, spark: SparkSession) -> None:
         self._table = table
         self._config = config
-        self._context = context
         self._spark = spark
 
     def begin(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
@@ -80,7 +76,7 @@ class TableSnapshotLoad:
         names = self._config.metadata_names()
         if self._is_of(attempt, snapshot_id) and self._fits(attempt, schema):
             return self._table.loaded_chunks(attempt)
-        begun = TableProgress(self._context.generation, self._context.epoch, position, 0, "", frozenset(), snapshot_id)
+        begun = self._table.ownership.snapshot_begun(snapshot_id, position)
         if attempt.progress is None:
             definition = TableDefinition.create(schema, names)
         else:
@@ -117,11 +113,7 @@ class TableSnapshotLoad:
         )
         files = [DataFile.of(add) for adds in self._write(work, wanted) for add in adds]
         failpoint("delta.snapshot.files_written")
-        loaded = replace(
-            progress,
-            epoch=self._context.epoch,
-            snapshot_chunks=held | {c.index for c in wanted},
-        )
+        loaded = self._table.ownership.chunks_loaded(progress, {c.index for c in wanted})
         self._table.commit(attempt, loaded, add=files)
         failpoint("delta.snapshot.committed")
         return sum(f.rows for f in files)
@@ -133,8 +125,7 @@ class TableSnapshotLoad:
         if progress is not None and self._is_of(attempt, snapshot_id) and progress.snapshot_chunks is None:
             return
         progress = self._running(attempt, schema, snapshot_id)
-        done = replace(progress, epoch=self._context.epoch, position=position, snapshot_chunks=None)
-        self._table.commit(attempt, done)
+        self._table.commit(attempt, self._table.ownership.snapshot_finished(progress, position))
         failpoint("delta.snapshot.finished")
 
     def _write(self, work: ChunkLoad, chunks: Sequence[SnapshotChunk]) -> list[list[dict[str, Any]]]:
@@ -155,7 +146,7 @@ class TableSnapshotLoad:
         return progress
 
     def _is_of(self, attempt: Attempt, snapshot_id: str) -> bool:
-        return attempt.progress is not None and attempt.progress.snapshot_id == snapshot_id
+        return attempt.record is not None and attempt.record.is_of(snapshot_id)
 
     def _fits(self, attempt: Attempt, schema: TableSchema) -> bool:
         return TableDefinition(attempt.state.metadata).matches(schema, self._config.metadata_names())

@@ -15,6 +15,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Final
 
+from replicator_sdk.authoring.table_ownership import TableRecord
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import TableProgress
@@ -118,10 +119,18 @@ class TableState:
         """Announced commits of streams without a known result, oldest first."""
         return self._since(APPENDING)
 
+    @property
+    def record(self) -> TableRecord | None:
+        """What the rows say of the table; None when no run ever wrote it."""
+        if not self.rows:
+            return None
+        newest, chunks = self.rows[0], self.last.chunks if self.last else frozenset()
+        return TableRecord(newest.owner, newest.source, self.epoch, self.progress, chunks, self.dropped)
+
     def has_reached(self, position: Position) -> bool:
         """Whether `position` is applied already."""
-        progress = self.progress
-        return progress is not None and position <= progress.position
+        record = self.record
+        return record is not None and record.has_reached(position)
 
     @property
     def kept(self) -> frozenset[str]:

@@ -37,11 +37,11 @@ def rename(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
         former.changed()
         table.changed()
     if not arrived:
-        table.commit(table.row(table.at(event.position, event.sequence_number), "ddl"))
+        table.commit(table.row(table.progress_at(event.position, event.sequence_number), "ddl"))
     left = old.progress
     if left is not None and not old.dropped and not event.position <= left.position:  # else a later table of that name
         table.session.catalogue.drop(former.ref.staging_id, event.table)
-        former.commit(former.row(former.at(event.position, event.sequence_number), "ddl", kind=DROPPED))
+        former.commit(former.row(former.progress_at(event.position, event.sequence_number), "ddl", kind=DROPPED))
     failpoint("bigquery.ddl.done")
 
 

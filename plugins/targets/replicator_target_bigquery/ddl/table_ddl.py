@@ -85,7 +85,7 @@ class TableDDL:
         table.session.catalogue.drop(table.ref.staging_id, event.table)
         table.changed()
         assert event.position is not None
-        table.commit(table.row(table.at(event.position, event.sequence_number), "ddl", kind=DROPPED))
+        table.commit(table.row(table.progress_at(event.position, event.sequence_number), "ddl", kind=DROPPED))
 
     def _alter(self, event: DDLEvent) -> None:
         """Run the remaining steps, after the columns they start from are noted."""
@@ -153,7 +153,7 @@ class TableDDL:
 
     def _commit(self, event: DDLEvent, statements: Sequence[str] = (), *, kept: Collection[str] | None = None) -> None:
         assert event.position is not None
-        progress = self._table.at(event.position, event.sequence_number)
+        progress = self._table.progress_at(event.position, event.sequence_number)
         note = None if kept is None else former_columns(kept)
         self._table.commit(self._table.row(progress, "ddl", note=note), statements)
 

@@ -7,7 +7,6 @@ begins or resumes the snapshot first settles what was announced: a load that ran
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from replicator_sdk.distributed.executors import run_on_executors
@@ -56,9 +55,9 @@ class TableSnapshotLoad:
         self._settle()
         fits = self._fits(schema)
         if self._is_of(snapshot_id) and fits:
-            last = self._table.state().last
-            return last.chunks if last else frozenset()
-        context, table = self._table.session.context, self._table
+            record = self._table.state().record
+            return record.chunks if record else frozenset()
+        table = self._table
         replaced = not fits or self._has_more(schema) or (self.replaces and table.state().last is not None)
         empty = table.state().last is None or replaced
         if replaced and table.found() is not None:
@@ -66,7 +65,7 @@ class TableSnapshotLoad:
             table.session.catalogue.drop(table.ref.staging_id, schema.table)
             table.changed()
         table.ensure_created(schema, replacing=True)
-        begun = TableProgress(context.generation, context.epoch, position, 0, "", frozenset(), snapshot_id)
+        begun = table.ownership.snapshot_begun(snapshot_id, position)
         statements = [] if empty else [f"TRUNCATE TABLE {table.ref.sql}"]
         table.commit(table.row(begun, f"begin-{snapshot_id}", note=""), statements)
         failpoint("bigquery.snapshot.begun")
@@ -80,7 +79,7 @@ class TableSnapshotLoad:
         if not wanted or progress.snapshot_chunks is None:
             return 0
         table = self._table
-        loaded = replace(progress, epoch=table.session.context.epoch, snapshot_chunks=held | {c.index for c in wanted})
+        loaded = table.ownership.chunks_loaded(progress, {c.index for c in wanted})
         fields = table.ensure_created(schema).fields
         session, ref = table.session, table.ref
         folder = f"{session.owner}/{ref.dataset}/{ref.table}"
@@ -99,7 +98,7 @@ class TableSnapshotLoad:
         progress = self._running(schema, snapshot_id)
         if progress.snapshot_chunks is None:
             return
-        done = replace(progress, epoch=self._table.session.context.epoch, position=position, snapshot_chunks=None)
+        done = self._table.ownership.snapshot_finished(progress, position)
         self._table.commit(self._table.row(done, f"finish-{snapshot_id}"))
         failpoint("bigquery.snapshot.finished")
 
@@ -133,12 +132,12 @@ class TableSnapshotLoad:
         for announced in table.state().pending:
             job = table.session.jobs.use_up(announced.note, f"settling a load of {table.ref.id}", table.table)
             if job is not None and announced.progress is not None:
-                loaded = replace(announced.progress, epoch=table.session.context.epoch)
+                loaded = table.ownership.taken_over(announced.progress)
                 table.commit(table.row(loaded, f"chunks-{loaded.snapshot_id}"))
 
     def _is_of(self, snapshot_id: str) -> bool:
-        progress = self._table.state().progress
-        return progress is not None and progress.snapshot_id == snapshot_id and not self._table.state().dropped
+        record = self._table.state().record
+        return record is not None and record.is_of(snapshot_id) and not record.dropped
 
     def _fits(self, schema: TableSchema) -> bool:
         found = self._table.found()

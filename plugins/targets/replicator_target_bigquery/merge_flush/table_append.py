@@ -7,7 +7,6 @@ are, and the next run commits what was announced: committing a stream twice does
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +71,7 @@ class TableAppend:
         assert announced.progress is not None
         self._api.commit(self._table.ref.path, announced.note, self._table.table)
         failpoint("merge_flush.append.committed")
-        appended = replace(announced.progress, epoch=self._table.session.context.epoch)
+        appended = self._table.ownership.taken_over(announced.progress)
         self._table.commit(self._table.row(appended, f"append-{announced.batch}"))
 
     def _rows(self, changes: TableChanges) -> Iterator[pa.RecordBatch]:

@@ -1,16 +1,16 @@
-"""A target table and its owner; every commit is fenced here, so that a superseded run changes nothing."""
+"""A target table; every commit goes through here and is fenced, so that a superseded run changes nothing."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
+from replicator_sdk.authoring.table_ownership import chunks_after, owner_of
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import FencedError, NeedsUserError, RetryableError, SnapshotNeededError
+from replicator_sdk.errors import RetryableError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
@@ -23,6 +23,7 @@ from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED, READY, guarded
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.tables.catalogue import Catalogue
+from replicator_target_bigquery.tables.ownership import BigQueryOwnership
 
 register("bigquery.commit.before", "bigquery.commit.after", "bigquery.claimed")
 
@@ -54,7 +55,7 @@ class Session:
         self.jobs = jobs
         self.catalogue = catalogue
         self.storage = storage
-        self.owner = f"{context.namespace}/{context.replicator_name}"
+        self.owner = owner_of(context)
 
 
 class TargetTable:
@@ -65,6 +66,7 @@ class TargetTable:
         self.lock = threading.RLock()
         self.session = session
         self.ref = TableRef.of(table, session.config)
+        self.ownership = BigQueryOwnership(table, session.context, self.ref.id)
         self._state: TableState | None = None
         self._found: TableInfo | None = None
 
@@ -106,42 +108,14 @@ class TargetTable:
         return read_rows(rows, self.session.context.read_offset)
 
     def _check(self, state: TableState) -> None:
-        if state.epoch > self.session.context.epoch:
-            raise self.fenced()
-        for row in state.rows[:1]:
-            if row.owner != self.session.owner:
-                raise self._foreign(f"of replicator {row.owner}")
-            if row.source != self.table and not state.dropped:
-                raise NeedsUserError(
-                    f"{self.ref.id} holds another table of this replicator already: {row.source}",
-                    code="RPL-6523",
-                    table=str(self.table),
-                    hint="BigQuery takes the two names for one: leave one out, or replicate it to another `datasetName`",
-                )
+        if state.rows:
+            self.ownership.check(state.record)
 
     def _refuse_foreign_table(self) -> None:
         """Refuse a table without commits unless it is empty: this run created it just before, or an operator did."""
         found = self.found()
         if found is not None and found.rows:
-            raise self._foreign("not written by a replicator")
-
-    def _foreign(self, whose: str) -> NeedsUserError:
-        return NeedsUserError(
-            f"the table {self.ref.id} is {whose}",
-            code="RPL-6524",
-            table=str(self.table),
-            hint="choose another `datasetName`, or move that table away",
-        )
-
-    def fenced(self) -> FencedError:
-        """The error for a table that a newer run has taken over."""
-        return FencedError(
-            f"a newer run has taken the table over from run {self.session.context.epoch}",
-            code="RPL-6525",
-            table=str(self.table),
-            hint="nothing to do while the newer run goes on; when there is none, the pipeline's state was deleted or is an old copy:"
-            " delete its state folder and its tables at the target, then start the pipeline again: every table is copied",
-        )
+            self.ownership.check(None)
 
     def gone(self) -> SnapshotNeededError:
         """The error for a table that was removed at the target."""
@@ -219,9 +193,7 @@ class TargetTable:
         if note is None:
             note = former_columns(state.kept) if kind == COMMITTED else ""
         revision = state.revision + 1
-        last = state.last
-        known = last.chunks if last is not None and progress is not None and _same_plan(last, progress) else frozenset()
-        chunks = known if progress is None or progress.snapshot_chunks is None else progress.snapshot_chunks
+        chunks = chunks_after(progress, state.record)
         return Commit(
             revision, kind, self.session.owner, context.epoch, f"{what}@{revision}", self.table, progress, chunks, note
         )
@@ -257,7 +229,7 @@ class TargetTable:
         if outcome not in {READY, DONE}:
             self.forget()
             if outcome == FENCED:
-                raise self.fenced()
+                raise self.ownership.superseded()
             if outcome != MOVED and refuse is not None:
                 raise refuse(outcome)
             raise RetryableError(
@@ -269,25 +241,11 @@ class TargetTable:
         self._state = self.state().followed_by(row)
         failpoint("bigquery.commit.after")
 
-    def at(self, position: Position, sequence: int = 0) -> TableProgress:
+    def progress_at(self, position: Position, sequence: int = 0) -> TableProgress:
         """Progress of this run at `position`, snapshot state as it was."""
-        context, progress = self.session.context, self.state().progress
-        if progress is None:
-            return TableProgress(context.generation, context.epoch, position, sequence)
-        return replace(
-            progress,
-            generation=context.generation,
-            epoch=context.epoch,
-            position=position,
-            last_sequence=max(sequence, progress.last_sequence),
-            batch="",
-        )
+        return self.ownership.progress_at(self.state().progress, position, sequence)
 
 
 def former_columns(kept: Collection[str]) -> str:
     """The note of a committed row: the columns that the source no longer has; empty for none."""
     return json.dumps(sorted(kept)) if kept else ""
-
-
-def _same_plan(last: Commit, progress: TableProgress) -> bool:
-    return last.progress is not None and last.progress.snapshot_id == progress.snapshot_id

@@ -108,7 +108,7 @@ class SliceApply:
         table = self._tables(table_id)
         with table.lock:
             attempt = table.begin()
-            if attempt.stands_at(self._identity.position):
+            if attempt.has_reached(self._identity.position):
                 self._applied[table_id] = TableTally()
                 return
             schema = self._changes.tables[table_id]

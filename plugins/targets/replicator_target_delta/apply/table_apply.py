@@ -77,7 +77,7 @@ class TableApply:
     def apply(self, changes: TableChanges) -> None:
         """Apply all changes in one commit with their progress; nothing when the table has that position already."""
         attempt = self._table.begin()
-        if attempt.stands_at(changes.identity.position):
+        if attempt.has_reached(changes.identity.position):
             return
         state, metadata = fitting_state(attempt, changes.schema, self._config, changes.identity.position)
         place = Place(

@@ -41,7 +41,7 @@ class TableDDL:
         if event.position is None:
             raise BugError("a DDL event without a position", code="RPL-9402", table=str(event.table))
         attempt = self._table.begin()
-        if attempt.stands_at(event.position):
+        if attempt.has_reached(event.position):
             return
         failpoint("delta.ddl.before")
         if event.operation is DDLOperation.CREATE_TABLE:
@@ -67,8 +67,7 @@ class TableDDL:
             self._commit(attempt, event, metadata=TableDefinition.create(event.schema, names).to_metadata())
             return
         definition = TableDefinition(attempt.state.metadata)
-        stored = attempt.state.stored
-        if stored is not None and stored["dropped"]:
+        if attempt.record is not None and attempt.record.dropped:
             # The kept table of a dropped one gives way to its successor; time travel still shows it.
             self._commit(attempt, event, metadata=definition.replaced(event.schema, names).to_metadata(), remove=True)
         elif not definition.matches(event.schema, names):
@@ -171,7 +170,7 @@ class TableDDL:
                 position=str(event.position),
                 hint=_CHOICES,
             ) from err
-        progress = self._table.at(attempt, _position(event), event.sequence_number)
+        progress = self._table.progress_at(attempt, _position(event), event.sequence_number)
         self._table.commit(attempt, progress, add=files, remove=list(attempt.state.files.values()), metadata=metadata)
 
     def _commit(
@@ -183,7 +182,7 @@ class TableDDL:
         remove: bool = False,
         dropped: bool = False,
     ) -> None:
-        progress = self._table.at(attempt, _position(event), event.sequence_number)
+        progress = self._table.progress_at(attempt, _position(event), event.sequence_number)
         files = list(attempt.state.files.values()) if remove else []
         self._table.commit(attempt, progress, remove=files, metadata=metadata, dropped=dropped)
 

@@ -47,8 +47,9 @@ def test_a_foreign_table_is_refused(project: Project) -> None:
     assert err.value.code == "RPL-6524"
 
 
-def test_another_replicators_table_is_refused(project: Project) -> None:
-    project.consumer(name="one").apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
+@pytest.mark.parametrize("epoch", [1, 5])
+def test_another_replicators_table_is_refused_whatever_its_epoch_is(project: Project, epoch: int) -> None:
+    project.consumer(name="one", epoch=epoch).apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     with pytest.raises(NeedsUserError) as err:
         project.consumer(name="two").progress(KEYED.table)
     assert "default/one" in err.value.message
