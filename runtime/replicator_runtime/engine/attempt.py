@@ -15,13 +15,11 @@ from replicator_runtime.engine.preparation.log_preparation import prepare_log
 from replicator_runtime.engine.preparation.low_watermarks import copied_watermark, find_watermarks
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
-from replicator_runtime.engine.run_state.table_failures import is_waiting, mark_failing
 from replicator_runtime.engine.slices.distributed_stream import DistributedStream
 from replicator_runtime.engine.slices.slice_store import SliceStore
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.engine.stream.stream import Stream
 from replicator_runtime.engine.tables.table_scope import TableScope
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import (
     BatchConsumer,
@@ -32,7 +30,7 @@ from replicator_sdk import (
 )
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import (
         EventConsumer,
@@ -46,12 +44,19 @@ _MANY_SCHEMAS = 20
 
 
 class Attempt:
-    """One instance per attempt; used by the engine's main thread."""
+    """One instance per attempt; used by the engine's main thread.
 
-    def __init__(self, run: Run, goal: Offset | None) -> None:
-        self._run = run
+    Args:
+        lifecycle: Of all tables; it outlives the attempt.
+        goal: The offset to stop at; None to go on for ever.
+    """
+
+    def __init__(self, lifecycle: TableLifecycle, goal: Offset | None) -> None:
+        self._lifecycle = lifecycle
+        self._run = lifecycle.run
+        self._began = time.monotonic()
         self._goal = goal
-        self._source = run.pipeline.source
+        self._source = self._run.pipeline.source
         self._exit = ExitStack()
         self._consumer: EventConsumer
         self._applier: Applier
@@ -63,16 +68,14 @@ class Attempt:
             Rejoin: When tables are to join; the next attempt follows at once.
             Exception: Anything source, target or state failed with.
         """
-        self._run.attempt_began = time.monotonic()
         with self._exit:
             self._run.load_offset()
-            self._run.table_store.load()
-            self._run.positions.forget_others(self._run.table_store.records)
-            self._exit.callback(self._run.positions.save)
+            self._lifecycle.load()
+            self._exit.callback(self._lifecycle.positions.save)
             self._forget_old_schemas()
-            self._run.takes_snapshots = self._takes_snapshots()
-            records = discover(self._run)
-            self._show(records)
+            self._lifecycle.takes_snapshots = self._takes_snapshots()
+            records = discover(self._lifecycle)
+            self._lifecycle.begin_attempt(records)
             self._consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(self._consumer.stop)
             self._consumer.start()
@@ -94,10 +97,10 @@ class Attempt:
 
     def _forget_old_schemas(self) -> None:
         """Drop schemas that no offset needs any more that one could rewind to."""
-        if all(len(record.schemas) < _MANY_SCHEMAS for record in self._run.table_store.records.values()):
+        if all(len(record.schemas) < _MANY_SCHEMAS for record in self._lifecycle.records.values()):
             return
         kept = [e.offset for e in self._run.offsets.history() if e.offset is not None]
-        for record in self._run.table_store.records.values():
+        for record in self._lifecycle.records.values():
             if kept:
                 record.forget_schemas_before(self._run.read_offset(kept[-1].fields))
 
@@ -108,37 +111,28 @@ class Attempt:
 
     def _definition(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:
         pipeline = self._run.pipeline
-        selected = map(pipeline.selection.matches, self._run.table_store.records)
+        selected = map(pipeline.selection.matches, self._lifecycle.records)
         narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
         return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed)
 
-    def _show(self, records: list[TableRecord]) -> None:
-        for record in records:
-            if record.table in self._run.failing:
-                mark_failing(self._run, record, self._run.failing[record.table])
-                continue
-            if is_waiting(self._run, record):
-                record.state = TableState.FAILING
-                continue
-            record.state = TableState.PENDING if record.needs_snapshot else TableState.REPLICATING
-            self._run.progress.set_table(record.table, record.state)
+    def _working(self, records: list[TableRecord]) -> list[TableRecord]:
+        return [record for record in records if record.table not in self._lifecycle.stopped]
 
     # --- sources whose snapshots the engine coordinates
 
     def _with_snapshots(self, records: list[TableRecord], reader: SnapshotReader) -> None:
-        prepare_log(self._run, self._definition({}), [r for r in records if r.table not in self._run.failing])
-        gone = gone_tables(self._run)
-        watermarks = find_watermarks(self._run, self._consumer, [*records, *gone])
-        working = [r for r in records if r.table not in self._run.failing]
-        waiting = [r for r in working if r.needs_snapshot]
-        snapshots = Snapshots(self._run, reader, self._consumer)
+        prepare_log(self._lifecycle, self._definition({}), self._working(records))
+        gone = gone_tables(self._lifecycle)
+        watermarks = find_watermarks(self._lifecycle, self._consumer, [*records, *gone])
+        waiting = [r for r in self._working(records) if r.needs_snapshot]
+        snapshots = Snapshots(self._lifecycle, reader, self._consumer)
         self._exit.callback(snapshots.close)
         snapshots.begin(waiting)
         if waiting and (not watermarks or not isinstance(self._consumer, SnapshotLoader)):
             self._run.progress.set_phase("snapshot")
             waiting_since = time.monotonic()
             self._wait_for(snapshots)
-            self._run.attempt_began += time.monotonic() - waiting_since  # a later attempt does not repeat the copies
+            self._began += time.monotonic() - waiting_since  # a later attempt does not repeat the copies
             watermarks |= {
                 r.table: copied_watermark(r.snapshot) for r in waiting if r.snapshot is not None and r.snapshot.done
             }
@@ -159,7 +153,7 @@ class Attempt:
     # --- sources whose reader takes snapshots by itself
 
     def _without_snapshots(self, records: list[TableRecord]) -> None:
-        working = [r for r in records if r.table not in self._run.failing]
+        working = self._working(records)
         watermarks: dict[TableId, TableWatermark] = {}
         if not self._distributed(working, watermarks):
             slice_store = SliceStore(self._run.store, self._run.read_offset)
@@ -178,9 +172,10 @@ class Attempt:
         self._exit.callback(source.close)
         start = source.initialize(self._run.saved_offset)
         self._keep_start(start)
-        create_tables(self._run, self._consumer, records, watermarks, start)
+        create_tables(self._lifecycle, self._consumer, records, watermarks, start)
         self._run.progress.set_phase("streaming")
-        DistributedStream(self._run, source, self._consumer, watermarks).run(start, self._goal)
+        stream = DistributedStream(self._lifecycle, source, self._consumer, watermarks, self._began)
+        stream.run(start, self._goal)
         return True
 
     # --- streaming
@@ -190,14 +185,14 @@ class Attempt:
     ) -> None:
         own = snapshots is None
         schemas = self._schemas(records, None if own else watermarks)
-        stream = Stream(self._run, self._applier, schemas, watermarks, snapshots)
+        stream = Stream(self._lifecycle, self._applier, schemas, watermarks, snapshots, self._began)
         reader = self._source.create_reader(self._definition(schemas), SourceContext(self._run), stream.emitter)
         self._exit.callback(reader.close)
         start = reader.initialize(self._run.saved_offset)
         if own:
             self._keep_start(start)
             reader.capture(list(schemas.values()))
-            create_tables(self._run, self._consumer, records, watermarks, start)
+            create_tables(self._lifecycle, self._consumer, records, watermarks, start)
         for table, watermark in watermarks.items():
             selected = self._run.pipeline.selection.matches(table)
             watermark.filtered = selected is not None and bool(TableScope.of(selected).left_out)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.attempt import Attempt
+from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
-from replicator_runtime.engine.run_state.run import Limits, Run
+from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.engine.run_state.status import StatusWriter
-from replicator_runtime.engine.run_state.table_failures import record_lost_history, stop_until_restart
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.logs import set_run
 from replicator_runtime.observability.metrics import MetricsRegistry
@@ -75,17 +75,15 @@ def run(
     try:
         started = Run(
             pipeline=pipeline,
-            progress=progress or Progress(),
-            stop=stop or threading.Event(),
             run_id=run_id,
             generation=directory.generation,
-            epoch=lease.epoch,
+            lease=lease,
             offsets=directory.offsets(lease),
             store=directory.states(lease).scoped("runtime"),
-            lease=lease,
+            stop=stop or threading.Event(),
+            progress=progress or Progress(),
             metrics=MetricsRegistry(pipeline.target_stage),
             lineage=Lineage(),
-            limits=Limits.of(pipeline.config),
         )
         return _run(started, until_current=until_current)
     finally:
@@ -113,15 +111,16 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
         fenced.append(error)
         run.stop.set()
 
+    lifecycle = TableLifecycle(run)
     status = StatusWriter(run)
     status.start()
     error: BaseException | None = None
     try:
         with run.lease.renewing(lost):
-            reached = _attempts(run, until_current=until_current)
+            reached = _Attempts(lifecycle, until_current=until_current).run()
         if fenced:
             raise fenced[0]
-        _raise_failing(run, reached=reached)
+        _raise_failing(lifecycle, reached=reached)
         run.progress.set_phase("done")
         return RunResult(run.run_id, reached, str(run.saved_offset or ""), run.saved_sequence)
     except Exception as failure:
@@ -130,84 +129,100 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
         raise
     finally:
         status.close(error)
-        run.stop_spark()
+        run.spark.stop()
 
 
-def _raise_failing(run: Run, *, reached: bool) -> None:
+def _raise_failing(lifecycle: TableLifecycle, *, reached: bool) -> None:
     """Raise the error of a table that a bounded run leaves failing; an endless run has shown it in its progress."""
-    if reached and (run.failing or run.absent):
-        raise as_replicator_error(next(iter((run.failing or run.absent).values())))
+    errors = lifecycle.stopped or lifecycle.missing
+    if reached and errors:
+        raise as_replicator_error(next(iter(errors.values())))
 
 
-def _attempts(run: Run, *, until_current: bool) -> bool:
-    """Attempt after attempt; returns whether the goal was reached (False: stopped)."""
-    budget, seen = RetryBudget(run.config.retries), _mark(run)
-    goal: Offset | None = None
-    while not run.stop.is_set():
-        try:
-            goal = _begin(run, goal, until_current=until_current)
-            Attempt(run, goal).run()
-        except Rejoin:
-            log.info("run.rejoin")
-        except SnapshotsStopped:
-            return False
-        except Exception as error:  # noqa: BLE001 - the policy decides
-            if run.stop.is_set():
-                log.warning("run.error_while_stopping", error=str(error))
+class _Attempts:
+    """Attempt after attempt until the goal, a stop, or an error that ends the run. Used by the engine's main thread.
+
+    Args:
+        lifecycle: Of all tables.
+        until_current: Whether to stop once everything committed at the source by now is durable at the target.
+    """
+
+    def __init__(self, lifecycle: TableLifecycle, *, until_current: bool) -> None:
+        self._lifecycle = lifecycle
+        self._run = lifecycle.run
+        self._until_current = until_current
+        self._budget = RetryBudget(self._run.config.retries)
+        self._identified = False
+        self._goal: Offset | None = None
+
+    def run(self) -> bool:
+        """Returns whether the goal was reached (False: stopped).
+
+        Raises:
+            Exception: What ends the run.
+        """
+        run, seen = self._run, self._mark()
+        while not run.stop.is_set():
+            try:
+                self._begin()
+                Attempt(self._lifecycle, self._goal).run()
+            except Rejoin:
+                log.info("run.rejoin")
+            except SnapshotsStopped:
                 return False
-            if seen != (seen := _mark(run)):
-                budget.progressed()
-            _after(run, error, budget)
-        else:
-            return goal is not None and not run.stop.is_set()
-    return False
-
-
-def _begin(run: Run, goal: Offset | None, *, until_current: bool) -> Offset | None:
-    """Refuse a source that the state does not belong to, and find its end."""
-    source = run.pipeline.source
-    if not run.identified:
-        check_identity(run.store, source.identity())
-        run.identified = True
-    if until_current and goal is None:
-        goal = source.latest_offset()
-    run.source_error = None
-    return goal
-
-
-def _after(run: Run, error: Exception, budget: RetryBudget) -> None:
-    """Wait before the next attempt, stop one table, or give up."""
-    isolate = run.config.on_table_error == "isolate"
-    if run.drop_dead_spark() and not isinstance(error, FencedError):
-        error = java_ended(error)
-    decided = verdict(error, isolate=isolate)
-    if decided is Verdict.TABLE and _stop_named_table(run, error):
-        return
-    record_lost_history(run, error)
-    run.source_error = run.retried_error = error
-    delay = budget.next_delay() if decided is Verdict.RETRY else None
-    if delay is None:
-        raise as_replicator_error(error)
-    run.progress.set_phase("retrying", str(error))
-    code = getattr(error, "code", "RPL-9000")
-    log.warning("run.retry", code=code, error=str(error), attempt=budget.attempts, seconds=round(delay, 1))
-    if not isinstance(error, ReplicatorError):
-        log.debug("run.unexpected", exc_info=error)
-    run.stop.wait(delay)
-
-
-def _mark(run: Run) -> tuple[object, int]:
-    """Differs when the run went forward."""
-    return run.saved_offset, run.progress.total_rows
-
-
-def _stop_named_table(run: Run, error: Exception) -> bool:
-    """Stop the table that the error names; False when that would leave none."""
-    name = getattr(error, "table", None)
-    tables = [r for r in run.table_store.records.values() if r.selected or r.gone]
-    record = next((r for r in tables if str(r.table) == name), None)
-    if record is None or record.table in run.failing:
+            except Exception as error:  # noqa: BLE001 - the policy decides
+                if run.stop.is_set():
+                    log.warning("run.error_while_stopping", error=str(error))
+                    return False
+                if seen != (seen := self._mark()):
+                    self._budget.progressed()
+                self._after(error)
+            else:
+                return self._goal is not None and not run.stop.is_set()
         return False
-    working = [r for r in tables if r.table not in run.failing]
-    stop_until_restart(run, record, error)
-    return len(working) > 1
+
+    def _mark(self) -> tuple[object, int]:
+        """Differs when the run went forward."""
+        return self._run.saved_offset, self._run.progress.total_rows
+
+    def _begin(self) -> None:
+        """Refuse a source that the state does not belong to, and find its end."""
+        source = self._run.pipeline.source
+        if not self._identified:
+            check_identity(self._run.store, source.identity())
+            self._identified = True
+        if self._until_current and self._goal is None:
+            self._goal = source.latest_offset()
+        self._run.progress.source_error = None
+
+    def _after(self, error: Exception) -> None:
+        """Wait before the next attempt, stop one table, or give up."""
+        run = self._run
+        isolate = run.config.on_table_error == "isolate"
+        if run.spark.drop_dead() and not isinstance(error, FencedError):
+            error = java_ended(error)
+        decided = verdict(error, isolate=isolate)
+        if decided is Verdict.TABLE and self._stop_named_table(error):
+            return
+        self._lifecycle.record_lost_history(error)
+        run.progress.source_error = run.progress.retried_error = error
+        delay = self._budget.next_delay() if decided is Verdict.RETRY else None
+        if delay is None:
+            raise as_replicator_error(error)
+        run.progress.set_phase("retrying", str(error))
+        code = getattr(error, "code", "RPL-9000")
+        log.warning("run.retry", code=code, error=str(error), attempt=self._budget.attempts, seconds=round(delay, 1))
+        if not isinstance(error, ReplicatorError):
+            log.debug("run.unexpected", exc_info=error)
+        run.stop.wait(delay)
+
+    def _stop_named_table(self, error: Exception) -> bool:
+        """Stop the table that the error names; False when that would leave none."""
+        name, stopped = getattr(error, "table", None), self._lifecycle.stopped
+        tables = [r for r in self._lifecycle.records.values() if r.selected or r.gone]
+        record = next((r for r in tables if str(r.table) == name), None)
+        if record is None or record.table in stopped:
+            return False
+        working = [r for r in tables if r.table not in stopped]
+        self._lifecycle.stop(record, error)
+        return len(working) > 1

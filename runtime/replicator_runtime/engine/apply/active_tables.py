@@ -1,21 +1,18 @@
-"""Advances, stops, drops or copies again the tables that take changes."""
+"""The tables that take changes in one stream: how far each is, and which takes no more."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
-from replicator_runtime.engine.run_state.table_failures import stop_table
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import NeedsUserError, SnapshotNeededError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.batching.batching import AppliedBatch, Batcher
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
     from replicator_sdk import TableId
@@ -27,7 +24,7 @@ class ActiveTables:
     """Used by the engine's main thread.
 
     Args:
-        run: The run.
+        lifecycle: Of all tables; it decides what follows for a table.
         watermarks: Of the tables that take changes; a table without one takes none.
         batcher: Holds their changes until they are applied.
 
@@ -36,8 +33,8 @@ class ActiveTables:
         batcher: The same.
     """
 
-    def __init__(self, run: Run, watermarks: dict[TableId, TableWatermark], batcher: Batcher) -> None:
-        self._run = run
+    def __init__(self, lifecycle: TableLifecycle, watermarks: dict[TableId, TableWatermark], batcher: Batcher) -> None:
+        self._lifecycle = lifecycle
         self.watermarks = watermarks
         self.batcher = batcher
         self._doubtful: set[TableId] = set()
@@ -45,27 +42,12 @@ class ActiveTables:
     @property
     def retry_at(self) -> float:
         """When a table that failed is tried again by a replay, on this process's clock; infinite when none is."""
-        run = self._run
-        return min((at for table, at in run.retries.items() if self._is_replayed(table)), default=math.inf)
-
-    def _is_replayed(self, table: TableId) -> bool:
-        record = self._run.table_store.records.get(table)
-        copied_first = record is not None and self._run.takes_snapshots and record.needs_snapshot
-        return record is not None and table not in self.watermarks and not copied_first
+        return self._lifecycle.next_retry(self.watermarks)
 
     @property
     def holds_offset(self) -> bool:
         """Whether some table needs changes after the saved offset, which therefore must not move."""
-        records = self._run.table_store.records.values()
-        return any(
-            record.table not in self.watermarks and not self._starts_over(record)
-            for record in records
-            if record.selected or record.gone
-        )
-
-    def _starts_over(self, record: TableRecord) -> bool:
-        """Whether the table stopped before any of its rows was copied: it needs nothing of the log so far."""
-        return self._run.takes_snapshots and record.snapshot is None and record.table in self._run.failing
+        return self._lifecycle.holds_offset(self.watermarks)
 
     def doubt(self, tables: Iterable[TableId]) -> None:
         """These may be further than their watermarks say: the target is asked before they are used again."""
@@ -92,14 +74,14 @@ class ActiveTables:
 
     def _applied(self, item: AppliedBatch) -> None:
         """The table has these changes, durable."""
-        table, tally, metrics = item.table, item.tally, self._run.metrics
+        table, tally, metrics = item.table, item.tally, self._lifecycle.run.metrics
         if table in self.watermarks:
             self.watermarks[table].position = item.position
-            self._run.positions.reached(table, self._run.table_store.records[table].copy_id, item.position)
+            self._lifecycle.positions.reached(table, self._lifecycle.records[table].copy_id, item.position)
         for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
             metrics.count(f"dml.{name}", count, table=table)
-        self._run.progress.applied(table, tally.rows, tally.source_timestamp)
-        self._run.table_retry_budgets.succeeded(table)
+        self._lifecycle.run.progress.applied(table, tally.rows, tally.source_timestamp)
+        self._lifecycle.progressed(table)
 
     def failed(self, table: TableId, error: Exception) -> None:
         """One table failed: it stops alone, for a while or until the next start, or all is replayed.
@@ -108,14 +90,14 @@ class ActiveTables:
             Rejoin: When the table is to be copied again.
             Exception: `error`, when it concerns more than the table.
         """
-        record = self._run.table_store.records[table]
+        record = self._lifecycle.records[table]
         if isinstance(error, SnapshotNeededError):
-            if self._run.takes_snapshots:
+            if self._lifecycle.takes_snapshots:
                 log.warning("table.copied_again", table=str(table), code=error.code, error=str(error))
                 self.copy_again(record)
                 raise Rejoin
             error = _no_copy(table, error)
-        stop_table(self._run, record, error)
+        self._lifecycle.fail(record, error)
         self._stop_taking(table)
 
     def copy_again(self, record: TableRecord) -> None:
@@ -124,18 +106,15 @@ class ActiveTables:
         Raises:
             NeedsUserError: When the source takes no snapshots.
         """
-        if not self._run.takes_snapshots:
+        if not self._lifecycle.takes_snapshots:
             raise _no_copy(record.table, None)
-        record.snapshot, record.state = None, TableState.PENDING
-        self._run.table_store.save()
+        self._lifecycle.copy_again(record)
         self._stop_taking(record.table)
 
     def forget(self, table: TableId) -> None:
         """The table no longer exists at the source: it is replicated no more, and its target stays as it is."""
         self._stop_taking(table)
-        self._run.table_store.records.pop(table, None)
-        self._run.table_store.save()
-        self._run.progress.forget_table(table)
+        self._lifecycle.forget(table)
 
     def _stop_taking(self, table: TableId) -> None:
         self.watermarks.pop(table, None)

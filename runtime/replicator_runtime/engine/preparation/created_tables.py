@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.run_state.error_policy import error_of_table
-from replicator_runtime.engine.run_state.table_failures import is_waiting, stop_table
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import BatchConsumer, DDLEvent, DDLOperation, Position
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import EventConsumer, Offset, TableId
 
 
 def create_tables(
-    run: Run,
+    lifecycle: TableLifecycle,
     consumer: EventConsumer,
     records: list[TableRecord],
     watermarks: dict[TableId, TableWatermark],
@@ -29,33 +27,35 @@ def create_tables(
     The schemas they are created with are saved first: a later start would describe the tables as they are by then.
 
     Args:
-        run: The run.
+        lifecycle: Of all tables.
         consumer: Started.
         records: The tables.
         watermarks: Filled here; a table that cannot take changes is left out and stops alone.
         start: Where reading starts.
     """
-    run.table_store.save()
+    lifecycle.save()
     for record in records:
-        if is_waiting(run, record):
+        if lifecycle.is_waiting(record):
             continue
         try:
             watermark = _watermark(consumer, record, start)
-            _refuse_older_copy(run, consumer, record, watermark)
+            _refuse_older_copy(lifecycle, consumer, record, watermark)
         except Exception as error:  # noqa: BLE001 - the policy decides, for this table
-            stop_table(run, record, error_of_table(error, record.table, str(start)))
+            lifecycle.fail(record, error_of_table(error, record.table, str(start)))
             continue
         watermarks[record.table] = watermark
-        run.retries.pop(record.table, None)
-        run.progress.set_table(record.table, TableState.REPLICATING)
-        record.state, record.created = TableState.REPLICATING, True
-    run.table_store.save()
+        record.created = True
+        lifecycle.create(record)
+    lifecycle.save()
 
 
-def _refuse_older_copy(run: Run, consumer: EventConsumer, record: TableRecord, watermark: TableWatermark) -> None:
+def _refuse_older_copy(
+    lifecycle: TableLifecycle, consumer: EventConsumer, record: TableRecord, watermark: TableWatermark
+) -> None:
     if not isinstance(consumer, BatchConsumer):
         return
-    if run.positions.is_older_copy(record.table, record.copy_id, watermark.position, run.saved_offset):
+    saved = lifecycle.run.saved_offset
+    if lifecycle.positions.is_older_copy(record.table, record.copy_id, watermark.position, saved):
         raise NeedsUserError(
             "the target's table is an older copy (was a backup restored?): changes after it are missing, and this source"
             " takes no snapshots to make it whole again",

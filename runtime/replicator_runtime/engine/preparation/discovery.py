@@ -9,15 +9,15 @@ import structlog
 
 from replicator_runtime.config.selection import entry_name, is_pattern
 from replicator_runtime.engine.preparation.selection_edits import SelectionEdits
-from replicator_runtime.engine.run_state.table_failures import belongs_to_table, stop_until_restart
+from replicator_runtime.engine.run_state.error_policy import belongs_to_table
 from replicator_runtime.engine.tables.table_scope import TableScope
-from replicator_runtime.engine.tables.table_state import TableState
-from replicator_runtime.engine.tables.table_store import TableRecord
 from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError, ReplicatorError
 
 if TYPE_CHECKING:
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import TableRegistry, TableSchema
 
 log = structlog.get_logger()
@@ -25,7 +25,7 @@ _LOOKS = 5
 _LOOK_SECONDS = 0.4
 
 
-def discover(run: Run) -> list[TableRecord]:
+def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
     """Bring the table store up to date with the source's catalogue; returns the records of existing tables.
 
     Known tables keep their schemas: the log reports when they change. New ones are described. A table that cannot
@@ -35,17 +35,18 @@ def discover(run: Run) -> list[TableRecord]:
         NeedsUserError: When a table named in the pipeline is missing at the very first start, or no table is left to
             replicate; the reason is the first table's that stopped, where one did.
     """
-    records, matches = run.table_store.records, run.pipeline.selection.matches
-    edits = SelectionEdits(run)
+    run, records = lifecycle.run, lifecycle.records
+    matches, edits = run.pipeline.selection.matches, SelectionEdits(lifecycle)
     with run.pipeline.source.create_table_registry() as registry:
-        present = _listed(run, registry)
+        present = _listed(lifecycle, registry)
         if not registry.lists_all:
             present += [r.table for r in records.values() if r.schemas and r.table not in present]
-        note_missing(run, present)
+        note_missing(lifecycle, present)
         edits.leave()
         for table in present:
-            if matches(table) is not None and table not in run.failing and (table in records or edits.takes_in(table)):
-                _take_in(run, registry, edits, records.setdefault(table, TableRecord(table)))
+            wanted = matches(table) is not None and table not in lifecycle.stopped
+            if wanted and (table in records or edits.takes_in(table)):
+                _take_in(lifecycle, registry, edits, lifecycle.take_in(table))
     edits.save()
     there = [records[t] for t in present if t in records and matches(t) is not None]
     selected = [record for record in there if record.schemas and not record.passed_over]
@@ -54,17 +55,17 @@ def discover(run: Run) -> list[TableRecord]:
         record.selected = table in taken
         record.gone = table not in listed and matches(table) is not None and not record.needs_snapshot
     if not selected and not any(record.gone for record in records.values()):
-        raise _nothing_left(run)
+        raise _nothing_left(lifecycle)
     return selected
 
 
-def _listed(run: Run, registry: TableRegistry) -> list[TableId]:
+def _listed(lifecycle: TableLifecycle, registry: TableRegistry) -> list[TableId]:
     """The tables in the catalogue; asked again when all known ones are missing.
 
     A catalogue may leave out a table for a moment while it is renamed, or another one takes its place.
     """
-    matches = run.pipeline.selection.matches
-    known = [r for r in run.table_store.records.values() if r.schemas and matches(r.table) is not None]
+    run, matches = lifecycle.run, lifecycle.run.pipeline.selection.matches
+    known = [r for r in lifecycle.records.values() if r.schemas and matches(r.table) is not None]
     present = [summary.table for summary in registry.list_tables()]
     for _ in range(_LOOKS):
         if not known or any(matches(table) is not None for table in present) or run.stop.wait(_LOOK_SECONDS):
@@ -73,17 +74,18 @@ def _listed(run: Run, registry: TableRegistry) -> list[TableId]:
     return present
 
 
-def gone_tables(run: Run) -> list[TableRecord]:
+def gone_tables(lifecycle: TableLifecycle) -> list[TableRecord]:
     """Known tables that the source no longer has: the log still holds their last changes and their DROP TABLE."""
-    return [record for record in run.table_store.records.values() if record.gone]
+    return [record for record in lifecycle.records.values() if record.gone]
 
 
-def _take_in(run: Run, registry: TableRegistry, edits: SelectionEdits, record: TableRecord) -> None:
+def _take_in(lifecycle: TableLifecycle, registry: TableRegistry, edits: SelectionEdits, record: TableRecord) -> None:
     """Describe a table that is new, or copied again; one that cannot be described stops alone.
 
     Raises:
         ReplicatorError: What concerns more than this table.
     """
+    run = lifecycle.run
     selected = run.pipeline.selection.matches(record.table)
     assert selected is not None
     try:
@@ -93,19 +95,19 @@ def _take_in(run: Run, registry: TableRegistry, edits: SelectionEdits, record: T
         if not record.schemas:
             schema = _described(run, registry, record.table)
             if schema is None:
-                del run.table_store.records[record.table]
+                lifecycle.forget(record.table)
                 return
             record.learn(None, schema)
             record.scope = TableScope.of(selected)
     except ReplicatorError as error:
-        if not belongs_to_table(run, record, error):
+        if not belongs_to_table(error, record.table, isolate=run.config.on_table_error == "isolate"):
             raise
-        stop_until_restart(run, record, error)
+        lifecycle.stop(record, error)
 
 
-def _nothing_left(run: Run) -> Exception:
+def _nothing_left(lifecycle: TableLifecycle) -> Exception:
     """Why there is nothing to replicate."""
-    reasons = [*run.failing.values(), *run.absent.values()]
+    reasons = [*lifecycle.stopped.values(), *lifecycle.missing.values()]
     if reasons:
         return reasons[0]
     return NeedsUserError(
@@ -115,27 +117,28 @@ def _nothing_left(run: Run) -> Exception:
     )
 
 
-def unknown_tables(run: Run) -> list[TableId]:
+def unknown_tables(lifecycle: TableLifecycle) -> list[TableId]:
     """Selected tables at the source that this run does not know yet; opens a connection of its own."""
-    with run.pipeline.source.create_table_registry() as registry:
+    pipeline = lifecycle.run.pipeline
+    with pipeline.source.create_table_registry() as registry:
         present = [summary.table for summary in registry.list_tables()]
-    edits = SelectionEdits(run)
-    matches = run.pipeline.selection.matches
-    return [t for t in present if t not in run.table_store.records and matches(t) is not None and edits.takes_in(t)]
+    edits, matches = SelectionEdits(lifecycle), pipeline.selection.matches
+    return [t for t in present if t not in lifecycle.records and matches(t) is not None and edits.takes_in(t)]
 
 
-def describe_again(run: Run, record: TableRecord) -> bool:
+def describe_again(lifecycle: TableLifecycle, record: TableRecord) -> bool:
     """Whether a table whose copy failed is still there; one that has other columns by now is copied with those."""
+    run = lifecycle.run
     with run.pipeline.source.create_table_registry() as registry:
         there = any(summary.table == record.table for summary in registry.list_tables())
         schema = _described(run, registry, record.table) if there else None
     if schema is None:
-        run.table_store.records.pop(record.table, None)
-        run.progress.forget_table(record.table)
-    elif schema != record.schema:
+        lifecycle.forget(record.table)
+        return False
+    if schema != record.schema:
         record.snapshot, record.schemas = None, [(None, schema)]
-    run.table_store.save()
-    return schema is not None
+    lifecycle.save()
+    return True
 
 
 def _described(run: Run, registry: TableRegistry, table: TableId) -> TableSchema | None:
@@ -173,7 +176,7 @@ def describe(run: Run, registry: TableRegistry, table: TableId) -> TableSchema:
     return schema.select(selected.columns)
 
 
-def note_missing(run: Run, present: list[TableId]) -> None:
+def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:
     """Check that tables named in the pipeline without a pattern exist.
 
     After the very first start a missing table is shown as FAILING and does not delay the others; for one that was
@@ -183,10 +186,9 @@ def note_missing(run: Run, present: list[TableId]) -> None:
         NeedsUserError: At the very first start, or with `onTableError` "stop": names the first missing table, and
             the nearest existing one.
     """
-    for table in run.absent:
-        run.progress.forget_table(table)
-    run.absent = {}
-    known = [record.table for record in run.table_store.records.values() if not record.needs_snapshot]
+    run = lifecycle.run
+    lifecycle.forget_missing()
+    known = [record.table for record in lifecycle.records.values() if not record.needs_snapshot]
     for entry in run.pipeline.selection.unmatched([*present, *known]):
         if is_pattern(entry):
             continue
@@ -204,12 +206,12 @@ def note_missing(run: Run, present: list[TableId]) -> None:
             raise error
         table = TableId(entry.database or "", entry.table, entry.schema_ or "")
         log.error("table.failing", table=entry_name(entry), code=error.code, error=str(error))
-        run.absent[table] = error
-        run.progress.set_table(table, TableState.FAILING, str(error))
+        lifecycle.show_missing(table, error)
 
 
-def expects_new_tables(run: Run) -> bool:
+def expects_new_tables(lifecycle: TableLifecycle) -> bool:
     """Whether tables may appear at the source that the pipeline selects: by a pattern, or named and missing until now."""
-    entries = run.config.tables
-    by_pattern = run.config.new_tables == "include" and (not entries or any(map(is_pattern, entries)))
-    return by_pattern or bool(run.absent)
+    config = lifecycle.run.config
+    entries = config.tables
+    by_pattern = config.new_tables == "include" and (not entries or any(map(is_pattern, entries)))
+    return by_pattern or bool(lifecycle.missing)

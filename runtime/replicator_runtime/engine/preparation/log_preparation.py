@@ -4,51 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.run_state.error_policy import belongs_to_table
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext
-from replicator_runtime.engine.run_state.table_failures import belongs_to_table, stop_until_restart
 from replicator_sdk import EventEmitter
 from replicator_sdk.errors import BugError, NeedsUserError
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import ChangeBatch, Commits, DDLEvent, DMLEvent, EventReader, EventReaderDefinition
 
 
-def prepare_log(run: Run, definition: EventReaderDefinition, records: list[TableRecord]) -> None:
+def prepare_log(lifecycle: TableLifecycle, definition: EventReaderDefinition, records: list[TableRecord]) -> None:
     """Make the log available and let it hold all tables' changes, before any snapshot is opened.
 
     Raises:
         ReplicatorError: Of the source; a table that cannot be captured stops alone with `onTableError` "isolate".
     """
+    run = lifecycle.run
     reader = run.pipeline.source.create_reader(definition, SourceContext(run), NoEmitter())
     try:
         start = reader.initialize(run.saved_offset)
         if run.saved_offset is None:
             run.save_offset(start, 0)
-        _capture(run, reader, records)
+        _capture(lifecycle, reader, records)
     finally:
         reader.close()
 
 
-def _capture(run: Run, reader: EventReader, records: list[TableRecord]) -> None:
+def _capture(lifecycle: TableLifecycle, reader: EventReader, records: list[TableRecord]) -> None:
     """Capture all tables; one that cannot be captured stops alone with `onTableError` "isolate"."""
     try:
         reader.capture([r.schema for r in records])
     except NeedsUserError as error:
         bad = [r for r in records if str(r.table) == error.table]
-        if len(records) < 2 or run.config.on_table_error != "isolate":
+        if len(records) < 2 or lifecycle.run.config.on_table_error != "isolate":
             raise
-        if bad and belongs_to_table(run, bad[0], error):
-            stop_until_restart(run, bad[0], error)
-            _capture(run, reader, [r for r in records if r is not bad[0]])
+        if bad and belongs_to_table(error, bad[0].table, isolate=True):
+            lifecycle.stop(bad[0], error)
+            _capture(lifecycle, reader, [r for r in records if r is not bad[0]])
         elif not bad:
-            _capture_each(run, reader, records, error)
+            _capture_each(lifecycle, reader, records, error)
         else:
             raise
 
 
-def _capture_each(run: Run, reader: EventReader, records: list[TableRecord], whole: NeedsUserError) -> None:
+def _capture_each(
+    lifecycle: TableLifecycle, reader: EventReader, records: list[TableRecord], whole: NeedsUserError
+) -> None:
     """Capture table by table, since no table was named; `whole` concerns all when none can be captured."""
     failures: list[tuple[TableRecord, NeedsUserError]] = []
     for record in records:
@@ -59,9 +62,9 @@ def _capture_each(run: Run, reader: EventReader, records: list[TableRecord], who
     if len(failures) == len(records):
         raise whole
     for record, failure in failures:
-        if not belongs_to_table(run, record, failure):
+        if not belongs_to_table(failure, record.table, isolate=True):
             raise failure
-        stop_until_restart(run, record, failure)
+        lifecycle.stop(record, failure)
 
 
 class NoEmitter(EventEmitter):

@@ -10,15 +10,13 @@ import structlog
 
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import error_of_table
-from replicator_runtime.engine.run_state.table_failures import is_waiting, stop_table
 from replicator_runtime.engine.tables.last_positions import OLDER_COPY
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import BatchConsumer, Position
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import SnapshotRecord, TableRecord
     from replicator_sdk import EventConsumer, TableId
 
@@ -26,7 +24,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-def find_watermarks(run: Run, consumer: EventConsumer, records: list[TableRecord]) -> dict[TableId, TableWatermark]:
+def find_watermarks(
+    lifecycle: TableLifecycle, consumer: EventConsumer, records: list[TableRecord]
+) -> dict[TableId, TableWatermark]:
     """The watermarks of the tables that take changes. A table whose progress cannot be read stops alone.
 
     An attempt that ended so that tables can join leaves its watermarks to the next one, since asking for many tables
@@ -37,29 +37,25 @@ def find_watermarks(run: Run, consumer: EventConsumer, records: list[TableRecord
         ReplicatorError: What concerns more than one table, or the last one that works.
     """
     if isinstance(consumer, BatchConsumer):
-        _forget_dropped(run, consumer, records)
-    settled, run.settled_watermarks = run.settled_watermarks, {}
-    asked = [r for r in records if r.table not in run.failing and not is_waiting(run, r)]
-    with ThreadPoolExecutor(run.limits.parallel_tables, thread_name_prefix="watermark") as pool:
-        found = list(pool.map(lambda record: _outcome(run, consumer, record, settled.get(record.table)), asked))
+        _forget_dropped(lifecycle, consumer, records)
+    settled, lifecycle.settled_watermarks = lifecycle.settled_watermarks, {}
+    asked = [r for r in records if r.table not in lifecycle.stopped and not lifecycle.is_waiting(r)]
+    with ThreadPoolExecutor(lifecycle.run.limits.parallel_tables, thread_name_prefix="watermark") as pool:
+        found = list(pool.map(lambda record: _outcome(lifecycle, consumer, record, settled.get(record.table)), asked))
     for record, outcome in zip(asked, found, strict=True):
         if isinstance(outcome, Exception):
-            stop_table(run, record, outcome)
-        elif not record.needs_snapshot:
-            run.retries.pop(record.table, None)
+            lifecycle.fail(record, outcome)
     return {
         r.table: watermark for r, watermark in zip(asked, found, strict=True) if isinstance(watermark, TableWatermark)
     }
 
 
-def _forget_dropped(run: Run, consumer: BatchConsumer, records: list[TableRecord]) -> None:
+def _forget_dropped(lifecycle: TableLifecycle, consumer: BatchConsumer, records: list[TableRecord]) -> None:
     """Forget tables that a run dropped at the target before it ended without recording that."""
     dropped = [r.table for r in records if r.dropping is not None and consumer.progress(r.table) is None]
     for table in dropped:
-        run.table_store.records.pop(table, None)
-        run.progress.forget_table(table)
+        lifecycle.forget(table)
     if dropped:
-        run.table_store.save()
         raise Rejoin
 
 
@@ -69,29 +65,32 @@ def copied_watermark(plan: SnapshotRecord) -> TableWatermark:
 
 
 def _outcome(
-    run: Run, consumer: EventConsumer, record: TableRecord, settled: TableWatermark | None
+    lifecycle: TableLifecycle, consumer: EventConsumer, record: TableRecord, settled: TableWatermark | None
 ) -> TableWatermark | Exception | None:
     """The table's watermark, or why it could not be found."""
     try:
-        return _watermark(run, consumer, record, settled)
+        return _watermark(lifecycle, consumer, record, settled)
     except Exception as error:  # noqa: BLE001 - the policy decides, for this table
         return error_of_table(error, record.table, "")
 
 
 def _watermark(
-    run: Run, consumer: EventConsumer, record: TableRecord, settled: TableWatermark | None
+    lifecycle: TableLifecycle, consumer: EventConsumer, record: TableRecord, settled: TableWatermark | None
 ) -> TableWatermark | None:
     """The table's watermark; None while it takes no changes."""
     if isinstance(consumer, BatchConsumer):
         if settled is not None and record.snapshot is not None:
-            return _joined(run, record, record.snapshot, settled)
-        return reported_watermark(run, consumer, record)
+            return _joined(lifecycle, record, settled)
+        return reported_watermark(lifecycle, consumer, record)
     if record.snapshot is None or not record.snapshot.done:
         return None
+    lifecycle.join(record)
     return TableWatermark(Position(record.snapshot.first))
 
 
-def reported_watermark(run: Run, consumer: BatchConsumer, record: TableRecord) -> TableWatermark | None:
+def reported_watermark(
+    lifecycle: TableLifecycle, consumer: BatchConsumer, record: TableRecord
+) -> TableWatermark | None:
     """The watermark from the table's own last commit, which also says whether its snapshot is complete.
 
     Raises:
@@ -104,10 +103,9 @@ def reported_watermark(run: Run, consumer: BatchConsumer, record: TableRecord) -
     if not plan.done:
         if progress is None or progress.snapshot_chunks is not None or progress.snapshot_id != plan.snapshot_id:
             return None
-        plan.done, record.state = True, TableState.REPLICATING
-        run.table_store.save()  # the target's table no longer names the snapshot after its first batch
+        lifecycle.find_copied(record)
     if progress is None and record.gone:
-        _forget_both(run, record)
+        _forget_both(lifecycle, record)
         return None
     if progress is None or progress.snapshot_chunks is not None:
         raise NeedsUserError(
@@ -116,20 +114,21 @@ def reported_watermark(run: Run, consumer: BatchConsumer, record: TableRecord) -
             hint="put it back; or take the table out of `tables`, run once and put it in again: it is copied again",
             table=str(record.table),
         )
-    if run.positions.is_older_copy(record.table, record.copy_id, progress.position, run.saved_offset):
-        _copy_again(run, record, progress.position)
+    saved = lifecycle.run.saved_offset
+    if lifecycle.positions.is_older_copy(record.table, record.copy_id, progress.position, saved):
+        _copy_again(lifecycle, record, progress.position)
         return None
-    return _joined(run, record, plan, replace(copied_watermark(plan), position=progress.position))
+    return _joined(lifecycle, record, replace(copied_watermark(plan), position=progress.position))
 
 
-def _forget_both(run: Run, record: TableRecord) -> None:
+def _forget_both(lifecycle: TableLifecycle, record: TableRecord) -> None:
     """Forget a table that neither source nor target has: there is nothing to apply."""
     log.warning("table.gone", table=str(record.table), why="neither source nor target has it")
-    record.forget_copy()
-    run.table_store.save()
+    lifecycle.start_over(record)
+    lifecycle.save()
 
 
-def _copy_again(run: Run, record: TableRecord, found: Position) -> None:
+def _copy_again(lifecycle: TableLifecycle, record: TableRecord, found: Position) -> None:
     """Forget the snapshot of a table whose older copy is at the target; the changes it lacks are in no replay."""
     log.warning(
         "the target's table is an older copy (was a backup restored?): it is copied again",
@@ -137,12 +136,9 @@ def _copy_again(run: Run, record: TableRecord, found: Position) -> None:
         code=OLDER_COPY,
         found=str(found),
     )
-    record.snapshot, record.state = None, TableState.PENDING
-    run.table_store.save()
+    lifecycle.copy_again(record)
 
 
-def _joined(run: Run, record: TableRecord, plan: SnapshotRecord, watermark: TableWatermark) -> TableWatermark:
-    plan.done = True
-    record.state = TableState.REPLICATING
-    run.progress.set_table(record.table, TableState.REPLICATING)
+def _joined(lifecycle: TableLifecycle, record: TableRecord, watermark: TableWatermark) -> TableWatermark:
+    lifecycle.join(record)
     return watermark

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replicator_runtime.config import SelectedTable
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import Offset, TableId, TableRegistry, TableSchema
 
@@ -35,16 +35,17 @@ class SelectionEdits:
     """What the selection of this run is to the tables of earlier ones. Used by the engine's main thread, once an attempt.
 
     Args:
-        run: The run; its table store is loaded.
+        lifecycle: Of all tables; it is loaded.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._copies = run.takes_snapshots
-        self._before = run.table_store.selection
-        self._table_store = run.table_store
+    def __init__(self, lifecycle: TableLifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._run = lifecycle.run
+        self._copies = lifecycle.takes_snapshots
+        self._table_store = self._run.table_store
+        self._before = self._table_store.selection
         self._changed = False
-        self._first = not run.table_store.records
+        self._first = not self._table_store.records
 
     def leave(self) -> None:
         """Forget what is known of tables that are not selected any more; durable when this returns."""
@@ -55,7 +56,7 @@ class SelectionEdits:
                 log.warning(
                     "table.not_selected", table=str(record.table), later="it is copied again when it is selected"
                 )
-                record.forget_copy()
+                self._lifecycle.start_over(record)
                 self._changed = True
             elif not self._copies and record.left_at is None and not record.passed_over:
                 record.left_at = self._run.saved_offset
@@ -118,7 +119,7 @@ class SelectionEdits:
             raise _cannot_follow(record, let_in)
         what = f"{', '.join(sorted(let_in))} are let in again" if let_in else "other columns are selected"
         log.warning("table.copied_again", table=str(record.table), why=what)
-        record.forget_copy()
+        self._lifecycle.start_over(record)
         self._changed = True
 
     def save(self) -> None:

@@ -50,6 +50,13 @@ def verdict(error: BaseException, *, isolate: bool) -> Verdict:
     return Verdict.STOP
 
 
+def belongs_to_table(error: Exception, table: TableId, *, isolate: bool) -> bool:
+    """Whether `error`, met while `table` alone was asked for, stops this table only. Names it in the error."""
+    if isinstance(error, ReplicatorError):
+        error.table = error.table or str(table)
+    return verdict(error, isolate=isolate) is Verdict.TABLE
+
+
 def java_ended(error: BaseException) -> RetryableError:
     """The error for an ended Java virtual machine of Spark; `error` is how that was noticed."""
     ended = RetryableError(

@@ -39,7 +39,7 @@ class SourceContext(DeltaSourceContext):
 
     def spark(self) -> SparkSession:
         """The run's Spark session."""
-        return self._run.spark()
+        return self._run.spark.session()
 
     def committed_offset(self) -> Offset | None:
         """The offset that the source may acknowledge: durable at the target, saved, and followed by a newer save."""
@@ -47,11 +47,11 @@ class SourceContext(DeltaSourceContext):
 
     def set_ok(self) -> None:
         """The source delivers."""
-        self._run.source_error = None
+        self._run.progress.source_error = None
 
     def set_error(self, error: Exception) -> None:
         """The source fails and retries."""
-        self._run.source_error = error
+        self._run.progress.source_error = error
 
 
 class TargetContext(DeltaTargetContext):
@@ -84,7 +84,7 @@ class TargetContext(DeltaTargetContext):
 
     def spark(self) -> SparkSession:
         """The run's Spark session."""
-        return self._run.spark()
+        return self._run.spark.session()
 
     def commit_offset(self, offset: Offset, sequence_number: int) -> None:
         """Save the offset: the target confirms that everything up to it is durable."""
@@ -96,7 +96,7 @@ class TargetContext(DeltaTargetContext):
 
     def set_table_error(self, table: TableId, error: Exception) -> None:
         """Show the table as FAILING."""
-        self._run.progress.set_table(table, TableState.FAILING, str(error))
+        self._run.progress.set_table(table, TableState.FAILING, error)
 
     def set_table_snapshotting(self, table: TableId) -> None:
         """Show the table as SNAPSHOTTING."""

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.observability.redaction import redact
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from replicator_sdk import TableId
 
 
@@ -31,6 +34,7 @@ class TableView:
         lag_seconds: Now less the commit time of the last change applied; 0 when everything read is applied; None when
             unknown.
         error: One line; empty when fine.
+        error_parts: Code, message and hint of the same error, as `error_view` makes them; None when fine.
     """
 
     table: TableId
@@ -41,6 +45,7 @@ class TableView:
     rows_per_second: float = 0.0
     lag_seconds: float | None = None
     error: str = ""
+    error_parts: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +77,22 @@ class _Meter:
         return sum(rows for _, rows in self.points) / max(1.0, now - self.points[0][0])
 
 
+def error_view(error: BaseException) -> Mapping[str, str]:
+    """What is stored and shown of an error, without secrets."""
+    return {
+        "code": getattr(error, "code", ""),
+        "message": redact(getattr(error, "message", str(error))),
+        "hint": redact(getattr(error, "hint", "")),
+    }
+
+
 class Progress:
     """Collects what the engine reports. Safe from any thread; readers take `snapshot()`, a consistent copy.
 
     Attributes:
         total_rows: Rows copied and changes applied so far; never falls, so that more of them means progress.
+        source_error: What the source reported last; None when it is fine.
+        retried_error: What ended the last attempt; shown while the run waits for and begins the next one.
     """
 
     def __init__(self) -> None:
@@ -91,13 +107,15 @@ class Progress:
         self.total_rows = 0
         self.phase = "starting"
         self.message = ""
+        self.source_error: Exception | None = None
+        self.retried_error: Exception | None = None
 
     def set_phase(self, phase: str, message: str = "") -> None:
         """Name what the run as a whole is doing."""
         self.phase, self.message = phase, message
 
-    def set_table(self, table: TableId, state: TableState, error: str = "") -> None:
-        """A table's state changed."""
+    def set_table(self, table: TableId, state: TableState, error: Exception | None = None) -> None:
+        """A table's state changed; `error` is why it fails."""
         with self._lock:
             view = self._tables.get(table, TableView(table))
             changed = state is not view.state
@@ -105,7 +123,10 @@ class Progress:
                 self._meters.pop(table, None)
             rows = 0 if changed and state in (TableState.SNAPSHOTTING, TableState.REPLICATING) else view.rows
             percent = view.snapshot_percent if state is TableState.SNAPSHOTTING else None
-            self._tables[table] = replace(view, state=state, error=error, rows=rows, snapshot_percent=percent)
+            text, parts = ("", None) if error is None else (redact(str(error)), error_view(error))
+            self._tables[table] = replace(
+                view, state=state, error=text, error_parts=parts, rows=rows, snapshot_percent=percent
+            )
 
     def forget_table(self, table: TableId) -> None:
         """A table is no longer replicated."""

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from replicator_runtime.observability.redaction import redact
+from replicator_runtime.engine.run_state.progress import error_view
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.run_state.run import Run
-    from replicator_sdk import TableId
 
 log = structlog.get_logger()
 _EVERY_SECONDS = 5.0
@@ -50,7 +49,8 @@ class StatusWriter:
 def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
     """The status as JSON: the keys of the specification (`docs/seeds.md#001-replicator`) and some for operators."""
     view = run.progress.snapshot()
-    fault = error or run.source_error or (run.retried_error if view.phase == "retrying" else None)
+    retried = run.progress.retried_error if view.phase == "retrying" else None
+    fault = error or run.progress.source_error or retried
     return {
         "schema": "replicator.state/v1",
         "name": run.config.name,
@@ -61,7 +61,7 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
         "updated": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "phase": view.phase,
         "sourceState": "OK" if fault is None else "FAILING",
-        "sourceError": None if fault is None else _error(fault),
+        "sourceError": None if fault is None else error_view(fault),
         "offset": None if run.saved_offset is None else str(run.saved_offset),
         "sequenceNumber": run.saved_sequence,
         "lagSeconds": view.lag_seconds,
@@ -75,7 +75,7 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
                 "rows": t.rows,
                 "snapshotPercent": t.snapshot_percent,
                 "lagSeconds": t.lag_seconds,
-                "error": _table_error(run, t.table, t.error),
+                "error": t.error_parts,
             }
             for t in view.tables
         ],
@@ -84,21 +84,3 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
 
 def _time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
-def _table_error(run: Run, table: TableId, text: str) -> dict[str, Any] | None:
-    record = next((r for r in run.table_store.records.values() if r.table == table), None)
-    if not text:
-        return None
-    if record is None and table in run.absent:
-        return _error(run.absent[table])
-    known = record.error if record is not None and record.error is not None else {"message": text}
-    return {key: redact(str(value)) for key, value in known.items()}
-
-
-def _error(error: BaseException) -> dict[str, Any]:
-    return {
-        "code": getattr(error, "code", ""),
-        "message": redact(getattr(error, "message", str(error))),
-        "hint": redact(getattr(error, "hint", "")),
-    }

@@ -26,7 +26,7 @@ from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_sdk import DistributedLog, LogPartitionReader, LogSlice, Offset, RangeConsumer, TableId
 
 register("engine.slice.planned", "engine.slice.applied")
@@ -37,20 +37,29 @@ class DistributedStream:
     """Used by the engine's main thread, once.
 
     Args:
-        run: The run.
+        lifecycle: Of all tables.
         source: Initialised.
         consumer: Started.
         watermarks: From where on each table takes changes.
+        began: When the attempt began, on this process's clock.
     """
 
     def __init__(
-        self, run: Run, source: DistributedLog, consumer: RangeConsumer, watermarks: dict[TableId, TableWatermark]
+        self,
+        lifecycle: TableLifecycle,
+        source: DistributedLog,
+        consumer: RangeConsumer,
+        watermarks: dict[TableId, TableWatermark],
+        began: float,
     ) -> None:
-        self._run = run
+        self._lifecycle = lifecycle
+        self._run = run = lifecycle.run
+        self._began = began
         self._source = source
         self._consumer = consumer
         self._watermarks = watermarks
-        self._size = SliceSize(run.limits)
+        self._limits = run.limits
+        self._size = SliceSize(self._limits)
         self._slice_store = SliceStore(run.store, run.read_offset)
         self._doubtful: set[Offset] = set()
         """Positions, certain or possible, of tables that no longer take changes."""
@@ -78,7 +87,7 @@ class DistributedStream:
             else:
                 self._take(piece)
                 if goal is None and not self._size.is_full(piece.estimated_bytes):
-                    self._rest(self._run.limits.max_interval_seconds - (time.monotonic() - began))
+                    self._rest(self._limits.max_interval_seconds - (time.monotonic() - began))
             self._run_periodic_work()
         self._run.progress.set_phase("stopping")
 
@@ -89,9 +98,9 @@ class DistributedStream:
         nothing = Batcher(
             (start, sequence), self._watermarks, generation=run.generation, epoch=run.epoch, spill_bytes=0
         )
-        self._tables = ActiveTables(run, self._watermarks, nothing)
-        self._schemas = SliceSchemas(run, self._source, self._consumer, self._tables, self._slice_store)
-        self._rejoining = Rejoining(run.attempt_began, self._watermarks.values())
+        self._tables = ActiveTables(self._lifecycle, self._watermarks, nothing)
+        self._schemas = SliceSchemas(self._lifecycle, self._source, self._consumer, self._tables, self._slice_store)
+        self._rejoining = Rejoining(self._began, self._watermarks.values())
         self._rejoining.passed(start)
         self._slice_store.load(
             watermark.position.offset for watermark in self._watermarks.values() if start < watermark.position.offset
@@ -140,7 +149,7 @@ class DistributedStream:
 
     def _changes(self, piece: LogSlice) -> SliceChanges:
         end = Position(piece.end)
-        records = self._run.table_store.records
+        records = self._lifecycle.records
         tables = {t: records[t].schema for t, watermark in self._watermarks.items() if not end <= watermark.position}
         dropped = self._dropped_operations()
         read: LogPartitionReader = FilteringReader(self._source.read, dropped) if dropped else self._source.read
@@ -175,11 +184,11 @@ class DistributedStream:
         run = self._run
         for table, tally in outcome.applied.items():
             self._watermarks[table].position = Position(piece.end)
-            run.positions.reached(table, run.table_store.records[table].copy_id, Position(piece.end))
+            self._lifecycle.positions.reached(table, self._lifecycle.records[table].copy_id, Position(piece.end))
             run.progress.applied(table, tally.rows, tally.newest)
             for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
                 run.metrics.count(f"dml.{name}", count, table=table)
-            run.table_retry_budgets.succeeded(table)
+            self._lifecycle.progressed(table)
         newest = max((tally.newest for tally in outcome.applied.values()), default=-1)
         run.progress.read(False, newest if outcome.valid_through < 0 else outcome.valid_through)
         if outcome.valid_through >= 0:
@@ -197,7 +206,7 @@ class DistributedStream:
             self._run.stop.wait(seconds)
 
     def _run_periodic_work(self) -> None:
-        self._run.positions.save_when_due()
+        self._lifecycle.positions.save_when_due()
         if time.monotonic() >= self._tables.retry_at and self._rejoining.is_due:
             raise Rejoin
         if self._maintenance.is_due:

@@ -8,7 +8,6 @@ import structlog
 
 from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
 from replicator_runtime.engine.tables.table_scope import TableScope
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import DDLEvent, DDLOperation, Position
 from replicator_sdk.errors import BugError
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replicator_runtime.engine.apply.active_tables import ActiveTables
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.slices.slice_store import SliceStore
     from replicator_sdk import Alter, DistributedLog, Offset, RangeConsumer, TableId, TableSchema
 
@@ -33,7 +32,7 @@ class SliceSchemas:
     others, so that it could not derive what was applied at a position.
 
     Args:
-        run: The run.
+        lifecycle: Of all tables.
         source: Derives the schema change from the schemas that executors read.
         consumer: Applies.
         tables: The tables that take changes; new ones join here.
@@ -41,9 +40,15 @@ class SliceSchemas:
     """
 
     def __init__(
-        self, run: Run, source: DistributedLog, consumer: RangeConsumer, tables: ActiveTables, slice_store: SliceStore
+        self,
+        lifecycle: TableLifecycle,
+        source: DistributedLog,
+        consumer: RangeConsumer,
+        tables: ActiveTables,
+        slice_store: SliceStore,
     ) -> None:
-        self._run = run
+        self._lifecycle = lifecycle
+        self._run = lifecycle.run
         self._source = source
         self._consumer = consumer
         self._tables = tables
@@ -86,7 +91,7 @@ class SliceSchemas:
     ) -> DDLEvent | None:
         """The schema change of a table that is replicated, or is to be."""
         selected = self._run.pipeline.selection.matches(table)
-        record = self._run.table_store.records.get(table)
+        record = self._lifecycle.records.get(table)
         watermark = self._tables.watermarks.get(table)
         if selected is None or (record is not None and watermark is None):
             return None
@@ -117,7 +122,7 @@ class SliceSchemas:
         """Apply what is announced; an event that fails with its table stays announced, since it may have been applied."""
         failed = []
         for event in self._slice_store.pending:
-            if event.table not in self._tables.watermarks and event.table in self._run.table_store.records:
+            if event.table not in self._tables.watermarks and event.table in self._lifecycle.records:
                 failed.append(event)  # the table has stopped
                 continue
             try:
@@ -134,15 +139,15 @@ class SliceSchemas:
         assert event.schema is not None
         self._consumer.apply_ddl(event)
         failpoint("engine.slice.schema_applied")
-        record = self._run.table_store.record(event.table)
+        record = self._lifecycle.take_in(event.table)
         record.learn(event.position, event.schema)
         selected = self._run.pipeline.selection.matches(event.table)
         if record.scope is None and selected is not None:
             record.scope = TableScope.of(selected)
         record.created = True
-        self._run.table_store.save()
+        self._lifecycle.save()
         watermark = self._tables.watermarks.setdefault(event.table, TableWatermark(event.position))
         watermark.position = max(watermark.position, event.position)
-        self._run.progress.set_table(event.table, TableState.REPLICATING)
+        self._lifecycle.create(record)
         self._run.metrics.count("ddl", table=event.table)
         log.info("ddl.applied", table=str(event.table), operation=str(event.operation), position=str(event.position))

@@ -11,8 +11,6 @@ import structlog
 
 from replicator_runtime.engine.preparation.discovery import describe_again
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
-from replicator_runtime.engine.run_state.table_failures import is_waiting, stop_table
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_store import SnapshotRecord
 from replicator_sdk import DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
 from replicator_sdk.errors import BugError
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
 
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import EventConsumer, SnapshotChunk, SnapshotReader, TableSnapshot
 
@@ -33,8 +31,9 @@ log = structlog.get_logger()
 class Snapshots:
     """Snapshots of one attempt, several tables at once. Used by the engine's main thread."""
 
-    def __init__(self, run: Run, reader: SnapshotReader, consumer: EventConsumer) -> None:
-        self._run = run
+    def __init__(self, lifecycle: TableLifecycle, reader: SnapshotReader, consumer: EventConsumer) -> None:
+        self._lifecycle = lifecycle
+        self._run = run = lifecycle.run
         self._reader = reader
         self._consumer = consumer
         self._stop = False
@@ -46,10 +45,10 @@ class Snapshots:
     def begin(self, records: Sequence[TableRecord]) -> None:
         """Queue the snapshots of `records`; those that failed are queued when their delay is over."""
         for record in records:
-            if is_waiting(self._run, record):
+            if self._lifecycle.is_waiting(record):
                 self._later.append(record)
             else:
-                self._run.retries.pop(record.table, None)
+                self._lifecycle.try_again(record)
                 self._futures[self._pool.submit(self._snapshot, record)] = record
 
     @property
@@ -73,17 +72,17 @@ class Snapshots:
             Exception: What concerns more than one table.
         """
         due, self._later = (
-            [r for r in self._later if not is_waiting(self._run, r)],
-            [r for r in self._later if is_waiting(self._run, r)],
+            [r for r in self._later if not self._lifecycle.is_waiting(r)],
+            [r for r in self._later if self._lifecycle.is_waiting(r)],
         )
-        self.begin([record for record in due if describe_again(self._run, record)])
+        self.begin([record for record in due if describe_again(self._lifecycle, record)])
         copied = False
         for record, error in self.finished():
             if error is None:
                 copied = True
             elif isinstance(error, SnapshotsStopped):
                 raise error
-            elif stop_table(self._run, record, error) is not None:
+            elif self._lifecycle.fail(record, error):
                 self._later.append(record)
         return copied
 
@@ -121,9 +120,8 @@ class Snapshots:
             record.snapshot = plan = _plan(record, snapshot)
             if plan is not before:  # the log of a resumed one is applied from where its first rows were read
                 record.learn_from_copy(Position(snapshot.position), snapshot.schema)
-            record.state, record.error = TableState.SNAPSHOTTING, None
-            self._run.table_store.save()
-            self._run.progress.set_table(record.table, TableState.SNAPSHOTTING)
+            self._lifecycle.begin_copy(record)
+            self._lifecycle.save()
             log.info(
                 "snapshot.begin", table=str(record.table), position=str(snapshot.position), chunks=len(snapshot.chunks)
             )
@@ -132,11 +130,8 @@ class Snapshots:
                 self._load(self._consumer, plan, snapshot)
             else:
                 self._apply_rows(plan, snapshot)
-        plan.done = True
-        record.state = TableState.REPLICATING
-        self._run.table_store.save()
+        self._lifecycle.end_copy(record)
         failpoint("engine.snapshot.finished")
-        self._run.progress.set_table(record.table, TableState.REPLICATING)
         log.info("snapshot.end", table=str(record.table), position=str(plan.first))
 
     def _load(self, loader: SnapshotLoader, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
@@ -148,7 +143,7 @@ class Snapshots:
             # Rows of one position need no overlap; chunks read at another one stretch it.
             plan.first = plan.first if held else snapshot.position
             plan.last = max(plan.last, snapshot.position)
-            self._run.table_store.save()
+            self._lifecycle.save()
             first = Position(plan.first)
         progress, total = self._run.progress, len(snapshot.chunks)
         progress.snapshot_chunks(schema.table, 0, total - len(waiting), total)
@@ -158,7 +153,7 @@ class Snapshots:
             held = held | {c.index for c in wave}
             progress.snapshot_chunks(schema.table, rows, len(held), total)
             self._run.metrics.count("dml.insert", rows, table=schema.table)
-            self._run.table_retry_budgets.succeeded(schema.table)
+            self._lifecycle.progressed(schema.table)
             failpoint("engine.snapshot.chunks_loaded")
         self._stretch(plan, snapshot)
         loader.finish_snapshot(schema, plan.snapshot_id, first)
@@ -168,7 +163,7 @@ class Snapshots:
         end = snapshot.end()
         if end is not None and plan.last < end:
             plan.last = end
-            self._run.table_store.save()
+            self._lifecycle.save()
 
     def _apply_rows(self, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """For targets that take rows one by one; a table that was begun is emptied first."""

@@ -9,7 +9,6 @@ import structlog
 
 from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import DDLEvent, DDLOperation, Position
 from replicator_sdk.errors import BugError
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.apply.active_tables import ActiveTables
     from replicator_runtime.engine.apply.applier import Applier
     from replicator_runtime.engine.batching.sequencer import CommitMark
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
 
 register("engine.ddl.before_apply", "engine.ddl.after_apply")
@@ -32,16 +31,21 @@ class SchemaChanges:
     """Used by the engine's main thread.
 
     Args:
-        run: The run.
+        lifecycle: Of all tables.
         applier: Applies.
         tables: The tables that take changes.
         apply_before: Applies what is before an event in its table; as `InFlight.apply_before`.
     """
 
     def __init__(
-        self, run: Run, applier: Applier, tables: ActiveTables, apply_before: Callable[[DDLEvent], bool]
+        self,
+        lifecycle: TableLifecycle,
+        applier: Applier,
+        tables: ActiveTables,
+        apply_before: Callable[[DDLEvent], bool],
     ) -> None:
-        self._run = run
+        self._lifecycle = lifecycle
+        self._run = lifecycle.run
         self._applier = applier
         self._tables = tables
         self._apply_before = apply_before
@@ -58,7 +62,7 @@ class SchemaChanges:
             return
         watermark = self._tables.watermarks.get(event.table)
         position = Position(self._tables.batcher.offset, event.ordinal + 1)
-        created = event.operation is DDLOperation.CREATE_TABLE and event.table not in self._run.table_store.records
+        created = event.operation is DDLOperation.CREATE_TABLE and event.table not in self._lifecycle.records
         new_table = created and self._run.pipeline.selection.matches(event.table) is not None
         if watermark is None and not new_table:
             return
@@ -100,11 +104,11 @@ class SchemaChanges:
     def _finish(self, event: DDLEvent, watermark: Position) -> None:
         """Complete what a run does after an event is applied at the target, where it may have ended before."""
         assert event.position is not None
-        record = self._run.table_store.records.get(event.table)
+        record = self._lifecycle.records.get(event.table)
         if record is None:
             return
         if event.schema is not None and record.learn_older(event.position, event.schema, watermark):
-            self._run.table_store.save()
+            self._lifecycle.save()
         if record.snapshot is None or not Position(record.snapshot.first) < event.position:
             return  # the table was copied after the event
         if event.operation is DDLOperation.DROP_TABLE:
@@ -134,7 +138,7 @@ class SchemaChanges:
         raise Rejoin
 
     def _change_schema(self, event: DDLEvent) -> None:
-        record = self._run.table_store.record(event.table)
+        record = self._lifecycle.take_in(event.table)
         selected = self._run.pipeline.selection.matches(event.table)
         if selected is not None and event.operation in selected.ddl_blacklist:
             if event.operation is DDLOperation.ALTER_TABLE:
@@ -161,7 +165,7 @@ class SchemaChanges:
         log.info("ddl.applied", table=str(event.table), operation=str(event.operation), position=str(event.position))
         if event.operation is DDLOperation.CREATE_TABLE and event.table not in self._tables.watermarks:
             self._tables.watermarks[event.table] = TableWatermark(event.position)
-            self._run.progress.set_table(event.table, TableState.REPLICATING)
+            self._lifecycle.create(record)
         elif event.table in self._tables.watermarks:
             self._tables.watermarks[event.table].position = event.position
         if event.needs_snapshot:
@@ -176,7 +180,7 @@ class SchemaChanges:
         elif event.schema is not None:
             news = record.learn(event.position, event.schema)
         if news:
-            self._run.table_store.save()
+            self._lifecycle.save()
 
 
 def _came_with_the_copy(record: TableRecord, event: DDLEvent) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replicator_runtime.engine.apply.applier import Applier
-    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.snapshot.snapshots import Snapshots
     from replicator_sdk import EventReader, Offset, TableId, TableSchema
 
@@ -40,21 +40,34 @@ _IDLE_SECONDS = 15.0  # of silence: the reader is at the end of the log, also wh
 
 
 class Stream:
-    """Streaming from the saved offset on. Used by the engine's main thread; the reader has a thread of its own."""
+    """Streaming from the saved offset on. Used by the engine's main thread; the reader has a thread of its own.
+
+    Args:
+        lifecycle: Of all tables.
+        applier: Applies.
+        schemas: The schemas at the saved offset, of the tables that take changes.
+        watermarks: From where on each of them takes changes.
+        snapshots: The copies that run meanwhile; None for a source without snapshots.
+        began: When the attempt began, on this process's clock.
+    """
 
     def __init__(
         self,
-        run: Run,
+        lifecycle: TableLifecycle,
         applier: Applier,
         schemas: Mapping[TableId, TableSchema],
         watermarks: dict[TableId, TableWatermark],
         snapshots: Snapshots | None,
+        began: float,
     ) -> None:
-        self._run = run
+        self._lifecycle = lifecycle
+        self._run = run = lifecycle.run
+        self._began = began
         self._applier = applier
         self._watermarks = watermarks
         self._snapshots = snapshots
-        self._queue: EventQueue[Item] = EventQueue(run.limits.queue_bytes)
+        self._limits = run.limits
+        self._queue: EventQueue[Item] = EventQueue(self._limits.queue_bytes)
         self.emitter = SequencingEmitter(self._queue, schemas)
         self._waiting_since = 0.0
         self._looked_at = time.monotonic()
@@ -62,23 +75,23 @@ class Stream:
         self._heard_at = time.monotonic()
         self._waiting_to_join = False
         self._new_tables = False
-        self._watches = expects_new_tables(run)
+        self._watches = expects_new_tables(lifecycle)
 
     def start(self, offset: Offset, sequence_number: int) -> None:
         """Reading begins after `offset`; called once, before `run`, when the reader has said where."""
         self.emitter.start(offset, sequence_number)
         run = self._run
-        self._rejoining = Rejoining(run.attempt_began, self._watermarks.values())
+        self._rejoining = Rejoining(self._began, self._watermarks.values())
         self._batcher = Batcher(
             (offset, sequence_number),
             self._watermarks,
             generation=run.generation,
             epoch=run.epoch,
-            spill_bytes=run.limits.spill_bytes,
+            spill_bytes=self._limits.spill_bytes,
         )
-        self._tables = ActiveTables(run, self._watermarks, self._batcher)
+        self._tables = ActiveTables(self._lifecycle, self._watermarks, self._batcher)
         self._in_flight = InFlight(run, self._applier, self._tables)
-        self._schema_changes = SchemaChanges(run, self._applier, self._tables, self._in_flight.apply_before)
+        self._schema_changes = SchemaChanges(self._lifecycle, self._applier, self._tables, self._in_flight.apply_before)
 
     def run(self, reader: EventReader, goal: Offset | None) -> None:
         """Stream until the run is to stop or `goal` is durable; everything read by then is applied and saved.
@@ -100,7 +113,7 @@ class Stream:
             self._in_flight.flush()
         except Rejoin:
             self._tables.doubt(self._in_flight.unsettled_tables)
-            self._run.settled_watermarks = self._tables.settled
+            self._lifecycle.settled_watermarks = self._tables.settled
             raise
         finally:
             self._queue.close()
@@ -141,8 +154,8 @@ class Stream:
         isolate = self._run.config.on_table_error == "isolate"
         if not isinstance(error, SnapshotNeededError) and verdict(error, isolate=isolate) is not Verdict.TABLE:
             return
-        for record in self._run.table_store.records.values():
-            if str(record.table) == error.table and record.table not in self._run.failing:
+        for record in self._lifecycle.records.values():
+            if str(record.table) == error.table and record.table not in self._lifecycle.stopped:
                 self._in_flight.flush()
                 self._tables.failed(record.table, error)
                 raise Rejoin
@@ -170,7 +183,7 @@ class Stream:
     def _due(self) -> bool:
         if self._batcher.empty:
             return False
-        limits, batcher = self._run.limits, self._batcher
+        limits, batcher = self._limits, self._batcher
         if batcher.rows >= limits.max_rows or batcher.nbytes >= limits.max_bytes:
             return True
         waited = time.monotonic() - self._waiting_since
@@ -202,7 +215,7 @@ class Stream:
         is_idle = self._batcher.empty and self._in_flight.is_settled
         self._run.progress.read(is_idle, self._in_flight.oldest_timestamp)
         self._in_flight.save_when_idle()
-        self._run.positions.save_when_due()
+        self._lifecycle.positions.save_when_due()
         self._in_flight.maintain()
         self._rejoining.passed(self._batcher.offset)
         if now - self._heard_at > _IDLE_SECONDS:
@@ -211,7 +224,7 @@ class Stream:
             self._rejoin()
         if self._watches and now - self._looked_at > self._run.config.new_tables_interval_seconds:
             self._looked_at = now
-            self._new_tables = bool(unknown_tables(self._run))
+            self._new_tables = bool(unknown_tables(self._lifecycle))
         if self._new_tables:
             self._rejoin()
 

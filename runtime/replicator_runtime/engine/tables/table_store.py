@@ -125,7 +125,7 @@ class TableRecord:
 
     def forget_copy(self) -> None:
         """The table is to be described and copied again; nothing of the log before that copy is needed."""
-        self.snapshot, self.scope, self.schemas, self.state = None, None, [], TableState.PENDING
+        self.snapshot, self.scope, self.schemas = None, None, []
         self.selected = self.gone = False
 
     def forget_schemas_before(self, offset: Offset) -> None:

@@ -1,0 +1,285 @@
+"""Decides for each table whether it works, fails, is copied again or is forgotten, and keeps what belongs to it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.lifecycle.transitions import Cause, check
+from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
+from replicator_runtime.engine.run_state.progress import error_view
+from replicator_runtime.engine.run_state.retry_budget import TableRetryBudgets
+from replicator_runtime.engine.tables.last_positions import LastPositions
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_sdk.errors import TableHistoryLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_runtime.engine.tables.table_watermark import TableWatermark
+    from replicator_sdk import TableId
+
+log = structlog.get_logger()
+
+
+class TableLifecycle:
+    """All tables of one run. Only this class changes a table's state; each change is one of `TRANSITIONS`.
+
+    The states are kept in the run's table store. A method that says so makes its decision durable; the others leave that
+    to the next save of the store, which always comes before the offset that follows. Used by the engine's main thread;
+    `begin_copy`, `end_copy`, `find_copied`, `join` and `progressed` by other threads, too, each for a table of its own.
+
+    Args:
+        run: The run; its table store is what is read and written here.
+
+    Attributes:
+        run: The same.
+        positions: The last durable position of each table.
+        takes_snapshots: Whether the engine copies the source's tables; known once an attempt has begun.
+        settled_watermarks: Left by an attempt that ended so that other tables can join; the next attempt takes them.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.positions = LastPositions(run.store, run.read_offset)
+        self.takes_snapshots = True
+        self.settled_watermarks: dict[TableId, TableWatermark] = {}
+        self._store = run.table_store
+        self._lock = threading.RLock()
+        self._stopped: dict[TableId, Exception] = {}
+        self._missing: dict[TableId, Exception] = {}
+        self._retry_at: dict[TableId, float] = {}
+        self._budgets = TableRetryBudgets(run.config.retries)
+
+    # --- what is known of the tables
+
+    @property
+    def records(self) -> Mapping[TableId, TableRecord]:
+        """All tables that are known."""
+        return self._store.records
+
+    def save(self) -> None:
+        """Keep what is known of all tables; durable when this returns."""
+        self._store.save()
+
+    @property
+    def stopped(self) -> Mapping[TableId, Exception]:
+        """The tables that have stopped until the next start of the run, and why."""
+        return self._stopped
+
+    @property
+    def missing(self) -> Mapping[TableId, Exception]:
+        """Tables named in the pipeline that the source did not have when this attempt began, and their errors."""
+        return self._missing
+
+    def is_waiting(self, record: TableRecord) -> bool:
+        """Whether the table failed for a while and is not to be tried again yet."""
+        return self._retry_at.get(record.table, -math.inf) > time.monotonic()
+
+    def next_retry(self, taking: Container[TableId]) -> float:
+        """When a table that failed is tried again by a replay, on this process's clock; infinite when none is.
+
+        Args:
+            taking: The tables that take changes; they are not replayed.
+        """
+        return min(
+            (at for t, at in self._retry_at.items() if t not in taking and self._is_replayed(t)), default=math.inf
+        )
+
+    def _is_replayed(self, table: TableId) -> bool:
+        """Whether a replay is what the table waits for; one whose rows are still to be copied waits for its copy."""
+        record = self.records.get(table)
+        return record is not None and not (self.takes_snapshots and record.needs_snapshot)
+
+    def holds_offset(self, taking: Container[TableId]) -> bool:
+        """Whether some table needs changes after the saved offset, which therefore must not move.
+
+        Args:
+            taking: The tables that take changes.
+        """
+        parts = (record for record in self.records.values() if record.selected or record.gone)
+        return any(record.table not in taking and not self._starts_over(record) for record in parts)
+
+    def _starts_over(self, record: TableRecord) -> bool:
+        """Whether the table stopped before any of its rows was copied: it needs nothing of the log so far."""
+        return self.takes_snapshots and record.snapshot is None and record.table in self._stopped
+
+    # --- tables that the source does not have
+
+    def show_missing(self, table: TableId, error: Exception) -> None:
+        """Show a table as FAILING that the pipeline names and the source does not have; it has no state."""
+        self._missing[table] = error
+        self.run.progress.set_table(table, TableState.FAILING, error)
+
+    def forget_missing(self) -> None:
+        """Show none of them any more, since they are looked for again."""
+        for table in self._missing:
+            self.run.progress.forget_table(table)
+        self._missing = {}
+
+    # --- a table begins
+
+    def load(self) -> None:
+        """Read what an earlier run or attempt stored of all tables."""
+        self._store.load()
+        self.positions.forget_others(self.records)
+
+    def take_in(self, table: TableId) -> TableRecord:
+        """The record of `table`; a new one, PENDING, when it is not known yet."""
+        if table not in self.records:
+            check(None, Cause.TAKE_IN, TableState.PENDING, str(table))
+        return self._store.record(table)
+
+    def begin_attempt(self, records: Iterable[TableRecord]) -> None:
+        """Set and show where each of `records` is at the beginning of an attempt."""
+        for record in records:
+            error = self._stopped.get(record.table)
+            if error is not None:
+                self._show_failing(record, Cause.BEGIN_ATTEMPT, error)
+            elif self.is_waiting(record):
+                self._set(record, Cause.BEGIN_ATTEMPT, TableState.FAILING)
+            else:
+                pending = record.needs_snapshot
+                self._show(record, Cause.BEGIN_ATTEMPT, TableState.PENDING if pending else TableState.REPLICATING)
+
+    # --- it is ready
+
+    def begin_copy(self, record: TableRecord) -> None:
+        """The copy of its rows begins."""
+        self._show(record, Cause.BEGIN_COPY, TableState.SNAPSHOTTING)
+
+    def end_copy(self, record: TableRecord) -> None:
+        """All its rows are at the target; durable when this returns."""
+        assert record.snapshot is not None
+        self._set(record, Cause.END_COPY, TableState.REPLICATING)
+        record.snapshot.done = True
+        self.save()
+        self.run.progress.set_table(record.table, TableState.REPLICATING)
+
+    def find_copied(self, record: TableRecord) -> None:
+        """The target has the whole copy, although the run that made it did not record that; durable when this returns.
+
+        After the table's first batch the target's table names its snapshot no more.
+        """
+        assert record.snapshot is not None
+        self._set(record, Cause.FIND_COPIED, TableState.REPLICATING)
+        record.snapshot.done = True
+        self.save()
+
+    def join(self, record: TableRecord) -> None:
+        """It takes changes from now on."""
+        self._retry_at.pop(record.table, None)
+        self._show(record, Cause.JOIN, TableState.REPLICATING)
+
+    def create(self, record: TableRecord) -> None:
+        """It was created at the target, and takes changes from now on."""
+        self._retry_at.pop(record.table, None)
+        self._show(record, Cause.CREATE, TableState.REPLICATING)
+
+    def progressed(self, table: TableId) -> None:
+        """Rows or changes of `table` are durable: its next failure begins a new budget."""
+        self._budgets.succeeded(table)
+
+    # --- it fails
+
+    def fail(self, record: TableRecord, error: Exception) -> bool:
+        """Stop the table while the others continue: for a while, or until the next start of the run.
+
+        Returns:
+            Whether it is tried again in this run.
+
+        Raises:
+            Exception: `error`, when it concerns more than the table, or no other table works.
+        """
+        others = any(
+            r.selected and r is not record and r.state is not TableState.FAILING for r in self.records.values()
+        )
+        isolate = self.run.config.on_table_error == "isolate" and others and not self.run.spark.is_dead
+        decided = verdict(error, isolate=isolate)
+        if decided is Verdict.STOP or not isolate:
+            raise error
+        delay = self._budgets.next_delay(record.table) if decided is Verdict.RETRY else None
+        if delay is None:
+            self._stop(record, Cause.FAIL, error)
+            return False
+        code = getattr(error, "code", "")
+        log.error("table.failing", table=str(record.table), code=code, error=str(error), seconds=round(delay, 1))
+        self._retry_at[record.table] = time.monotonic() + delay
+        self._show_failing(record, Cause.FAIL, error)
+        return True
+
+    def try_again(self, record: TableRecord) -> None:
+        """The wait of the table is over."""
+        self._retry_at.pop(record.table, None)
+
+    def stop(self, record: TableRecord, error: Exception) -> None:
+        """Stop the table until the next start of the run; durable when this returns.
+
+        A table whose log misses changes is copied again at that start: its snapshot is forgotten here.
+        """
+        self._stop(record, Cause.STOP, error)
+
+    def _stop(self, record: TableRecord, cause: Cause, error: Exception) -> None:
+        log.error("table.failing", table=str(record.table), code=getattr(error, "code", ""), error=str(error))
+        self._stopped[record.table] = error
+        self._retry_at.pop(record.table, None)
+        if isinstance(error, TableHistoryLostError):
+            record.forget_copy()
+        self._show_failing(record, cause, error)
+        self.save()
+
+    def record_lost_history(self, error: Exception) -> None:
+        """Record, before `error` ends the run, that its table is to be copied again where the log misses changes of it."""
+        if not isinstance(error, TableHistoryLostError):
+            return
+        for record in self.records.values():
+            if str(record.table) == error.table and record.schemas:
+                record.forget_copy()
+                self._show_failing(record, Cause.RECORD_LOST_HISTORY, error)
+                self.save()
+
+    # --- it begins again, or ends
+
+    def copy_again(self, record: TableRecord) -> None:
+        """Forget its snapshot: an attempt copies it again; durable when this returns."""
+        self._set(record, Cause.COPY_AGAIN, TableState.PENDING)
+        record.snapshot = None
+        self.save()
+
+    def start_over(self, record: TableRecord) -> None:
+        """Forget its snapshot, schemas and scope: an attempt that selects it describes and copies it again."""
+        self._set(record, Cause.START_OVER, TableState.PENDING)
+        record.forget_copy()
+
+    def forget(self, table: TableId) -> None:
+        """It is replicated no more, and its target stays as it is; durable when this returns."""
+        record = self.records.get(table)
+        if record is not None:
+            check(record.state, Cause.FORGET, None, str(table))
+            del self._store.records[table]
+        self.save()
+        self.run.progress.forget_table(table)
+
+    # --- changes of state
+
+    def _set(self, record: TableRecord, cause: Cause, after: TableState) -> None:
+        with self._lock:
+            check(record.state, cause, after, str(record.table))
+            record.state = after
+            if after is not TableState.FAILING:
+                record.error = None
+
+    def _show(self, record: TableRecord, cause: Cause, after: TableState) -> None:
+        self._set(record, cause, after)
+        self.run.progress.set_table(record.table, after)
+
+    def _show_failing(self, record: TableRecord, cause: Cause, error: Exception) -> None:
+        self._set(record, cause, TableState.FAILING)
+        record.error = dict(error_view(error))
+        self.run.progress.set_table(record.table, TableState.FAILING, error)
