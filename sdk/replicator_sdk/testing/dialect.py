@@ -11,7 +11,7 @@ from replicator_sdk.datatype import Array, DataType, Decimal
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.testing.histories.history import Step, column
 from replicator_sdk.testing.histories.values import from_json
-from replicator_sdk.testing.simulate import complete_row
+from replicator_sdk.testing.simulate import complete_row, renamed
 
 
 class SqlDialect:
@@ -117,8 +117,22 @@ class SqlDialect:
             case "drop_column":
                 return [f"ALTER TABLE {name} DROP COLUMN {self.quote(step.facts['name'])}"]
             case _:
-                old, new = self.quote(step.facts["name"]), self.quote(step.facts["to"])
-                return [f"ALTER TABLE {name} RENAME COLUMN {old} TO {new}"]
+                return self.renames(name, renamed(step))
+
+    def renames(self, table: str, names: Mapping[str, str]) -> list[str]:
+        """The statements that rename columns; several take the names of each other, so they first get names of their own.
+
+        A database with one statement for all of them overrides it, since that is what its users write.
+        """
+        if len(names) == 1:
+            return [self._rename(table, *pair) for pair in names.items()]
+        aside = {name: f"renamed_{i}" for i, name in enumerate(names)}
+        return [self._rename(table, old, aside[old]) for old in names] + [
+            self._rename(table, aside[old], new) for old, new in names.items()
+        ]
+
+    def _rename(self, table: str, old: str, new: str) -> str:
+        return f"ALTER TABLE {table} RENAME COLUMN {self.quote(old)} TO {self.quote(new)}"
 
     def _insert(self, name: str, schema: TableSchema, row: Mapping[str, Any]) -> str:
         complete = complete_row(schema, row)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from replicator_sdk.authoring.renames import ordered_renames
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLOperation
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import Column, TableId, TableSchema
@@ -113,20 +115,25 @@ def matching(table: ReferenceTable, step: Step) -> list[Row]:
 
 
 def _alter(schema: TableSchema, step: Step, offset: Offset) -> DDLEvent:
-    name = step.facts["name"]
     columns: list[Column] = list(schema.columns)
+    names: dict[str, str] = {}
     if step.kind == "add_column":
-        new = column(name, step.facts["type"])
+        new = column(step.facts["name"], step.facts["type"])
         columns.append(new)
-        alter = Alter(AlterKind.ADD_COLUMN, new, None, from_json(new.type, step.facts.get("default")))
+        alters = [Alter(AlterKind.ADD_COLUMN, new, None, from_json(new.type, step.facts.get("default")))]
     elif step.kind == "drop_column":
-        columns.remove(schema[name])
-        alter = Alter(AlterKind.DROP_COLUMN, None, schema[name])
+        old = schema[step.facts["name"]]
+        columns.remove(old)
+        alters = [Alter(AlterKind.DROP_COLUMN, None, old)]
     else:
-        old = schema[name]
-        new = Column(step.facts["to"], old.type, old.nullable, old.source_type, old.source_id)
-        columns[columns.index(old)] = new
-        alter = Alter(AlterKind.RENAME_COLUMN, new, old)
-    key = tuple(step.facts["to"] if k == name and step.kind == "rename_column" else k for k in schema.primary_key)
-    after = TableSchema(schema.table, tuple(columns), key)
-    return DDLEvent(offset, DDLOperation.ALTER_TABLE, schema.table, after, alters=(alter,))
+        names = renamed(step)
+        columns = [replace(c, name=names.get(c.name, c.name)) for c in columns]
+        alters = ordered_renames([(schema[old], new) for old, new in names.items()], schema.names)
+    after = TableSchema(schema.table, tuple(columns), tuple(names.get(k, k) for k in schema.primary_key))
+    return DDLEvent(offset, DDLOperation.ALTER_TABLE, schema.table, after, alters=tuple(alters))
+
+
+def renamed(step: Step) -> dict[str, str]:
+    """Name before → name after, of the columns that a step of the kind `rename_column` or `rename_columns` renames."""
+    to = step.facts["to"]
+    return dict(to) if step.kind == "rename_columns" else {step.facts["name"]: to}

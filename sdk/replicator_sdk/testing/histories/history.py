@@ -9,7 +9,7 @@ A case file in `cases/` is JSON:
   `{"insert": T, "rows": [{…}, …]}`, `{"update": T, "where": {…}, "set": {…}, "unchanged": […], "limit": n}`,
   `{"delete": T, "where": {…}, "limit": n}`, `{"truncate": T}`,
   `{"add_column": T, "name": c, "type": t, "default": v}`, `{"drop_column": T, "name": c}`,
-  `{"rename_column": T, "name": c, "to": d}`.
+  `{"rename_column": T, "name": c, "to": d}`, `{"rename_columns": T, "to": {c: d, …}}` for several columns at once.
 
 `where` compares null-safely and means every row that fits, at most `limit` of them. `unchanged` lists columns that a log
 which need not send unchanged values leaves out.
@@ -26,7 +26,7 @@ from typing import Any
 from replicator_sdk.datatype import parse_type
 from replicator_sdk.schema import Column, TableId, TableSchema
 
-KINDS = ("insert", "update", "delete", "truncate", "add_column", "drop_column", "rename_column")
+KINDS = ("insert", "update", "delete", "truncate", "add_column", "drop_column", "rename_column", "rename_columns")
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,11 @@ class MySqlDialect(SqlDialect):
             return [statement.replace("longtext", "varchar(200)").replace("longblob", "varbinary(200)")]
         return super().statements(step, schema)
 
+    def renames(self, table: str, names: Mapping[str, str]) -> list[str]:
+        """One statement for all of them."""
+        clauses = [f"RENAME COLUMN {self.quote(old)} TO {self.quote(new)}" for old, new in names.items()]
+        return [f"ALTER TABLE {table} {', '.join(clauses)}"]
+
     def _where(self, step: Step, schema: TableSchema) -> str:
         if "limit" not in step.facts:
             return super()._where(step, schema)
