@@ -2,7 +2,8 @@
 
 The log announces columns by name, type and order, without attribute numbers. While the catalogue still shows the same
 columns, it provides the numbers, by which a rename is distinguished from a drop and an add. When the catalogue already
-shows later changes, what is not certain is marked as needing a new snapshot.
+shows later changes, columns that exchanged their names are identified by their places, since the log announces columns in
+the order of their numbers. What is still not certain is marked as needing a new snapshot.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def identify(announced: Sequence[Column], catalogue: Sequence[Column], known: Ta
     if len(ids) == len(found) and ids == sorted(ids):
         columns = tuple(column for column in found if column is not None)
         return Observed(columns, is_certain=not _may_be_former(announced, columns, by_name))
+    if exchanged := _exchanged(announced, catalogue, known):
+        return Observed(exchanged, is_certain=True)
     inferred = [
         _same(column, by_name.get(column.name)) or current for column, current in zip(announced, found, strict=True)
     ]
@@ -56,6 +59,30 @@ def identify(announced: Sequence[Column], catalogue: Sequence[Column], known: Ta
     columns = tuple(c or replace(a, source_id=f"?{a.name}") for a, c in zip(announced, inferred, strict=True))
     unchanged = [(c.name, c.source_type) for c in announced] == [(c.name, c.source_type) for c in known.columns]
     return Observed(columns, is_certain=unchanged)
+
+
+def _exchanged(
+    announced: Sequence[Column], catalogue: Sequence[Column], known: TableSchema
+) -> tuple[Column, ...] | None:
+    """The known columns under the announced names, when the same names are announced in another order.
+
+    No column was dropped or added since `known` when all its columns are still in the catalogue: numbers are not used
+    twice. None when that is not so, or when the places cannot be compared.
+    """
+    names = [column.name for column in announced]
+    if names == list(known.names) or sorted(names) != sorted(known.names):
+        return None
+    remaining = {column.source_id for column in catalogue}
+    if not in_order(known) or any(column.source_id not in remaining for column in known.columns):
+        return None
+    places = zip(announced, known.columns, strict=True)
+    return tuple(replace(a, nullable=k.nullable, source_id=k.source_id) for a, k in places)
+
+
+def in_order(schema: TableSchema) -> bool:
+    """Whether the columns have the order of their attribute numbers, as in the log; new columns without one are left out."""
+    ids = [int(column.source_id) for column in schema.columns if column.source_id.isdecimal()]
+    return ids == sorted(ids)
 
 
 def _may_be_former(announced: Sequence[Column], now: Sequence[Column], known: Mapping[str, Column]) -> bool:

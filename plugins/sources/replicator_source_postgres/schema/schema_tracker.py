@@ -17,7 +17,7 @@ from replicator_source_postgres.pgoutput.images import RelationPlan
 from replicator_source_postgres.pgoutput.message import Relation
 from replicator_source_postgres.relation_ids import RelationIds
 from replicator_source_postgres.schema.emitted_changes import EmittedChange
-from replicator_source_postgres.schema.schema_diff import Observed, compare, identify, keeps_values
+from replicator_source_postgres.schema.schema_diff import Observed, compare, identify, in_order, keeps_values
 from replicator_source_postgres.types.array import split_arrays
 from replicator_source_postgres.types.convert import Converter
 from replicator_source_postgres.types.mapping import standard_type
@@ -168,15 +168,21 @@ class SchemaTracker:
         *,
         certain: bool,
     ) -> None:
-        """Report the steps from the known schema to `now`, which becomes the known schema."""
-        if alters := compare(self.schemas[now.table], now):
-            alters = tuple(self._with_default(alter, facts) for alter in alters)
-            change = SchemaChange(DDLOperation.ALTER_TABLE, now.table, now, alters=alters)
-            change = replace(change, needs_snapshot=not certain or self._rewrote(change, facts))
-            self.schemas[now.table] = now
-            if facts is not None and change.needs_snapshot:
-                self._unlogged.mark_reported(facts.oid)
-            report(change)
+        """Report the steps from the known schema to `now`, which becomes the known schema.
+
+        Columns that were identified by name and then have an impossible order exchanged their names: there are no steps, and
+        the table needs a snapshot.
+        """
+        alters = compare(self.schemas[now.table], now)
+        if not alters and (certain or in_order(now)):
+            return
+        alters = tuple(self._with_default(alter, facts) for alter in alters)
+        change = SchemaChange(DDLOperation.ALTER_TABLE, now.table, now, alters=alters)
+        change = replace(change, needs_snapshot=not certain or self._rewrote(change, facts))
+        self.schemas[now.table] = now
+        if facts is not None and change.needs_snapshot:
+            self._unlogged.mark_reported(facts.oid)
+        report(change)
 
     def _rename(self, before: TableId, now: TableId, report: Callable[[SchemaChange], None]) -> None:
         schema = rename_table(self.schemas.pop(before), now)

@@ -78,6 +78,26 @@ def test_a_name_that_two_columns_had_one_after_the_other_is_certain_only_where_t
     assert identify(shown, after_b.columns, before_b).is_certain
 
 
+def announced_as(*names: str) -> list[Column]:
+    """Columns of integers as the log announces them: without identities."""
+    return [Column(name, INT32, source_type="int32") for name in names]
+
+
+def test_columns_that_exchanged_names_are_known_by_their_places_when_the_catalogue_shows_a_later_exchange() -> None:
+    known = schema(("1", "id", INT32), ("2", "a", INT32), ("3", "b", INT32), ("4", "c", INT32))
+    later = schema(("1", "id", INT32), ("2", "b", INT32), ("3", "a", INT32), ("4", "c", INT32))
+    found = identify(announced_as("id", "b", "c", "a"), later.columns, known)
+    assert [(c.name, c.source_id) for c in found.columns] == [("id", "1"), ("b", "2"), ("c", "3"), ("a", "4")]
+    assert found.is_certain
+
+
+def test_places_say_nothing_once_a_column_is_gone_from_the_catalogue() -> None:
+    """It may have been replaced by another one of its name."""
+    known = schema(("1", "id", INT32), ("2", "a", INT32), ("3", "b", INT32))
+    later = schema(("1", "id", INT32), ("3", "b", INT32), ("4", "c", INT32))
+    assert not identify(announced_as("id", "b", "a"), later.columns, known).is_certain
+
+
 def test_only_conversions_that_keep_every_value_need_no_snapshot() -> None:
     def column(kind: Any, source: str = "") -> Column:
         return Column("c", kind, source_type=source or str(kind))

@@ -182,6 +182,33 @@ _SAME_NAME = {
 }
 
 
+_SWAP = "ALTER TABLE t RENAME b TO x; ALTER TABLE t RENAME c TO b; ALTER TABLE t RENAME x TO c"
+
+
+@pytest.mark.parametrize(
+    ("later", "needs_snapshot"),
+    [(_SWAP, False), ("ALTER TABLE t RENAME b TO d", False), ("ALTER TABLE t DROP COLUMN b", True)],
+    ids=["swap back", "rename", "drop"],
+)
+def test_a_swap_of_names_that_is_read_after_a_later_change_is_emitted_or_needs_a_snapshot(
+    later: str, needs_snapshot: bool, postgres_database: PostgresDatabase
+) -> None:
+    """The catalogue shows neither the names that the log announces, nor those known before."""
+    db = postgres_database
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, b int, c int)")
+    pump = Pump(db, "t")
+    pump.prepare()
+    db.execute("INSERT INTO t VALUES (1, 10, 100)")
+    db.execute(f"BEGIN; {_SWAP}; INSERT INTO t VALUES (2, 20, 200); COMMIT")
+    db.execute(f"BEGIN; {later}; INSERT INTO t (id) VALUES (3); COMMIT")
+    run = pump.read()
+    swap = run.ddl[0]
+    assert swap.needs_snapshot is needs_snapshot
+    assert [alter.kind for alter in swap.alters] == ([] if needs_snapshot else [A.RENAME_COLUMN] * 3)
+    assert swap.schema is not None
+    assert swap.schema.names == ("id", "c", "b")
+
+
 @pytest.mark.parametrize("change", _SAME_NAME.values(), ids=_SAME_NAME)
 @pytest.mark.parametrize("rows", ["INSERT INTO t VALUES (3, 30); UPDATE t SET v = 20 WHERE id = 2", "SELECT 1"])
 def test_a_column_that_takes_the_name_of_another_one_has_none_of_its_values(
