@@ -30,7 +30,7 @@ class ReplicatorError(Exception):
 
     Args:
         message: What happened, in one sentence, without any secret and without row values.
-        code: Stable code `RPL-nnnn`; documented in `docs/errors.md`.
+        code: Stable code: `RPL-nnnn`, documented in `docs/errors.md`, for this project; other authors use letters of their own.
         hint: The next step for a person.
         table: The table concerned, as text, when there is one.
         position: The source position concerned, as text, when there is one.

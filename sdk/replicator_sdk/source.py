@@ -66,8 +66,9 @@ class EventEmitter(ABC):
 
     The runtime ends with RPL-9013 when a table's position is inside the transaction of a DDL event.
 
-    Row-by-row readers emit `DMLEvent`s one by one, a COMMIT after each transaction, and need no ordinals: the
-    emitter counts.
+    Row-by-row readers emit `DMLEvent`s and `DDLEvent`s one by one in log order, a COMMIT after each transaction, and need no
+    ordinals: the emitter counts. Rows of tables that are not in the reader's definition may be emitted too; they are counted
+    and dropped.
     """
 
     @abstractmethod

@@ -227,14 +227,15 @@ class CollectingEmitter(EventEmitter):
         self.sequence = first_sequence
         self._changed = threading.Condition()
         self._closed = False
-        self._single: list[DMLEvent] = []
+        self._single = 0  # events emitted one by one since the last commit
 
     def emit(self, event: DDLEvent | DMLEvent) -> None:
         """Keep one event; a COMMIT ends the window."""
         if isinstance(event, DMLEvent):
             self._emit_single(event)
             return
-        self._take(replace(event, sequence_number=self.sequence + event.ordinal + 1), (event.ordinal,))
+        ordinal = self._next_ordinal(event.ordinal)
+        self._take(replace(event, ordinal=ordinal, sequence_number=self.sequence + ordinal + 1), (ordinal,))
 
     def emit_batch(self, batch: ChangeBatch) -> None:
         """Keep a batch."""
@@ -261,6 +262,7 @@ class CollectingEmitter(EventEmitter):
             if last is not None and not last < commits.offset_at(0):
                 raise BugError("offsets of commits must ascend", code="RPL-9105", position=str(commits.offset_at(0)))
             window.commits = commits
+            self._single = 0
             self.sequence += commits.events
             self.windows.append(Window())
             self._changed.notify_all()
@@ -294,12 +296,16 @@ class CollectingEmitter(EventEmitter):
             self._closed = True
 
     def _emit_single(self, event: DMLEvent) -> None:
-        window = self.windows[-1]
-        count = sum(len(o) for o in window.ordinals)
         if event.operation is DMLOperation.COMMIT:
-            self.emit_commits(single_commit(count, event.offset, _microseconds(event)))
+            self.emit_commits(single_commit(self._single, event.offset, _microseconds(event)))
         else:
-            self._take(replace(event, sequence_number=self.sequence + count + 1), (count,))
+            ordinal = self._next_ordinal()
+            self._take(replace(event, sequence_number=self.sequence + ordinal + 1), (ordinal,))
+
+    def _next_ordinal(self, at_least: int = 0) -> int:
+        ordinal = max(at_least, self._single)
+        self._single = ordinal + 1
+        return ordinal
 
     def _take(self, event: ChangeBatch | DDLEvent | DMLEvent, ordinals: Sequence[int]) -> None:
         with self._changed:

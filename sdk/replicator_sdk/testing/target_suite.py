@@ -43,6 +43,8 @@ from replicator_sdk.testing.target_script import Flush, ScriptBuilder, apply, cu
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["CUTS", "Row", "TargetConformance", "TargetSystem"]
+
 CASES = load_cases()
 CUTS = ("all at once", "first alone", "one by one")
 

@@ -134,3 +134,16 @@ def test_an_unknown_step_or_key_in_a_case_is_refused() -> None:
         parse_history("x", {"claim": "c", "tables": {}, "transactions": [[{"upsert": "t"}]]})
     with pytest.raises(ValueError, match="need"):
         parse_history("x", {"claim": "c", "need": [], "tables": {}, "transactions": []})
+
+
+def test_events_that_are_emitted_one_by_one_are_counted_changes_of_structure_too() -> None:
+    emitter = CollectingEmitter()
+    start = NumberOffset(0)
+    for number in (1, 2):
+        emitter.emit(DMLEvent(start, DMLOperation.INSERT, SCHEMA.table, {"id": number}))
+        emitter.emit(DDLEvent(start, DDLOperation.TRUNCATE_TABLE, SCHEMA.table, SCHEMA))
+        emitter.emit(DMLEvent(start, DMLOperation.INSERT, SCHEMA.table, {"id": number}))
+        emitter.emit(DMLEvent(NumberOffset(number), DMLOperation.COMMIT))
+    assert [window.ordinals for window in emitter.closed_windows] == [[(0,), (1,), (2,)]] * 2
+    events = [event for window in emitter.closed_windows for event in window.events]
+    assert [event.sequence_number for event in events if not isinstance(event, ChangeBatch)] == [1, 2, 3, 4, 5, 6]
