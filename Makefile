@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 # Most tests wait for servers and JVMs, so that three at once keep two cores busy; a file's tests stay together,
 # and files go by name, so that the long ones of crash and end_to_end do not come last.
 WORKERS ?= 3
+# These compute and do not wait.
+QUICK_WORKERS ?= 2
 # Stops after which `make soak` compares source and target, for each pair of the two; two pairs at a time.
 ROUNDS ?= 200
 SEED ?=
@@ -28,7 +30,7 @@ ifneq ($(shell scripts/same_python.sh $(VENV) "$(PYTHON)"),yes)
 endif
 endif
 
-.PHONY: help setup servers demo test soak test-bigquery bigquery-named lint format check bench docs lock clean
+.PHONY: help setup servers demo test quick soak test-bigquery bigquery-named lint format check bench docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -50,6 +52,9 @@ demo: setup ## Replicate a small shop into Delta tables while it changes
 
 test: servers ## Run every test; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+quick: setup ## Run the tests that start no other process: no server, no Java; [ARGS="-k name"]
+	@$(BIN)/python -m pytest --quick -n $(QUICK_WORKERS) -q -rfE --durations=5 $(ARGS)
 
 soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
 	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(ARGS)

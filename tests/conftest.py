@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.services.schema_registry.fixtures",
     "tests.services.spark.fixtures",
     "tests.services.network",
+    "tests.quick",
 ]
 
 
