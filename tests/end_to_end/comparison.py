@@ -20,6 +20,20 @@ _AS_TEXT = {"json", "jsonb", "uuid"}
 
 def assert_equal_copies(connection: psycopg.Connection[Any], lake: Path, tables: Sequence[tuple[str, str]]) -> int:
     """Assert that every (schema, table) and its copy hold the same rows equally often; returns how many rows."""
+    total, different = _compared(connection, lake, tables)
+    assert not different, "\n".join(different)
+    return total
+
+
+def copies_differ(connection: psycopg.Connection[Any], lake: Path, tables: Sequence[tuple[str, str]]) -> str:
+    """How the tables and their copies differ, a line a table; empty when they do not."""
+    return "\n".join(_compared(connection, lake, tables)[1])
+
+
+def _compared(
+    connection: psycopg.Connection[Any], lake: Path, tables: Sequence[tuple[str, str]]
+) -> tuple[int, list[str]]:
+    """How many rows the tables have, and a line for each that differs from its copy."""
     different = []
     total = 0
     for schema, table in tables:
@@ -33,8 +47,7 @@ def assert_equal_copies(connection: psycopg.Connection[Any], lake: Path, tables:
                 f"{schema}.{table}: {source.total()} rows at the source, {target.total()} in the copy; "
                 f"missing {missing.total()}, as {_short(missing)}; surplus {surplus.total()}, as {_short(surplus)}"
             )
-    assert not different, "\n".join(different)
-    return total
+    return total, different
 
 
 def _short(rows: Counter[Row]) -> str:

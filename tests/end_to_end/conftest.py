@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.cellar import install_cellar
+from tests.crash.file_target import install_file_target
 
 
 @pytest.fixture(scope="session")
-def cellar_package(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The PYTHONPATH of a process for which the cellar, a target without Spark, is an installed plugin."""
-    return install_cellar(tmp_path_factory.mktemp("packages"))
+def file_target_package(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The PYTHONPATH of a process for which the target `file`, which needs no Spark, is an installed plugin."""
+    return install_file_target(tmp_path_factory.mktemp("packages"))

@@ -45,7 +45,7 @@ _IMPORTED = (
     "pymysql",
     "pyspark.sql",
     "pyspark.testing.utils",  # imported by Spark itself with the first call of Java, and pandas by it
-    "tests.crash.breakages",
+    "tests.crash.removed_recovery",
 )
 # A process with threads had better not fork: numpy's and Arrow's start with their import.
 _WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}

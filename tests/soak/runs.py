@@ -24,9 +24,11 @@ class Runs:
 
     Args:
         folder: For the pipeline file, logs and answers.
+        environment: Further variables of the process.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = environment or {}
         self._pipeline, self._answers, self.log = folder / "pipeline.json", folder / "answers", folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
         self._seen = 0
@@ -35,8 +37,10 @@ class Runs:
         """What runs from now on."""
         self._pipeline.write_text(json.dumps(document))
 
-    def begin(self, *, until_current: bool = True, seconds: float = 0.0, failpoints: str = "") -> None:
-        """Begin a run."""
+    def begin(
+        self, *, until_current: bool = True, seconds: float = 0.0, failpoints: str = "", without: str = ""
+    ) -> None:
+        """Begin a run; `without` names a part of the recovery (see `tests.crash.removed_recovery`)."""
         if self._process is None or self._process.poll() is not None:
             self.kill()
             self._answers.write_text("")
@@ -48,7 +52,7 @@ class Runs:
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, **INTERPRETER},
+                    env={**os.environ, **INTERPRETER, **self._environment},
                     start_new_session=True,
                     preexec_fn=die_with_parent,  # noqa: PLW1509  # only a system call
                 )
@@ -57,6 +61,7 @@ class Runs:
             "until_current": until_current,
             "seconds": seconds,
             "failpoints": failpoints,
+            "without": without,
         }
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(wanted).encode() + b"\n")

@@ -1,11 +1,12 @@
 """A process that runs pipelines one after the other and keeps Spark meanwhile: `python -m tests.soak.worker`.
 
-Reads one JSON object a line: the pipeline file, whether to run until current, after how many seconds to stop otherwise, and
-the failpoints to arm. Writes to the file named by its argument one JSON object when a run begins to copy or stream, and one when it ends.
+Reads one JSON object a line: the pipeline file, whether to run until current, after how many seconds to stop otherwise, the
+failpoints to arm, and the part of the recovery to run without (one of `tests.crash.removed_recovery`), if any. Writes to the file named by its argument one JSON object when a run begins to copy or stream, and one when it ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -20,6 +21,7 @@ from replicator_runtime.observability.logs import configure_logging
 from replicator_runtime.spark import session as spark_session
 from replicator_sdk import failpoint
 from replicator_sdk.errors import ReplicatorError
+from tests.crash.removed_recovery import without
 
 
 def main() -> None:
@@ -33,7 +35,9 @@ def main() -> None:
             file.write(json.dumps(answer) + "\n")
 
     for line in sys.stdin:
-        say(run(json.loads(line), say))
+        wanted = json.loads(line)
+        with without(wanted["without"]) if wanted["without"] else contextlib.nullcontext():
+            say(run(wanted, say))
 
 
 def run(wanted: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

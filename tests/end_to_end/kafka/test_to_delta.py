@@ -98,7 +98,7 @@ def test_mysql_of_which_connect_repeats_changes_ends_equal(
     private_kafka: PrivateKafka,
     private_connect: PrivateConnect,
     mysql_database: MysqlDatabase,
-    cellar_package: str,
+    file_target_package: str,
     tmp_path: Path,
 ) -> None:
     """Killed workers write again what they had written; worker and broker are killed and restarted in turn."""
@@ -108,8 +108,8 @@ def test_mysql_of_which_connect_repeats_changes_ends_equal(
     replicator = Replicator(
         tmp_path,
         kafka_source(broker, stream.topics),
-        ("cellar", {"path": str(tmp_path / "cellar")}),
-        environment={"PYTHONPATH": cellar_package},
+        ("file", {"path": str(tmp_path / "target")}),
+        environment={"PYTHONPATH": file_target_package},
     )
     mysql_shop.create(mysql_database)
     # The connector's snapshot reads a FLOAT as the server prints it, with six digits.
@@ -126,5 +126,5 @@ def test_mysql_of_which_connect_repeats_changes_ends_equal(
     assert writers.transactions > 100
     stream.finish()
     replicator.until_current()
-    copy = mysql_comparison.in_cellar(tmp_path / "cellar", mysql_database)
+    copy = mysql_comparison.in_file_target(tmp_path / "target", mysql_database)
     assert mysql_comparison.assert_equal_copies(mysql_database, copy, tables) > 1000

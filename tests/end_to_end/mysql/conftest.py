@@ -17,11 +17,11 @@ MakeMysqlPipeline: TypeAlias = Callable[..., MysqlPipeline]
 
 
 @pytest.fixture
-def make_mysql(tmp_path: Path, cellar_package: str) -> MakeMysqlPipeline:
+def make_mysql(tmp_path: Path, file_target_package: str) -> MakeMysqlPipeline:
     """Makes a replicator of some tables: `make_mysql(database)`, which are made if they are the usual ones."""
 
     def make(database: MysqlDatabase, *tables: str) -> MysqlPipeline:
-        pipeline = make_mysql_pipeline(database, tmp_path / "pipeline", cellar_package, tables or TABLES)
+        pipeline = make_mysql_pipeline(database, tmp_path / "pipeline", file_target_package, tables or TABLES)
         if not tables:
             pipeline.create()
         return pipeline

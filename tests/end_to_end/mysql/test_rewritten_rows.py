@@ -83,15 +83,15 @@ def test_rows_that_a_change_of_structure_rewrites_are_copied_again(
             key = "v" if table == "counted" else "id"
             pipeline.execute("SET SESSION sql_mode = ''", f"INSERT INTO {table} ({key}) VALUES ({20 + statements})")
     whole.assert_nothing_lost()
-    copied = whole.replicator.folder / "cellar"
+    copied = whole.replicator.folder / "target"
     assert copied.exists()
     assert not chosen_differs(pipeline), "a generated column sees a column that is not selected"
 
 
 def chosen_differs(pipeline: MysqlPipeline) -> bool:
     """Whether the copied columns of `chosen` differ from the source's."""
-    from tests.end_to_end.mysql.database.comparison import in_cellar
+    from tests.end_to_end.mysql.database.comparison import in_file_target
     from tests.services.mysql.client import rows
 
-    copy = in_cellar(pipeline.replicator.folder / "cellar", pipeline.database)("chosen", ["id", "g"])
+    copy = in_file_target(pipeline.replicator.folder / "target", pipeline.database)("chosen", ["id", "g"])
     return sorted(copy) != sorted(map(tuple, rows(pipeline.database, "SELECT id, g FROM chosen")))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.cellar import install_cellar
+from tests.crash.file_target import install_file_target
 from tests.end_to_end.mysql.database import random_writers as shop
-from tests.end_to_end.mysql.database.comparison import Copy, assert_equal_copies, in_cellar, in_lake
+from tests.end_to_end.mysql.database.comparison import Copy, assert_equal_copies, in_file_target, in_lake
 from tests.end_to_end.mysql.database.worked_examples import SeedExamples
 from tests.end_to_end.replicator import Replicator, mysql_source
 from tests.services.mysql.fixtures import PrivateMysql
@@ -28,13 +28,13 @@ MINIMAL = ("SET SESSION binlog_row_image = MINIMAL",)
 
 
 @pytest.fixture
-def into_cellar(tmp_path: Path) -> Callable[..., Replicator]:
-    """Makes a replicator into the target without Spark: `into_cellar(database, tables)`."""
+def into_file_target(tmp_path: Path) -> Callable[..., Replicator]:
+    """Makes a replicator into the target without Spark: `into_file_target(database, tables)`."""
     (tmp_path / "packages").mkdir()
-    environment = {"PYTHONPATH": install_cellar(tmp_path / "packages")}
+    environment = {"PYTHONPATH": install_file_target(tmp_path / "packages")}
 
     def make(database: MysqlDatabase, tables: Sequence[str] = shop.TABLES) -> Replicator:
-        target = ("cellar", {"path": str(tmp_path / "cellar")})
+        target = ("file", {"path": str(tmp_path / "target")})
         settings = {"tables": shop.selection(database, tables)}
         return Replicator(tmp_path, mysql_source(database), target, settings, environment=environment)
 
@@ -72,15 +72,15 @@ def test_a_random_history_under_concurrent_writers_ends_equal_in_delta(
 
 
 def test_a_random_history_ends_equal_where_the_log_is_compressed_from_some_time_on(
-    mysql_server: PrivateMysql, into_cellar: Callable[..., Replicator]
+    mysql_server: PrivateMysql, into_file_target: Callable[..., Replicator]
 ) -> None:
     """`log_bin_compress`, a setting of MariaDB's whole server. The seed's worked examples are among the changes."""
     server = mysql_server(MARIADB_10_11)
     with server.database() as database:
         seed = SeedExamples(database)
         tables = (*shop.TABLES, *seed.tables)
-        replicator = into_cellar(database, tables)
-        copy = in_cellar(replicator.folder / "cellar", database)
+        replicator = into_file_target(database, tables)
+        copy = in_file_target(replicator.folder / "target", database)
         shop.create(database)
         seed.create()
 
@@ -93,25 +93,25 @@ def test_a_random_history_ends_equal_where_the_log_is_compressed_from_some_time_
 
 
 def test_a_random_history_ends_equal_where_the_log_has_names(
-    mysql_server: PrivateMysql, into_cellar: Callable[..., Replicator]
+    mysql_server: PrivateMysql, into_file_target: Callable[..., Replicator]
 ) -> None:
     """`binlog_row_metadata = FULL`, on MariaDB 11.8."""
     server = mysql_server(MARIADB_11_8, binlog_row_metadata="FULL")
     with server.database() as database:
-        replicator = into_cellar(database)
-        copy = in_cellar(replicator.folder / "cellar", database)
+        replicator = into_file_target(database)
+        copy = in_file_target(replicator.folder / "target", database)
         shop.create(database)
         run_under_writers(replicator, database, copy, shop.TABLES, (PLAIN, PLAIN))
 
 
 def test_a_random_history_ends_equal_where_updates_carry_what_they_changed_only(
-    mysql_server: PrivateMysql, into_cellar: Callable[..., Replicator]
+    mysql_server: PrivateMysql, into_file_target: Callable[..., Replicator]
 ) -> None:
     """`binlog_row_image = MINIMAL` in one writer's session, on MySQL; tables without a key cannot be logged so."""
     server = mysql_server(MYSQL_9)
     with server.database() as database:
-        replicator = into_cellar(database, shop.KEYED)
-        copy = in_cellar(replicator.folder / "cellar", database)
+        replicator = into_file_target(database, shop.KEYED)
+        copy = in_file_target(replicator.folder / "target", database)
         shop.create(database)
         run_under_writers(replicator, database, copy, shop.KEYED, (MINIMAL, COMPRESSED))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.end_to_end.mysql.conftest import MakeMysqlPipeline
-from tests.end_to_end.mysql.database.comparison import in_cellar
+from tests.end_to_end.mysql.database.comparison import in_file_target
 from tests.end_to_end.mysql.database.worked_examples import EXPECTED, SeedExamples
 from tests.services.mysql import client as mysql_client
 from tests.services.mysql.server import MysqlDatabase
@@ -26,7 +26,7 @@ def test_the_seeds_examples_end_with_the_sources_rows(
     pipeline.replicator.until_current()
     for table, rows in EXPECTED.items():
         assert Counter(mysql_client.rows(database, f"SELECT * FROM {table}")) == Counter(rows)
-    seed.assert_rows(in_cellar(pipeline.replicator.folder / "cellar", database))
+    seed.assert_rows(in_file_target(pipeline.replicator.folder / "target", database))
     pipeline.assert_equal()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from replicator_sdk import errors
-from tests.crash.cellar import cellar_rows, install_cellar
+from tests.crash.file_target import file_target_rows, install_file_target
 from tests.end_to_end.replicator import Ended, Replicator, postgres_source
 from tests.services.postgres.fixtures import PrivatePostgres
 from tests.services.postgres.server import PostgresDatabase
@@ -36,7 +36,7 @@ class Pair:
     def assert_nothing_lost(self) -> None:
         """Once the cause is fixed, a run ends with equal copies."""
         self.replicator.until_current()
-        assert cellar_rows(self.replicator.folder / "cellar", "item") == Counter(
+        assert file_target_rows(self.replicator.folder / "target", "item") == Counter(
             self.database.execute("SELECT * FROM item")
         )
 
@@ -51,7 +51,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def python_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return install_cellar(tmp_path_factory.mktemp("packages"))
+    return install_file_target(tmp_path_factory.mktemp("packages"))
 
 
 def make_pair(database: PostgresDatabase, folder: Path, python_path: str) -> Pair:
@@ -60,7 +60,7 @@ def make_pair(database: PostgresDatabase, folder: Path, python_path: str) -> Pai
     replicator = Replicator(
         folder,
         postgres_source(database),
-        ("cellar", {"path": str(folder / "cellar")}),
+        ("file", {"path": str(folder / "target")}),
         {"retries": {"maxDurationSeconds": 4, "delaySeconds": 0.5}},
         environment={"PYTHONPATH": python_path},
     )

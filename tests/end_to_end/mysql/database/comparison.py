@@ -30,7 +30,7 @@ def in_lake(lake: Path, database: MysqlDatabase) -> Copy:
     return read
 
 
-def in_cellar(path: Path, database: MysqlDatabase) -> Copy:
+def in_file_target(path: Path, database: MysqlDatabase) -> Copy:
     """The copies in the target of tests."""
 
     def read(table: str, names: Sequence[str]) -> Counter[Row]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from replicator_sdk.errors import ReplicatorError
-from tests.end_to_end.mysql.database.comparison import assert_equal_copies, differs, in_cellar
+from tests.end_to_end.mysql.database.comparison import assert_equal_copies, differs, in_file_target
 from tests.end_to_end.replicator import Ended, Replicator, mysql_source
 from tests.services.mysql.client import Server
 from tests.services.mysql.server import MysqlDatabase
@@ -55,12 +55,12 @@ class MysqlPipeline:
     def differences(self, database: MysqlDatabase | None = None) -> str:
         """How source and copy differ now; empty when they do not."""
         database = database or self.database
-        return differs(database, in_cellar(self.replicator.folder / "cellar", database), self.tables)
+        return differs(database, in_file_target(self.replicator.folder / "target", database), self.tables)
 
     def assert_equal(self, database: MysqlDatabase | None = None) -> None:
         """Source and copy are equal now; the source may be another server that has the database."""
         database = database or self.database
-        assert_equal_copies(database, in_cellar(self.replicator.folder / "cellar", database), self.tables)
+        assert_equal_copies(database, in_file_target(self.replicator.folder / "target", database), self.tables)
 
     def assert_nothing_lost(self) -> None:
         """A run ends equal."""
@@ -91,11 +91,11 @@ class MysqlPipeline:
 def make_mysql_pipeline(
     database: MysqlDatabase, folder: Path, package: str, tables: Sequence[str] = TABLES
 ) -> MysqlPipeline:
-    """A pipeline whose tables are not created yet; `package` is the PYTHONPATH with the cellar."""
+    """A pipeline whose tables are not created yet; `package` is the PYTHONPATH with that target."""
     replicator = Replicator(
         folder,
         mysql_source(database),
-        ("cellar", {"path": str(folder / "cellar")}),
+        ("file", {"path": str(folder / "target")}),
         {
             "tables": [{"database": database.name, "table": table} for table in tables],
             "retries": {"maxDurationSeconds": 4, "delaySeconds": 0.5},

@@ -17,8 +17,8 @@ from replicator_sdk import Position, failpoint
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryStore, MemoryTarget
-from tests.crash import places
-from tests.crash.breakages import Patch
+from tests.crash import kill_points
+from tests.crash.patch import Patch
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ TWINS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "engine.offset.after_save": (offset_first, _REFUSED),
 }
 """Place → what is taken away, and the code the next run ends with then."""
-BREAKAGES = sorted({broken for broken, _ in TWINS.values()}, key=lambda broken: broken.__name__)
+PARTS = sorted({broken for broken, _ in TWINS.values()}, key=lambda broken: broken.__name__)
 
 
 class Copy:
@@ -130,7 +130,7 @@ def copy(tmp_path: Path) -> Iterator[Copy]:
 
 
 def test_every_place_of_the_engine_has_a_twin() -> None:
-    assert {place for place in places.OF_SLICES if place.startswith("engine.")} <= TWINS.keys()
+    assert {place for place in kill_points.OF_SLICES if place.startswith("engine.")} <= TWINS.keys()
 
 
 @pytest.mark.parametrize("place", TWINS)
@@ -151,7 +151,7 @@ def test_without_its_part_of_the_recovery_a_crash_does_harm(copy: Copy, place: s
     assert harm.value.code == code
 
 
-@pytest.mark.parametrize("broken", BREAKAGES)
+@pytest.mark.parametrize("broken", PARTS)
 def test_where_nothing_crashes_no_part_is_missed(copy: Copy, broken: Callable[[Patch], None]) -> None:
     with Patch() as patch:
         broken(patch)

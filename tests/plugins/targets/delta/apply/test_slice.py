@@ -21,7 +21,7 @@ from replicator_sdk.testing.in_memory.partitioned import FolderLog, LogFolder, P
 from replicator_target_delta import DeltaLakeTarget
 from replicator_target_delta.apply.slice import share
 from replicator_target_delta.consumer import DeltaConsumer
-from tests.crash.breakages import altered
+from tests.crash.removed_recovery import without
 from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
@@ -193,7 +193,7 @@ def test_files_that_a_crash_left_unnamed_belong_to_no_table(copy: Copy, place: s
     with contextlib.suppress(ReplicatorError):
         assert copy.take(copy.consumer(epoch=2), start, epoch=2).failures
     failpoint.arm("")
-    with altered("orphans") if part_is_gone else contextlib.nullcontext():
+    with without("orphans") if part_is_gone else contextlib.nullcontext():
         copy.take(copy.consumer(epoch=3), start, epoch=3)
     found = sorted(r["id"] for r in copy.lake.rows(TABLE))
     assert found == ([1, 1, 2, 2] if part_is_gone else [1, 2])

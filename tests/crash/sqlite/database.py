@@ -1,4 +1,4 @@
-"""A small SQLite shop that tests of crashes change between and during kills."""
+"""A small SQLite database that tests change between and during kills."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from replicator_source_sqlite.connection import connect
 TABLES = ("customer", "note")
 
 
-class Shop:
-    """One table with a key, one without (there a change applied twice cannot hide)."""
+class Database:
+    """One table with a key, one without (there a change that is applied twice shows). Python's own client changes and reads it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class Shop:
                 database.execute(statement)
 
     def notice(self) -> None:
-        """Look for a change of structure, as a reader that runs does; a reader that comes later has to log all rows changed before."""
+        """Look for a change of structure, as a running reader does; a later reader has to log all rows changed before."""
         with connect(self.path) as database:
             synchronise(database, last_change(database))
 
@@ -68,18 +68,18 @@ class Shop:
             return Counter(database.execute(f"SELECT * FROM {table}"))
 
 
-class Trade:
-    """Changes the shop at random from a thread, as long as the block lasts."""
+class Writer:
+    """Changes the database at random from a thread, as long as the block lasts."""
 
-    def __init__(self, shop: Shop, chance: random.Random, pause: float = 0.02) -> None:
-        self._shop, self._chance, self._pause = shop, chance, pause
+    def __init__(self, database: Database, chance: random.Random, pause: float = 0.02) -> None:
+        self._database, self._chance, self._pause = database, chance, pause
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.transactions = 0
 
     def _run(self) -> None:
         while not self._stop.wait(self._pause):
-            self._shop.change(self._chance)
+            self._database.change(self._chance)
             self.transactions += 1
 
     def __enter__(self) -> Self:

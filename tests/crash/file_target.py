@@ -6,7 +6,6 @@ together with the tables' progress, as a real target commits.
 
 from __future__ import annotations
 
-import os
 import pickle
 import threading
 from collections import Counter
@@ -37,31 +36,32 @@ from replicator_sdk import (
 from replicator_sdk.errors import FencedError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import NetBag, NetChanges, net_bag, net_changes
+from tests.crash.installed_plugin import install_plugin
 from tests.runtime.engine import in_memory_target
 
-register("cellar.commit.before", "cellar.commit.after")
+register("file.commit.before", "file.commit.after")
 _LOCK = threading.Lock()
 
 
-class CellarConfig(PluginConfig):
+class FileTargetConfig(PluginConfig):
     """Where the file lies."""
 
     path: Path
 
 
-class CellarTarget(DeltaTarget):
-    name: ClassVar[str] = "cellar"
-    config_type: ClassVar[type[PluginConfig]] = CellarConfig
+class FileTarget(DeltaTarget):
+    name: ClassVar[str] = "file"
+    config_type: ClassVar[type[PluginConfig]] = FileTargetConfig
 
     def create_table_assessor(self) -> TableAssessor:
         return in_memory_target._Content()
 
-    def create_consumer(self, context: DeltaTargetContext) -> Cellar:
-        assert isinstance(self.config, CellarConfig)
-        return Cellar(context, self.config.path)
+    def create_consumer(self, context: DeltaTargetContext) -> FileConsumer:
+        assert isinstance(self.config, FileTargetConfig)
+        return FileConsumer(context, self.config.path)
 
 
-class Cellar(in_memory_target.InMemoryConsumer):
+class FileConsumer(in_memory_target.InMemoryConsumer):
     """One file, one commit a call.
 
     Attributes:
@@ -88,7 +88,7 @@ class Cellar(in_memory_target.InMemoryConsumer):
             if kept is not None and kept.progress is not None and not self.checks_structure:
                 kept.progress = replace(kept.progress, position=_just_before(event.position))
             if kept is not None and kept.progress is not None and event.position > kept.progress.position:
-                _refuse_twins(kept.schema, event)
+                _refuse_known_columns(kept.schema, event)
             super().apply_ddl(event)
 
     def apply_batch(self, changes: TableChanges) -> None:
@@ -129,9 +129,9 @@ class Cellar(in_memory_target.InMemoryConsumer):
         """Put all tables, which were `before`, into the file's place at once."""
         partial = self._path.with_suffix(".partial")
         partial.write_bytes(pickle.dumps(in_memory_target.STORAGE.tables))
-        failpoint("cellar.commit.before")
+        failpoint("file.commit.before")
         partial.replace(self._path)
-        failpoint("cellar.commit.after")
+        failpoint("file.commit.after")
 
 
 def _changed(kept: in_memory_target.InMemoryTable, changes: TableChanges) -> Counter[tuple[Any, ...]]:
@@ -171,7 +171,7 @@ def _just_before(position: Position) -> Position:
     return replace(position, events_after=position.events_after - 1)
 
 
-def _refuse_twins(schema: TableSchema, event: DDLEvent) -> None:
+def _refuse_known_columns(schema: TableSchema, event: DDLEvent) -> None:
     """A column is not added twice; Delta refuses it as well."""
     gone = {alter.previous.name for alter in event.alters if alter.previous is not None}
     for alter in event.alters:
@@ -195,21 +195,17 @@ def _load(path: Path) -> None:
     in_memory_target.STORAGE.tables = pickle.loads(path.read_bytes()) if path.exists() else {}
 
 
-def cellar_rows(path: Path, table: str) -> Counter[tuple[Any, ...]]:
+def file_target_rows(path: Path, table: str) -> Counter[tuple[Any, ...]]:
     """The rows of a table, as a bag."""
     tables = pickle.loads(path.read_bytes()) if path.exists() else {}
     return next((kept.rows for name, kept in tables.items() if name.table == table), Counter())
 
 
-def install_cellar(folder: Path) -> str:
-    """Make the cellar an installed plugin below `folder`; returns the PYTHONPATH of processes that shall have it."""
-    info = folder / "cellar-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cellar\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[replicator.plugins]\ncellar = tests.crash.cellar\n")
-    return os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
+def install_file_target(folder: Path) -> str:
+    """Make the target `file` an installed plugin below `folder`; returns the PYTHONPATH of processes that are to find it."""
+    return install_plugin(folder, FileTarget.name, __name__)
 
 
 @hookimpl
 def delta_targets() -> list[type[DeltaTarget]]:
-    return [CellarTarget]
+    return [FileTarget]

@@ -1,4 +1,4 @@
-"""A shop whose changes are written to Kafka as Debezium writes them, without a database: what its tables hold is known here."""
+"""Tables whose changes are written to Kafka as Debezium writes them, without a database: what they hold is known here."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ _STRUCT: Mapping[str, Any] = {"type": "struct", "optional": True}
 _SOURCE = ("version", "connector", "name", "snapshot", "db", "schema", "table")
 
 
-class KafkaShop:
-    """A table `item` with a key in three partitions and a table `note` without one, in which a change applied twice cannot hide.
+class KafkaTables:
+    """A table `item` with a key in three partitions and a table `note` without one, in which a change applied twice shows.
 
     Attributes:
-        topics: A regular expression for its topics.
+        topics: A regular expression for their topics.
     """
 
     def __init__(self, broker: KafkaBroker) -> None:
         """Makes the topics, with some rows as a connector's snapshot has them."""
-        self._broker, self._prefix = broker, f"shop{uuid.uuid4().hex[:10]}"
+        self._broker, self._prefix = broker, f"tables{uuid.uuid4().hex[:10]}"
         self.topics = f"{self._prefix}\\..*"
         self._columns = {"item": {"id": "int32", "name": "string"}, "note": {"text": "string"}}
         self._items: dict[int, dict[str, Any]] = {}
         self._notes: Counter[str] = Counter()
-        self._waiting: list[tuple[str, Content]] = []
+        self._unsent: list[tuple[str, Content]] = []
         for table, partitions in (("item", 3), ("note", 1)):
             broker.create_topic(f"{self._prefix}.public.{table}", partitions)
         for key in range(1, 101):
             self._items[key] = {"id": key, "name": f"item {key}"}
-            self._say("item", "r", None, self._items[key])
+            self._record("item", "r", None, self._items[key])
         for number in range(50):
             self._note(f"note {number % 7}")
         self._send()
 
     # ------------------------------------------------------------ changes
 
-    def change(self, chance: random.Random) -> None:
+    def change_rows(self, chance: random.Random) -> None:
         """Some changes of both tables, in one batch of the producer."""
         for _ in range(chance.randint(1, 6)):
             key = chance.choice(list(self._items)) if self._items else 0
@@ -52,10 +52,10 @@ class KafkaShop:
             self._note(f"note {chance.randint(0, 6)}")
             self._note("twice")
             if chance.random() < 0.5:
-                self._forget("twice")
+                self._delete_note("twice")
         self._send()
 
-    def restructure(self, number: int) -> None:
+    def change_structure(self, number: int) -> None:
         """A new column, and later a wider one, between changes of the old structure and of the new one."""
         self._note(f"before {number}")
         columns = self._columns["item"]
@@ -66,11 +66,11 @@ class KafkaShop:
         for key in [key for key in self._items if key % 5 == 0]:
             widened = {before: 2**40 + number} if before in columns else {}
             self._write(key, {**self._items[key], name: number, **widened})
-        self._note(f"behind {number}")
+        self._note(f"after {number}")
         self._send()
 
     @contextmanager
-    def trade(self, chance: random.Random, pause: float = 0.05) -> Iterator[None]:
+    def changing(self, chance: random.Random, pause: float = 0.05) -> Iterator[None]:
         """Change rows all the time and structure now and then, from a thread, as long as the block lasts."""
         stop, errors = threading.Event(), []
 
@@ -78,10 +78,10 @@ class KafkaShop:
             try:
                 number = 100
                 while not stop.wait(pause):
-                    self.change(chance)
+                    self.change_rows(chance)
                     if chance.random() < 0.1:
                         number += 1
-                        self.restructure(number)
+                        self.change_structure(number)
             except BaseException as error:  # noqa: BLE001 - raised below
                 errors.append(error)
 
@@ -118,8 +118,8 @@ class KafkaShop:
 
     def _delete(self, chance: random.Random, key: int) -> None:
         if row := self._items.pop(key, None):
-            self._say("item", "d", row, None)
-            self._waiting.append(("item", (self._key("item", row), None)))
+            self._record("item", "d", row, None)
+            self._unsent.append(("item", (self._key("item", row), None)))
 
     def _move(self, chance: random.Random, key: int) -> None:
         """Another key: a delete and an insert, as the connectors have it."""
@@ -130,19 +130,19 @@ class KafkaShop:
     def _write(self, key: int, row: Mapping[str, Any]) -> None:
         before = self._items.get(key)
         self._items[key] = {**row, "id": key}
-        self._say("item", "u" if before else "c", before, self._items[key])
+        self._record("item", "u" if before else "c", before, self._items[key])
 
     def _note(self, text: str) -> None:
         self._notes[text] += 1
-        self._say("note", "c", None, {"text": text})
+        self._record("note", "c", None, {"text": text})
 
-    def _forget(self, text: str) -> None:
+    def _delete_note(self, text: str) -> None:
         self._notes[text] -= 1
-        self._say("note", "d", {"text": text}, None)
+        self._record("note", "d", {"text": text}, None)
 
     # ------------------------------------------------------------ records
 
-    def _say(self, table: str, op: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
+    def _record(self, table: str, op: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
         row = before or after or {}
         source = dict.fromkeys(_SOURCE, "") | {
             "db": "shop",
@@ -152,7 +152,7 @@ class KafkaShop:
         }
         source |= {"connector": "postgresql", "version": "3.5.0.Final", "name": self._prefix, "snapshot": "false"}
         payload = {"before": self._whole(table, before), "after": self._whole(table, after), "source": source, "op": op}
-        self._waiting.append((table, (self._key(table, row), _record(self._envelope(table), payload))))
+        self._unsent.append((table, (self._key(table, row), _encoded(self._envelope(table), payload))))
 
     def _whole(self, table: str, row: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return row if row is None else {name: row.get(name) for name in self._columns[table]}
@@ -162,7 +162,7 @@ class KafkaShop:
             return None
         name = f"{self._prefix}.public.{table}.Key"
         field = {"field": "id", "type": "int32", "optional": False}
-        return _record({"type": "struct", "optional": False, "name": name, "fields": [field]}, {"id": row["id"]})
+        return _encoded({"type": "struct", "optional": False, "name": name, "fields": [field]}, {"id": row["id"]})
 
     def _envelope(self, table: str) -> dict[str, Any]:
         name = f"{self._prefix}.public.{table}"
@@ -178,14 +178,14 @@ class KafkaShop:
         return {"type": "struct", "optional": False, "name": f"{name}.Envelope", "version": 2, "fields": fields}
 
     def _send(self) -> None:
-        """Send what was said, in order."""
+        """Send the records, in order."""
         with self._broker.producer(linger_ms=0) as producer:
-            for table, (key, value) in self._waiting:
+            for table, (key, value) in self._unsent:
                 producer.send(f"{self._prefix}.public.{table}", key=key, value=value)
-        self._waiting.clear()
+        self._unsent.clear()
 
 
-def _record(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> bytes:
+def _encoded(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> bytes:
     return json.dumps({"schema": schema, "payload": payload}).encode()
 
 

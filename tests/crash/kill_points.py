@@ -1,6 +1,6 @@
-"""Every place where a process is killed, and its twin: the part of the recovery without which that kill does harm.
+"""Every point where a process is killed, and its twin: the part of the recovery without which that kill does harm.
 
-The parts are explained in `breakages`.
+The parts are explained in `removed_recovery`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ class Twin:
     """What becomes of a kill when a part of the recovery is gone.
 
     Attributes:
-        broken: The part, a name of `breakages.BREAKAGES`.
+        removed: The part, a name of `removed_recovery.PARTS`.
         harm: "lost" or "doubled" rows, or the code of the error the next run then ends with.
         from_the_start: Whether the part must be gone in the killed run too; else it is in the next one only.
     """
 
-    broken: str
+    removed: str
     harm: str
     from_the_start: bool = False
 
@@ -31,7 +31,7 @@ class Restructure:
     Attributes:
         statements: The change.
         twin: What becomes of the kill when a part of the recovery is gone, in the killed run and those after it.
-        later: What the shop does before the next run.
+        later: What happens at the source before the next run.
         good_runs: How many runs go well before the harm is seen.
     """
 
@@ -65,10 +65,10 @@ AT_THE_BEGINNING: Mapping[str, Twin] = {
     "engine.snapshot.planned": _COPY_WHAT_IS_NOT_COPIED,
     "engine.snapshot.chunks_loaded": _KNOW_THE_CHUNKS,
     "engine.snapshot.finished": _KNOW_THE_CHUNKS,
-    "cellar.commit.before": _COPY_WHAT_IS_NOT_COPIED,
-    "cellar.commit.after": _COPY_WHAT_IS_NOT_COPIED,
+    "file.commit.before": _COPY_WHAT_IS_NOT_COPIED,
+    "file.commit.after": _COPY_WHAT_IS_NOT_COPIED,
 }
-"""While a replicator starts anew and copies what is there."""
+"""While a new replicator copies what is there."""
 
 ON_THE_WAY: Mapping[str, Twin] = {
     "state.put.between": _GO_ON_FROM_THE_SAVED_OFFSET,
@@ -82,8 +82,8 @@ ON_THE_WAY: Mapping[str, Twin] = {
     "engine.table.after_apply": _KNOW_THE_TABLES_PROGRESS,
     "engine.ddl.before_apply": _GO_ON_FROM_THE_SAVED_OFFSET,
     "engine.ddl.after_apply": _KNOW_THE_STRUCTURE,
-    "cellar.commit.before": _COMMIT_ROWS_WITH_PROGRESS,
-    "cellar.commit.after": _KNOW_THE_TABLES_PROGRESS,
+    "file.commit.before": _COMMIT_ROWS_WITH_PROGRESS,
+    "file.commit.after": _KNOW_THE_TABLES_PROGRESS,
 }
 """While it applies changes, among them a change of structure."""
 
@@ -132,11 +132,18 @@ OF_SLICES: frozenset[str] = frozenset(
         "delta.slice.vectors_written",
     }
 )
-"""While slices of a distributed log are applied, which the shop's database does not have: tried in
-`runtime/engine/slices/test_distributed_stream.py` and `test_slices.py` here, with twins in `runtime/engine/slices/test_slice_recovery.py`
-and `plugins/targets/delta/test_slice.py`."""
+"""While slices of a distributed log are applied, which a SQLite database does not have: tried in
+`runtime/engine/slices/test_distributed_stream.py` and in `slices` here, with twins in `runtime/engine/slices/test_slice_recovery.py`
+and `plugins/targets/delta/apply/test_slice.py`."""
 
 OF_TAKE_OVER: frozenset[str] = frozenset({"state.adopt.before", "state.adopt.after", "state.offset.taken_over"})
 """While a second run takes over from one that still writes: tried in `state/test_kill.py`."""
 
-ALL = (AT_THE_BEGINNING, ON_THE_WAY, LATER, DELTA_AT_THE_BEGINNING, DELTA_ON_THE_WAY, DELTA_IN_MAINTENANCE)
+ALL = (
+    AT_THE_BEGINNING,
+    ON_THE_WAY,
+    LATER,
+    DELTA_AT_THE_BEGINNING,
+    DELTA_ON_THE_WAY,
+    DELTA_IN_MAINTENANCE,
+)

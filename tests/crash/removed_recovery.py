@@ -1,44 +1,22 @@
-"""Parts of the recovery, taken away one at a time in a process of the tests: what each kill place's twin runs with.
+"""Parts of the recovery, removed one at a time in a process of the tests: what the twin of each kill runs with.
 
-A part is something that makes a crash harmless. In a run that nobody kills each breakage does no harm either (a test shows
-that), so what a twin loses, doubles or refuses after a kill comes from the kill, and the part is what mends it.
+A part is something that makes a crash harmless. In a run that nobody kills a removed part does no harm either (a test shows
+that), so what a twin loses, doubles or refuses after a kill comes from the kill, and the part is what recovers from it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
+
+from tests.crash.orphans import adopt_orphans
+from tests.crash.patch import Patch
 
 if TYPE_CHECKING:
     from replicator_sdk import DDLEvent, Position, TableSchema
-    from replicator_target_delta.files.live_files import DataFile
-
-
-class Patch:
-    """Attributes replaced while the block lasts; pytest has the same, but takes a quarter of a second to import."""
-
-    def __init__(self) -> None:
-        self._before: list[tuple[Any, str, Any]] = []
-
-    def setattr(self, owner: Any, name: str, value: Any) -> None:
-        """Replace an attribute of a class, a module or an object."""
-        self._before.append((owner, name, vars(owner).get(name, self)))
-        setattr(owner, name, value)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for owner, name, value in reversed(self._before):
-            if value is self:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, value)
 
 
 def no_take_over(patch: Patch) -> None:
@@ -58,9 +36,9 @@ def identity_of_a_process(patch: Patch) -> None:
 def begun_is_done(patch: Patch) -> None:
     """What a run before this one began counts as done: the target is said to hold all chunks."""
     from replicator_target_delta.consumer import DeltaConsumer
-    from tests.crash.cellar import Cellar
+    from tests.crash.file_target import FileConsumer
 
-    for consumer in (Cellar, DeltaConsumer):
+    for consumer in (FileConsumer, DeltaConsumer):
         patch.setattr(consumer, "begin_snapshot", _holds_everything(consumer.begin_snapshot))
 
 
@@ -76,7 +54,7 @@ def forget_chunks(patch: Patch) -> None:
     """Nobody knows which chunks of which plan a run before this one loaded: neither the engine's book nor the target."""
     from replicator_runtime.engine.tables.table_store import TableStore
 
-    _forget_chunks_in_the_cellar(patch)
+    _forget_chunks_in_the_file_target(patch)
     _forget_chunks_in_delta(patch)
     true_load, loaded = TableStore.load, set[int]()
 
@@ -103,14 +81,14 @@ def _forget_whose_snapshot_it_is(patch: Patch) -> None:
     patch.setattr(watermarks, "reported_watermark", watermark)
 
 
-def _forget_chunks_in_the_cellar(patch: Patch) -> None:
+def _forget_chunks_in_the_file_target(patch: Patch) -> None:
     from replicator_sdk import TableProgress
-    from tests.crash.cellar import Cellar
+    from tests.crash.file_target import FileConsumer
     from tests.runtime.engine.in_memory_target import STORAGE
 
-    true_begin = Cellar.begin_snapshot
+    true_begin = FileConsumer.begin_snapshot
 
-    def begin(self: Cellar, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+    def begin(self: FileConsumer, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         self.progress(schema.table)  # reads the file
         kept = STORAGE.tables.get(schema.table)
         if kept is None:
@@ -122,7 +100,7 @@ def _forget_chunks_in_the_cellar(patch: Patch) -> None:
             )
         return frozenset()
 
-    patch.setattr(Cellar, "begin_snapshot", begin)
+    patch.setattr(FileConsumer, "begin_snapshot", begin)
 
 
 def _forget_chunks_in_delta(patch: Patch) -> None:
@@ -195,7 +173,7 @@ def forget_progress(patch: Patch) -> None:
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
     from replicator_sdk import Position
     from replicator_target_delta import table
-    from tests.crash.cellar import Cellar
+    from tests.crash.file_target import FileConsumer
 
     true_watermark = watermarks.reported_watermark
 
@@ -205,7 +183,7 @@ def forget_progress(patch: Patch) -> None:
 
     patch.setattr(watermarks, "reported_watermark", watermark)
     patch.setattr(table.Attempt, "has_reached", lambda self, position: False)
-    patch.setattr(Cellar, "checks_progress", False)
+    patch.setattr(FileConsumer, "checks_progress", False)
 
 
 def forget_structure(patch: Patch) -> None:
@@ -214,7 +192,7 @@ def forget_structure(patch: Patch) -> None:
     from replicator_sdk import Position
     from replicator_target_delta.ddl.ddl_events import TableDDL
     from replicator_target_delta.table import Attempt
-    from tests.crash.cellar import Cellar
+    from tests.crash.file_target import FileConsumer
 
     true_apply, true_change = SchemaChanges.apply, TableDDL.apply
 
@@ -236,7 +214,7 @@ def forget_structure(patch: Patch) -> None:
 
     patch.setattr(SchemaChanges, "apply", apply)
     patch.setattr(TableDDL, "apply", change)
-    patch.setattr(Cellar, "checks_structure", False)
+    patch.setattr(FileConsumer, "checks_structure", False)
 
 
 def learn_after(patch: Patch) -> None:
@@ -270,70 +248,27 @@ def drop_without_a_note(patch: Patch) -> None:
 
 
 def rows_before_progress(patch: Patch) -> None:
-    """The cellar's commit is two: first the rows, then how far they are."""
-    from tests.crash import cellar
+    """A commit of the target `file` is two: first the rows, then how far they are."""
+    from tests.crash import file_target
     from tests.runtime.engine.in_memory_target import STORAGE
 
-    true_publish = cellar.Cellar._publish
+    true_publish = file_target.FileConsumer._publish
 
-    def publish(self: cellar.Cellar, before: Mapping[Any, Any]) -> None:
+    def publish(self: file_target.FileConsumer, before: Mapping[Any, Any]) -> None:
         after = dict(STORAGE.tables)
         for table, kept in after.items():
             progress = before[table].progress if table in before else None
             STORAGE.tables[table] = replace(kept, progress=progress)
         with Patch() as here:
-            here.setattr(cellar, "failpoint", lambda name: None)
+            here.setattr(file_target, "failpoint", lambda name: None)
             true_publish(self, before)
         STORAGE.tables = after
         true_publish(self, before)
 
-    patch.setattr(cellar.Cellar, "_publish", publish)
+    patch.setattr(file_target.FileConsumer, "_publish", publish)
 
 
-def adopt_orphans(patch: Patch) -> None:
-    """A Delta table is what lies in its folder: files that no commit names belong to it."""
-    from replicator_target_delta.table import TargetTable
-
-    true_commit = TargetTable.commit
-
-    def commit(self: TargetTable, attempt: Any, progress: Any, *, add: Any = (), **rest: Any) -> None:
-        own = list(add)
-        orphans = _orphans(Path(self.log.path), {file.path for file in own})
-        true_commit(self, attempt, progress, add=[*own, *orphans], **rest)
-
-    patch.setattr(TargetTable, "commit", commit)
-
-
-def _orphans(folder: Path, own: Collection[str]) -> list[DataFile]:
-    from replicator_target_delta.files.live_files import DataFile
-
-    found = []
-    for path in unnamed_files(folder):
-        rows = _rows(path)
-        if path.name not in own and rows:
-            add = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0}
-            found.append(DataFile.of({**add, "dataChange": True, "stats": json.dumps({"numRecords": rows})}))
-    return found
-
-
-def _rows(path: Path) -> int:
-    """How many rows a data file has; 0 when it was not written to its end."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return int(pq.read_metadata(path).num_rows)
-    except pa.ArrowInvalid:
-        return 0
-
-
-def unnamed_files(folder: Path) -> list[Path]:
-    """The data files of a table's folder that no commit of its log names."""
-    log = "".join(path.read_text() for path in (folder / "_delta_log").glob("*.json"))
-    return [path for path in folder.glob("*.parquet") if path.name not in log]
-
-
-BREAKAGES: dict[str, Callable[[Patch], None]] = {
+PARTS: dict[str, Callable[[Patch], None]] = {
     "lease": no_take_over,
     "identity": identity_of_a_process,
     "begun": begun_is_done,
@@ -351,7 +286,7 @@ BREAKAGES: dict[str, Callable[[Patch], None]] = {
 
 
 def renew_soon(patch: Patch) -> None:
-    """No breakage: a lease is renewed after four seconds instead of ten, for a test that waits for it."""
+    """Removes nothing: a lease is renewed after four seconds instead of ten, for a test that waits for it."""
     from replicator_state import Lease
 
     true_acquire = Lease.acquire.__func__  # type: ignore[attr-defined]
@@ -364,8 +299,8 @@ def renew_soon(patch: Patch) -> None:
 
 
 @contextmanager
-def altered(what: str) -> Iterator[None]:
+def without(part: str) -> Iterator[None]:
     """While the block runs, one part of the recovery is gone, or (`soon`) the lease is renewed earlier."""
     with Patch() as patch:
-        {**BREAKAGES, "soon": renew_soon}[what](patch)
+        {**PARTS, "soon": renew_soon}[part](patch)
         yield

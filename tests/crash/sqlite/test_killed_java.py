@@ -13,8 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.crash.conftest import MakePair, Pair
-from tests.crash.kills import kills
+from tests.crash.kills import kill, kills
+from tests.crash.sqlite.conftest import MakePair
+from tests.crash.sqlite.pair import Pair
 from tests.end_to_end.replicator import Ended, Running
 
 SECONDS = 180.0
@@ -69,17 +70,6 @@ def _status(pair: Pair) -> dict[str, Any]:
     return json.loads(files[0].read_text()) if files else {}
 
 
-def _recover_three_times(pair: Pair) -> None:
-    """Changes, a change of structure and a run, three times."""
-    for life in range(3):
-        pair.trade()
-        pair.shop.run(f"ALTER TABLE customer ADD COLUMN extra{life} TEXT DEFAULT 'x'")
-        pair.shop.notice()
-        pair.trade()
-        pair.recover()
-        assert pair.differences() == {}, life
-
-
 def _left(pair: Pair) -> list[str]:
     """What virtual machines left in the temporary folder; a killed copy of the SQLite file is the source's."""
     folder = pair.replicator.folder / "tmp"
@@ -101,7 +91,7 @@ def test_killed_twice_in_the_middle_of_a_stream_rows_are_equal_and_nothing_is_le
     for _ in range(2):
         java = _kill_java(running, java)
         for _ in range(3):
-            pair.trade()
+            pair.change_rows()
         _until(lambda: _status(pair).get("phase") == "retrying", "a status that says so", running)
         status = _status(pair)
         assert status["sourceError"]["code"] == "RPL-7207", status
@@ -113,13 +103,13 @@ def test_killed_twice_in_the_middle_of_a_stream_rows_are_equal_and_nothing_is_le
     assert "RPL-7207" in ended.messages
     assert "RPL-9000" not in ended.messages
     assert _left(pair) == []
-    _recover_three_times(pair)
+    pair.assert_recovered()
 
 
 @pytest.mark.timeout(900)
 def test_killed_inside_a_wave_of_a_snapshot_the_copy_goes_on(make_pair: MakePair) -> None:
     pair = make_pair(delta=True)
-    pair.shop.run(
+    pair.database.run(
         "WITH RECURSIVE numbers(n) AS (SELECT 1000 UNION ALL SELECT n + 1 FROM numbers WHERE n < 200000) "
         "INSERT INTO customer SELECT n, 'name ' || n, 0 FROM numbers"
     )
@@ -128,11 +118,11 @@ def test_killed_inside_a_wave_of_a_snapshot_the_copy_goes_on(make_pair: MakePair
     log = pair.replicator.lake / "main" / "customer" / "_delta_log"
     _until(lambda: len(list(log.glob("*.json"))) > 1, "a wave", running)
     _kill_java(running)
-    pair.trade()
+    pair.change_rows()
     _equal(pair, running)
     _stop(running)
     assert _left(pair) == []
-    _recover_three_times(pair)
+    pair.assert_recovered()
 
 
 @pytest.mark.timeout(900)
@@ -148,25 +138,26 @@ def test_a_virtual_machine_that_never_lives_ends_the_run_after_its_budget(make_p
             java = found
             os.kill(java.pid, signal.SIGKILL)
             kills.append("java")
-            pair.trade(1)  # an idle run has nothing to ask Java for
+            pair.change_rows(1)  # an idle run has nothing to ask Java for
         time.sleep(0.05)
     ended = running.wait(30)
     assert ended.status == 4, ended.messages[-3000:]
     assert ended.error["code"] in {"RPL-7204", "RPL-7207"}, ended.error
     assert _left(pair) == []
-    _recover_three_times(pair)
+    pair.assert_recovered()
 
 
 def test_what_a_killed_replicators_virtual_machine_left_is_deleted_by_the_next_start(make_pair: MakePair) -> None:
     pair = make_pair(delta=True)
     running = _start(pair)
     _equal(pair, running)
-    running.kill()
+    kill(running)
     assert _left(pair)
     running = _start(pair)
     _until(lambda: _status(pair).get("phase") == "streaming", "streaming", running)
     _stop(running)
     assert _left(pair) == []
+    pair.assert_recovered()
 
 
 def test_no_file_of_another_process_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,131 @@
+"""A process killed at any named point leaves something to go on from: the next runs end equal, nothing lost or doubled.
+
+Three runs follow each kill, with changes of rows and structure between them. Each kill has a twin: the same left behind, and a
+next run without the one part of the recovery that the kill needs, which must do harm. These points belong to engine and state and
+are tried with a target that needs no Spark; for Delta's own see `test_delta_kill_points.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Mapping
+
+import pytest
+
+import replicator_runtime
+import replicator_source_postgres
+import replicator_source_sqlite
+import replicator_state
+import replicator_target_delta
+from replicator_sdk import failpoint
+from tests.crash import kill_points
+from tests.crash.kill_points import Twin
+from tests.crash.kills import killed
+from tests.crash.removed_recovery import PARTS
+from tests.crash.sqlite.conftest import MakePair
+from tests.crash.sqlite.pair import Pair
+from tests.end_to_end.replicator import COMMAND
+
+
+def test_no_named_point_is_left_out() -> None:
+    """A point that is registered and not added here fails this test. BigQuery's own are tried beside that target's tests."""
+    rooms = (
+        replicator_runtime,
+        replicator_source_postgres,
+        replicator_source_sqlite,
+        replicator_state,
+        replicator_target_delta,
+    )
+    for room in rooms:
+        for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
+            importlib.import_module(module.name)
+    tried = {point for moment in kill_points.ALL for point in moment} | kill_points.OF_SLICES | kill_points.OF_TAKE_OVER
+    assert {p for p in failpoint.registered() if not p.startswith(("test.", "bigquery.", "merge_flush."))} | {
+        "file.commit.before",
+        "file.commit.after",
+    } == tried
+
+
+def test_every_part_of_the_recovery_is_needed_at_some_point() -> None:
+    beside = {restructure.twin.removed for restructure in kill_points.BESIDE_STRUCTURE.values()}
+    assert {twin.removed for moment in kill_points.ALL for twin in moment.values()} | beside == set(PARTS)
+
+
+def both(found: Mapping[str, Twin]) -> pytest.MarkDecorator:
+    """Parameters: each point and its twin."""
+    return pytest.mark.parametrize(("point", "twin"), found.items(), ids=found)
+
+
+@both(kill_points.AT_THE_BEGINNING)
+def test_three_runs_after_a_kill_at_the_beginning_are_equal(point: str, twin: Twin, make_pair: MakePair) -> None:
+    pair = make_pair()
+    pair.kill_at(point)
+    assert_recovered(pair, twin, make_pair)
+
+
+@both(kill_points.ON_THE_WAY)
+def test_three_runs_after_a_kill_on_the_way_are_equal(
+    point: str, twin: Twin, changed_pair: Pair, make_pair: MakePair
+) -> None:
+    pair = make_pair(like=changed_pair)
+    pair.kill_at(point)
+    if not twin.from_the_start:
+        assert_recovered(pair, twin, make_pair)
+        return
+    pair.change_rows()
+    pair.assert_recovered()
+    other = make_pair(like=changed_pair, removed=twin.removed, name="twin")
+    other.kill_at(point)
+    other.change_rows()
+    other.assert_next_run_harms(twin)
+
+
+@both(kill_points.LATER)
+def test_three_runs_after_a_kill_some_seconds_later_are_equal(point: str, twin: Twin, make_pair: MakePair) -> None:
+    pair = make_pair(removed="soon")
+    killed(pair.start(point=point), point)
+    pair.replicator.command = COMMAND
+    assert_recovered(pair, twin, make_pair)
+
+
+def assert_recovered(pair: Pair, twin: Twin, make_pair: MakePair) -> None:
+    """What the kill left becomes equal, unless the next run lacks a part of the recovery."""
+    pair.change_rows()
+    other = make_pair(like=pair, removed=twin.removed, name="twin")
+    other.assert_next_run_harms(twin)
+    pair.assert_recovered()
+
+
+@pytest.mark.parametrize("name", kill_points.BESIDE_STRUCTURE)
+def test_three_runs_after_a_kill_beside_a_change_of_structure_are_equal(name: str, make_pair: MakePair) -> None:
+    """The target has the change, the run ends before it notes anything more; harm may come with a later run only."""
+    point, restructure = "engine.ddl.after_apply", kill_points.BESIDE_STRUCTURE[name]
+    pair = make_pair()
+    pair.run_until_current()
+    pair.database.run(*restructure.statements)
+    other = make_pair(like=pair, removed=restructure.twin.removed, name="twin")
+    for each in (pair, other):
+        each.kill_at(point)
+        each.database.run(*restructure.later)
+        each.change_rows()
+    for _ in range(restructure.good_runs):
+        other.run_until_current()
+        other.change_rows()
+    other.assert_next_run_harms(restructure.twin)
+    pair.assert_recovered()
+
+
+@pytest.mark.parametrize("removed", sorted({*PARTS} - {"orphans"}))
+def test_where_nothing_is_killed_a_removed_part_does_no_harm(removed: str, make_pair: MakePair) -> None:
+    """What the twins see comes from the kills; for `orphans` see the test of Delta's points."""
+    pair = make_pair(removed=removed)
+    running = pair.start()
+    running.said("streaming", 60)
+    pair.change_everything()
+    deadline = time.monotonic() + 60
+    while pair.differences() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert running.stop().status == 143  # asked to, by SIGTERM
+    assert pair.differences() == {}
