@@ -102,7 +102,11 @@ class SnapshotReader(ABC):
 
     @abstractmethod
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
-        """A snapshot of a captured table.
+        """A snapshot of a captured table, with the columns that the table has at the snapshot's position.
+
+        The table may have been altered since it was described. The engine skips changes of structure up to the snapshot's
+        position, so the snapshot must have them: all columns of the table then, or the selected ones where the
+        definition narrows the table (`EventReaderDefinition.narrowed`).
 
         Args:
             schema: The table as it was described (only the selected columns).

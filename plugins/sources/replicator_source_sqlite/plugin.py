@@ -74,4 +74,4 @@ class SqliteSource(DeltaSource[SqliteConfig]):
         """The reader of snapshots."""
         from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 
-        return SqliteSnapshotReader(self.config, definition.out_of_range)
+        return SqliteSnapshotReader(self.config, definition.out_of_range, definition.narrowed)

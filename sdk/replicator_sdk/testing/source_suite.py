@@ -148,6 +148,24 @@ class SourceConformance(DDLPositions):
                     rows += part
             assert not difference(schema, system.read_table(schema), rows)
 
+    def test_a_snapshot_has_the_columns_of_its_position(self, system: SourceSystem) -> None:
+        """A table altered after it was described is copied with the columns it has then: its log starts after that."""
+        self._need_snapshots()
+        if not self.supports_add_column:
+            pytest.skip("the source has no ADD COLUMN")
+        app = Application(system, load_case("many_updates_of_one_row"))
+        with recording(system.source, described := app.describe(), None) as reader:
+            app.execute(app.history.transactions[0])
+            app.execute([Step("add_column", "notes", {"name": "more", "type": "int64"})])
+            app.execute([Step("insert", "notes", {"rows": [{"id": 2, "title": "t2", "more": 5}]})])
+            ((table, schema),) = described.items()
+            with self._open(system, schema, reader) as snapshot:
+                copied = snapshot.schema
+                batches = [batch for chunk in snapshot.chunks for batch in snapshot.read(chunk)]
+        now = app.describe()[table]
+        assert copied.names == now.names
+        assert not difference(now, system.read_table(now), [row for batch in batches for row in batch.to_pylist()])
+
     @pytest.mark.parametrize("case", [c for c in CASES if c.name.startswith(("types_", "tricky", "empty"))], ids=str)
     def test_snapshot_and_log_agree_on_values(self, system: SourceSystem, case: History) -> None:
         """A value looks the same whether it comes by snapshot or by log."""

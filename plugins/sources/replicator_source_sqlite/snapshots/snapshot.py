@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableSchema, TableSnapshot
+from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableId, TableSchema, TableSnapshot
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_source_sqlite.capture.changelog import last_change, offset_of
 from replicator_source_sqlite.capture.ddl_detection import drifts, synchronise
@@ -23,14 +23,21 @@ from replicator_source_sqlite.snapshots.table_copy import CopyReader, copy_rows,
 
 
 class SqliteSnapshotReader(SnapshotReader):
-    """Opens snapshots; each has its own connection while the table is copied, and its own file."""
+    """Opens snapshots; each has its own connection while the table is copied, and its own file.
 
-    def __init__(self, config: SqliteConfig, out_of_range: OutOfRange) -> None:
+    Args:
+        config: The settings.
+        out_of_range: What happens to values the standard types cannot hold, unless the settings say.
+        narrowed: Tables of which only the columns given to `open` are read; of all others every column there is.
+    """
+
+    def __init__(self, config: SqliteConfig, out_of_range: OutOfRange, narrowed: frozenset[TableId]) -> None:
         self._config = config
+        self._narrowed = narrowed
         self._out_of_range = config.out_of_range or out_of_range
 
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
-        """Copy the selected columns of a table; returns when the copy is complete."""
+        """Copy the selected columns of a table, as they are now; returns when the copy is complete."""
         folder = tempfile.TemporaryDirectory(prefix="replicator-", dir=self._config.snapshot_folder)
         try:
             return self._copy(schema, tuple(chunks), folder)
@@ -51,22 +58,27 @@ class SqliteSnapshotReader(SnapshotReader):
                 shape = _shape(database, schema)
                 _check_logged(database, schema)
                 position = offset_of(database, last_change(database))
-                selected = shape.schema.select(schema.names)
+                selected = self._selected(shape, schema)
                 copy_rows(database, shape, selected)
                 plan = chunks if chunks and shape.rowid_alias else plan_chunks(database, self._config.chunk_rows)
         read = CopyReader(str(path), selected, self._out_of_range)
         return SqliteSnapshot(selected, position, plan, read, bool(shape.rowid_alias), folder)
 
+    def _selected(self, shape: TableShape, wanted: TableSchema) -> TableSchema:
+        """The columns to copy: a change of structure before the copy's position is not emitted after it."""
+        if wanted.table not in self._narrowed:
+            return shape.schema
+        if missing := [name for name in wanted.names if name not in shape.schema]:
+            raise _gone(f"the columns {missing}", wanted)
+        return shape.schema.select(wanted.names)
+
 
 def _shape(database: sqlite3.Connection, wanted: TableSchema) -> TableShape:
-    """The table as it is now; it must still have the described columns."""
+    """The table as it is now."""
     try:
-        shape = describe(database, wanted.table)
+        return describe(database, wanted.table)
     except NeedsUserError as gone:
         raise _gone("the table", wanted) from gone
-    if missing := [name for name in wanted.names if name not in shape.schema]:
-        raise _gone(f"the columns {missing}", wanted)
-    return shape
 
 
 def _check_logged(database: sqlite3.Connection, wanted: TableSchema) -> None:

@@ -9,6 +9,7 @@ import structlog
 
 from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
+from replicator_runtime.engine.stream.steps_after_copy import steps_after_copy
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import DDLEvent, DDLOperation, Position
 from replicator_sdk.errors import BugError
@@ -152,8 +153,11 @@ class SchemaChanges:
                 raise Rejoin
             return
         assert event.position is not None
-        if _came_with_the_copy(record, event):
+        since_copy = _since_copy(record, event)
+        if since_copy is None:
             return
+        event = since_copy
+        assert event.position is not None
         self._note(record, event)
         failpoint("engine.ddl.before_apply")
         self._applier.apply_ddl(event)
@@ -183,12 +187,14 @@ class SchemaChanges:
             self._lifecycle.save()
 
 
-def _came_with_the_copy(record: TableRecord, event: DDLEvent) -> bool:
-    """Whether the table was copied after the change, which the log announced only after the copy.
-
-    A log that announces a change with the next row of the table (PostgreSQL's) positions it there.
-    """
-    if event.operation is not DDLOperation.ALTER_TABLE or event.needs_snapshot:
-        return False
+def _since_copy(record: TableRecord, event: DDLEvent) -> DDLEvent | None:
+    """The event without what the table's copy has already; None when nothing is left of it."""
+    if event.operation is not DDLOperation.ALTER_TABLE or event.schema is None:
+        return event
     assert event.position is not None
-    return event.schema is not None and record.was_copied_with(event.position, event.schema)
+    copied = record.copied_before(event.position)
+    if copied is None:
+        return event
+    if copied == event.schema and not event.needs_snapshot:
+        return None
+    return steps_after_copy(event, copied)

@@ -105,15 +105,15 @@ class TableRecord:
             self.schemas.insert(place, (here, self.schemas[place - 1][1]))
         return self.learn(since, schema)
 
-    def was_copied_with(self, position: Position, schema: TableSchema) -> bool:
-        """Whether the last that is known before `position` is a copy with exactly the columns of `schema`.
+    def copied_before(self, position: Position) -> TableSchema | None:
+        """The schema of the table's copy, when that is the last known before `position`; else None.
 
-        Only where columns have identities: two columns of one name are else the same.
+        None as well where columns have no identity: two columns of one name would be the same.
         """
         before = [(since, known) for since, known in self.schemas if since is not None and since < position]
         if not before or before[-1][0].events_after:
-            return False  # not copied, or changed since its copy
-        return before[-1][1] == schema and all(column.source_id for column in schema.columns)
+            return None  # not copied, or changed since its copy
+        return before[-1][1] if all(column.source_id for column in before[-1][1].columns) else None
 
     def learn_from_copy(self, position: Position, schema: TableSchema) -> None:
         """A new copy has `schema` at `position`; what was known of later positions is learned again from the log."""

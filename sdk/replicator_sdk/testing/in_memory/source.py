@@ -145,11 +145,11 @@ class MemorySource(DeltaSource[MemorySourceConfig]):
 
     def create_snapshot_reader(
         self,
-        definition: EventReaderDefinition,  # noqa: ARG002 - part of the contract
+        definition: EventReaderDefinition,
         context: DeltaSourceContext,  # noqa: ARG002 - part of the contract
     ) -> SnapshotReader | None:
         """A reader of copies."""
-        return MemorySnapshotReader(self.database, self.config.chunks)
+        return MemorySnapshotReader(self.database, self.config.chunks, definition.narrowed)
 
 
 class MemoryRegistry(TableRegistry):
@@ -294,15 +294,16 @@ def _project(change: RowChange, names: set[str]) -> RowChange:
 class MemorySnapshotReader(SnapshotReader):
     """Copies a table under the database's lock; chunks by a hash of the key, so that they outlast a restart."""
 
-    def __init__(self, database: MemoryDatabase, chunks: int) -> None:
+    def __init__(self, database: MemoryDatabase, chunks: int, narrowed: frozenset[TableId]) -> None:
         self._database = database
         self._count = chunks
+        self._narrowed = narrowed
 
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
         """A copy at the last committed transaction."""
         with self._database.lock:
             table = self._database.simulator.reference.tables[schema.table]
-            selected = table.schema.select(schema.names)
+            selected = table.schema.select(schema.names) if schema.table in self._narrowed else table.schema
             rows = [{name: row[name] for name in selected.names} for row in table.rows]
             position = MemoryOffset(len(self._database.log))
         plan = tuple(chunks) or tuple(

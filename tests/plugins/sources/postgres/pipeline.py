@@ -138,7 +138,7 @@ class Pipeline:
         """Tables of which source and target differ in rows or columns."""
 
         def rows(found: list[dict[str, Any]]) -> list[Any]:
-            return sorted(tuple(sorted(row.items(), key=str)) for row in found)
+            return sorted((tuple(sorted(row.items(), key=str)) for row in found), key=str)
 
         return [
             name for name in self.tables if rows(self.source_rows(name)) != rows(in_memory_target.STORAGE.rows(name))

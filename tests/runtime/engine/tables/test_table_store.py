@@ -39,27 +39,24 @@ def test_a_new_copy_replaces_schemas_learned_from_later_in_the_log() -> None:
     assert [schema for _, schema in record.schemas] == [FIRST, SECOND]
 
 
-def test_a_change_that_led_to_the_columns_of_the_copy_came_with_it() -> None:
-    """The swap happened before the copy; PostgreSQL's log announces it with the next row, after the copy's position."""
-    key = Column("id", STRING, source_id="1")
-    old = replace_columns(FIRST, (key, Column("a", STRING, source_id="2"), Column("b", STRING, source_id="3")))
-    new = replace_columns(FIRST, (key, Column("b", STRING, source_id="2"), Column("a", STRING, source_id="3")))
+def test_the_schema_of_a_copy_is_known_until_the_next_change() -> None:
+    columns = (Column("id", STRING, source_id="1"), Column("a", STRING, source_id="2"))
+    copied = replace_columns(FIRST, columns)
     record = TableRecord(FIRST.table)
-    record.learn(None, old)
-    assert not record.was_copied_with(Position(Place(9), 1), old), "described, not copied"
-    record.learn_from_copy(Position(Place(5)), new)
-    assert record.was_copied_with(Position(Place(9), 1), new)
-    assert not record.was_copied_with(Position(Place(9), 1), old)
-    assert not record.was_copied_with(Position(Place(5)), new)
-    record.learn(Position(Place(9), 1), old)
-    assert not record.was_copied_with(Position(Place(9), 1), old), "a run that died before the target applied it"
-    assert not record.was_copied_with(Position(Place(12), 1), new), "changed since its copy"
+    record.learn(None, FIRST)
+    assert record.copied_before(Position(Place(9), 1)) is None, "described, not copied"
+    record.learn_from_copy(Position(Place(5)), copied)
+    assert record.copied_before(Position(Place(9), 1)) == copied
+    assert record.copied_before(Position(Place(5))) is None
+    record.learn(Position(Place(9), 1), FIRST)
+    assert record.copied_before(Position(Place(9), 1)) == copied, "a run that died before the target applied it"
+    assert record.copied_before(Position(Place(12), 1)) is None, "changed since its copy"
 
 
 def test_columns_without_an_identity_may_be_others_than_those_of_the_copy() -> None:
     record = TableRecord(FIRST.table)
     record.learn_from_copy(Position(Place(5)), SECOND)
-    assert not record.was_copied_with(Position(Place(9), 1), SECOND)
+    assert record.copied_before(Position(Place(9), 1)) is None
 
 
 def test_a_schema_learned_again_keeps_newer_ones() -> None:
