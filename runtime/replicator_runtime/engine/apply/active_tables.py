@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
-    from replicator_sdk import TableId
+    from replicator_sdk import Position, TableId, TableSchema
 
 log = structlog.get_logger()
 
@@ -99,6 +99,11 @@ class ActiveTables:
             error = _no_copy(table, error)
         self._lifecycle.fail(record, error)
         self._stop_taking(table)
+
+    def copied_before(self, table: TableId, position: Position) -> TableSchema | None:
+        """As `TableRecord.copied_before`; None as well for a table that is not known."""
+        record = self._lifecycle.records.get(table)
+        return None if record is None else record.copied_before(position)
 
     def copy_again(self, record: TableRecord) -> None:
         """Forget the table's snapshot; it joins again once it is copied.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.apply.maintenance import Maintenance
 from replicator_runtime.engine.stream.pending_acks import PendingAcks
+from replicator_runtime.engine.stream.steps_after_copy import has_other_names
+from replicator_sdk.errors import SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.apply.applier import Applier
     from replicator_runtime.engine.batching.batching import TableBatch
     from replicator_runtime.engine.run_state.run import Run
-    from replicator_sdk import DDLEvent, TableId
+    from replicator_sdk import DDLEvent, TableChanges, TableId
 
 register("engine.batch.gathered", "engine.batch.applied")
 
@@ -75,7 +77,7 @@ class InFlight:
         self.finish_batch()
         batcher = self._tables.batcher
         self._applying_oldest = batcher.oldest_timestamp
-        batches = batcher.take()
+        batches = self._checked(batcher.take())
         here = (batcher.offset, batcher.sequence_number)
         if batches:
             failpoint("engine.batch.gathered")
@@ -110,13 +112,29 @@ class InFlight:
             table's position would pass them, and no replay would bring them again.
         """
         self.finish_batch()
-        before = self._tables.batcher.cut(event)
+        before = self._checked(self._tables.batcher.cut(event))
         failures = self._applier.apply(before, self._tables.batcher.offset)
         for item in before:
             item.close()
         self._pending.take([item.applied for item in before], failures)
         self._pending.settle({event.table})
         return event.table in self._tables.watermarks
+
+    def _checked(self, batches: list[TableBatch]) -> list[TableBatch]:
+        """The batches, none of which would write values to other columns than their table was copied with.
+
+        Raises:
+            Rejoin: When a table's columns were renamed since its copy and have their former names again: the log announces
+                nothing then. The table is copied again.
+        """
+        for item in batches:
+            changes = item.changes
+            copied = self._tables.copied_before(changes.table, changes.identity.position)
+            if copied is not None and has_other_names(copied, changes.schema):
+                for each in batches:
+                    each.close()
+                self._tables.failed(changes.table, _renamed_since_copy(changes))
+        return batches
 
     def finish_batch(self) -> None:
         """Wait for the batch that is being applied, and record its outcome."""
@@ -168,3 +186,13 @@ class InFlight:
         self._pool.shutdown(wait=True)
         for item in self._applying:
             item.close()
+
+
+def _renamed_since_copy(changes: TableChanges) -> SnapshotNeededError:
+    return SnapshotNeededError(
+        "columns have other names in the log than in the table's copy, and the log announced no change",
+        code="RPL-4104",
+        table=str(changes.table),
+        position=str(changes.identity.position),
+        hint="nothing to do: the table is copied again",
+    )

@@ -37,6 +37,12 @@ def steps_after_copy(event: DDLEvent, copied: TableSchema) -> DDLEvent:
     return replace(event, alters=alter_steps(copied, event.schema, origins, defaults=defaults))
 
 
+def has_other_names(copied: TableSchema, schema: TableSchema) -> bool:
+    """Whether a column of the copy has another name in `schema`, so that values would be written to the wrong column."""
+    names = {column.source_id: column.name for column in copied.columns}
+    return any(names.get(column.source_id, column.name) != column.name for column in schema.columns)
+
+
 def _begins_at(steps: tuple[Alter, ...], copied: TableSchema, last: TableSchema) -> bool:
     """Whether the steps lead from `copied` to `last`."""
     present = {column.source_id: column for column in copied.columns}
@@ -53,7 +59,7 @@ def _begins_at(steps: tuple[Alter, ...], copied: TableSchema, last: TableSchema)
 
 
 def _kind(column: Column | None) -> tuple[str, DataType] | None:
-    return column and (column.name, column.type)
+    return None if column is None else (column.name, column.type)
 
 
 def _key(schema: TableSchema) -> list[str]:
