@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from replicator_sdk.batch import Int64s
-
-Bytes = npt.NDArray[np.uint8]
+from replicator_sdk.authoring.arrow_buffers import Bytes, Int64s, binary_ranges
 
 
 class CorruptBatchError(ValueError):
@@ -97,15 +94,8 @@ def varints(data: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def slices(buffer: pa.Buffer, start: Int64s, length: Int64s) -> pa.BinaryArray:
-    """Slices of a buffer as an array: the buffer is cut into gaps and slices, and the slices are taken."""
-    if not len(start):
-        return pa.array([], pa.binary())
-    size = np.maximum(length, 0)
-    borders = np.zeros(2 * len(start) + 1, np.int64)
-    borders[1:-1:2] = start
-    borders[2::2] = start + size
-    if int(borders[-1]) > buffer.size:
+    """Slices of a buffer as an array, NULL where the length is negative."""
+    end = start + np.maximum(length, 0)
+    if len(end) and int(end[-1]) > buffer.size:
         raise CorruptBatchError("a record is longer than its batch")
-    cut = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 2 * len(start), [None, pa.py_buffer(borders), buffer])
-    places = pa.array(np.arange(1, 2 * len(start), 2), mask=length < 0)
-    return cut.take(places).cast(pa.binary())
+    return binary_ranges(buffer, start, end, present=length >= 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from replicator_sdk.authoring.arrow_buffers import joined_bytes, validity
 from replicator_source_kafka.record_batches.record_fields import slices, varints
-from replicator_source_kafka.types.values.byte_arrays import joined, validity
 
 
 def header(headers: pa.BinaryArray, name: bytes) -> pa.BinaryArray:
@@ -16,7 +16,7 @@ def header(headers: pa.BinaryArray, name: bytes) -> pa.BinaryArray:
         headers: See `Records.headers`.
         name: The header's key.
     """
-    octets, bounds = joined(headers)
+    octets, bounds = joined_bytes(headers)
     start, length = np.zeros(len(headers), np.int64), np.full(len(headers), -1)
     records = np.flatnonzero(validity(headers))
     left, at = varints(octets, bounds[:-1][records])

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from replicator_sdk.authoring.arrow_buffers import bitmap, bounds_of, validity
 from replicator_sdk.datatype import Array, Record
 from replicator_source_kafka.types.column_codec import Codec
-from replicator_source_kafka.types.values.byte_arrays import bitmap, validity
 from replicator_source_kafka.types.values.out_of_range import Limits
 
 
@@ -18,8 +18,7 @@ def array_of(values: pa.ListArray, element: Codec, kind: Array, limits: Limits) 
     # Indexes of elements are not indexes of records: errors name the column only.
     inner = Limits(limits.rule, limits.table, limits.column, limits.replaced)
     elements = element.convert(values.flatten(), inner)
-    bounds = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(values.value_lengths().fill_null(0).to_numpy(), out=bounds[1:])
+    bounds = bounds_of(values.value_lengths().fill_null(0).to_numpy()).astype(np.int32)
     buffers = [bitmap(validity(values)), pa.py_buffer(bounds)]
     return pa.Array.from_buffers(kind.arrow, len(values), buffers, children=[elements])
 

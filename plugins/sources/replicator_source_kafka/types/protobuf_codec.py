@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import validity
 from replicator_sdk.datatype import JSON, TIMESTAMP, Array, Record
 from replicator_source_kafka.types.column_codec import JSON_TEXT, Codec
 from replicator_source_kafka.types.connect_type import ConnectType
@@ -17,7 +18,6 @@ from replicator_source_kafka.types.protobuf_type import VARIABLE_SCALE, WIDTH
 from replicator_source_kafka.types.standard_types import codec_of
 from replicator_source_kafka.types.type_hints import hinted_codec
 from replicator_source_kafka.types.values import date_parts, temporal
-from replicator_source_kafka.types.values.byte_arrays import validity
 from replicator_source_kafka.types.values.out_of_range import Limits
 
 _CONNECT = "org.apache.kafka.connect.data."

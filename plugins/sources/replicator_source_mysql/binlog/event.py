@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
-from replicator_source_mysql.connect.packets import Bytes, Int64s
-
-Bools = npt.NDArray[np.bool_]
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s
 
 HEADER_BYTES = 19
 """Timestamp (4), type (1), server id (4), size (4), end position (4), flags (2); little-endian."""

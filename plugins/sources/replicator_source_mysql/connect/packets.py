@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from replicator_sdk.authoring.arrow_buffers import Bytes, Int64s
 from replicator_sdk.errors import BugError, RetryableError
 
 if TYPE_CHECKING:
     import pymysql
 
-Bytes = npt.NDArray[np.uint8]
-Int64s = npt.NDArray[np.int64]
 
 _BLOCK = 1 << 20
 _FULL = 0xFFFFFF

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s, binary_ranges
 from replicator_sdk.errors import BugError, RetryableError
-from replicator_source_mysql.connect.packets import Bytes, Int64s, PacketReader, Packets
+from replicator_source_mysql.connect.packets import PacketReader, Packets
 
 if TYPE_CHECKING:
     import pymysql
@@ -140,9 +140,9 @@ def split_columns(packets: Packets, columns: int, doing: str) -> list[pa.BinaryA
     arrays = []
     try:
         for _ in range(columns):
-            start, length, missing = _cells(data, place)
+            start, length, present = _cells(data, place)
             place = start + length
-            arrays.append(_gather(buffer, start, place, missing))
+            arrays.append(binary_ranges(buffer, start, place, present=present))
     except IndexError:
         raise _broken(doing, "a row that is too short") from None
     if not np.array_equal(place, packets.end):
@@ -150,15 +150,15 @@ def split_columns(packets: Packets, columns: int, doing: str) -> list[pa.BinaryA
     return arrays
 
 
-def _cells(data: Bytes, place: Int64s) -> tuple[Int64s, Int64s, Any]:
-    """Where the values at `place` begin, how long they are, and which are NULL (None when none is)."""
+def _cells(data: Bytes, place: Int64s) -> tuple[Int64s, Int64s, Bools | None]:
+    """Where the values at `place` begin, how long they are, and which are not NULL (None when all are)."""
     first = data.take(place)
     start, length = place + 1, first.astype(np.int64)
     special = np.flatnonzero(first >= _NULL)
     if not len(special):
         return start, length, None
-    missing = first == _NULL
-    length[missing] = 0
+    present = first != _NULL
+    length[~present] = 0
     for mark, width in _WIDTHS.items():
         rows = special[first[special] == mark]
         if not len(rows):
@@ -166,19 +166,7 @@ def _cells(data: Bytes, place: Int64s) -> tuple[Int64s, Int64s, Any]:
         at = place[rows]
         length[rows] = sum(data.take(at + 1 + byte).astype(np.int64) << (8 * byte) for byte in range(width))
         start[rows] += width
-    return start, length, missing
-
-
-def _gather(buffer: pa.Buffer, start: Int64s, end: Int64s, missing: Any) -> pa.BinaryArray:
-    """The values copied together in C: the buffer is seen as values and gaps in turn, and every other one is taken."""
-    offsets = np.empty(2 * len(start), np.int32)
-    offsets[0::2] = start
-    offsets[1::2] = end
-    strips = pa.Array.from_buffers(
-        pa.binary(), max(0, len(offsets) - 1), [None, pa.py_buffer(offsets), buffer], null_count=0
-    )
-    picks = pa.array(np.arange(0, 2 * len(start), 2, dtype=np.int64), mask=missing)
-    return pc.take(strips, picks, boundscheck=False)
+    return start, length, present
 
 
 def _broken(doing: str, what: str) -> BugError:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from replicator_sdk.authoring.arrow_buffers import Int64s
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.decoder import Decoder
 from replicator_source_mysql.binlog.event import Events, FilePosition
-from replicator_source_mysql.connect.packets import Int64s
 from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.offset import MySqlOffset

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import structlog
 
+from replicator_sdk.authoring.arrow_buffers import Int64s
 from replicator_sdk.batch import Commits, single_commit
 from replicator_sdk.event import DDLEvent
 from replicator_sdk.source import EventEmitter
 from replicator_source_mysql.binlog.dump.log_fingerprint import LogFingerprint
 from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.binlog.log_availability import Origin
-from replicator_source_mysql.connect.packets import Int64s
 from replicator_source_mysql.gtid import GtidProgress, GtidTrail
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.streaming.captured_tables import StructureChange

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s, fixed_width
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import Column
 from replicator_source_mysql.definition import ColumnDefinition
@@ -18,7 +19,7 @@ from replicator_source_mysql.types.values import compressed_columns as compresse
 from replicator_source_mysql.types.values import decimal, temporal
 from replicator_source_mysql.types.values import enum_set as members
 from replicator_source_mysql.types.values import fixed_bytes as binary_form
-from replicator_source_mysql.types.values.arrays import Bools, Bytes, Cells, Int64s, fixed
+from replicator_source_mysql.types.values.arrays import Cells
 from replicator_source_mysql.types.values.charset import decode
 from replicator_source_mysql.types.values.out_of_range import Policy
 
@@ -98,12 +99,12 @@ def _integers(cells: Cells, form: ColumnForm, _kind: int, _metadata: int) -> pa.
     else:
         values = cells.numbers(f"<{sign}{_INTEGER_BYTES[form.name]}")
     if pa.types.is_decimal(form.target.arrow):
-        return fixed(decimal.unsigned_words(values.astype(np.uint64)), form.target.arrow, cells.present)
-    return fixed(values.astype(form.target.arrow.to_pandas_dtype()), form.target.arrow, cells.present)
+        return fixed_width(decimal.unsigned_words(values.astype(np.uint64)), form.target.arrow, cells.present)
+    return fixed_width(values.astype(form.target.arrow.to_pandas_dtype()), form.target.arrow, cells.present)
 
 
 def _floats(cells: Cells, form: ColumnForm, _kind: int, _metadata: int) -> pa.Array:
-    return fixed(cells.numbers("<f4" if form.name == "float" else "<f8"), form.target.arrow, cells.present)
+    return fixed_width(cells.numbers("<f4" if form.name == "float" else "<f8"), form.target.arrow, cells.present)
 
 
 def _decimals(cells: Cells, form: ColumnForm, _kind: int, metadata: int) -> pa.Array:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replicator_sdk.authoring.arrow_buffers import Int64s
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import BugError
 from replicator_source_postgres.pgoutput.images import RelationPlan, decode_rows
@@ -17,7 +18,7 @@ from replicator_source_postgres.pgoutput.message import (
     parse_relation,
     parse_truncate,
 )
-from replicator_source_postgres.pgoutput.window import Int64s, Window, int32_at
+from replicator_source_postgres.pgoutput.window import Window, int32_at
 
 PlanRelation = Callable[[Relation, int, int], tuple[RelationPlan | None, int]]
 """Called when a relation appears or changes, with the ordinal and the log position of what follows, after everything

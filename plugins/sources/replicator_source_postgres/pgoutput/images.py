@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.schema import TableSchema
 from replicator_source_postgres.offset import lsn_text
 from replicator_source_postgres.pgoutput.message import Relation
-from replicator_source_postgres.pgoutput.tuples import Bools, Cells, gather, walk
-from replicator_source_postgres.pgoutput.window import Int64s, Window
+from replicator_source_postgres.pgoutput.tuples import Cells, gather, walk
+from replicator_source_postgres.pgoutput.window import Window
 from replicator_source_postgres.types.convert import Converter
 
 _CODES = np.zeros(256, np.int8)

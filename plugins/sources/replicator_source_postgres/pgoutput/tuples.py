@@ -10,14 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s, binary_ranges
 from replicator_sdk.errors import BugError
-from replicator_source_postgres.pgoutput.window import Bytes, Int64s, int32_at
-
-Bools = npt.NDArray[np.bool_]
+from replicator_source_postgres.pgoutput.window import int32_at
 
 _NULL, _UNCHANGED, _TEXT = b"n"[0], b"u"[0], b"t"[0]
 
@@ -76,10 +73,7 @@ def _broken(table: str, what: str) -> BugError:
 
 
 def gather(data: pa.Buffer, cells: Cells, rows: Int64s | None, count: int) -> pa.BinaryArray:
-    """The values of one column as bytes, copied in C.
-
-    The whole buffer is used as one binary array whose elements are alternately a value and the gap up to the next value;
-    taking every other element copies the values only.
+    """The values of one column as bytes.
 
     Args:
         data: The window's buffer.
@@ -87,18 +81,9 @@ def gather(data: pa.Buffer, cells: Cells, rows: Int64s | None, count: int) -> pa
         rows: To which of `count` rows each walked row belongs, ascending; None when they are the same rows.
         count: Length of the result; rows without a cell are NULL.
     """
-    offsets = np.empty(2 * len(cells.start), np.int32)
-    offsets[0::2] = cells.start
-    offsets[1::2] = cells.end
-    strips = pa.Array.from_buffers(
-        pa.binary(), max(0, len(offsets) - 1), [None, pa.py_buffer(offsets), data], null_count=0
-    )
     if rows is None:
-        picks = np.arange(0, 2 * count, 2, dtype=np.int64)
-        missing = None if cells.present.all() else ~cells.present
-    else:
-        picks = np.zeros(count, np.int64)
-        picks[rows] = np.arange(0, 2 * len(rows), 2)
-        missing = np.ones(count, np.bool_)
-        missing[rows] = ~cells.present
-    return pc.take(strips, pa.array(picks, mask=missing), boundscheck=False)
+        return binary_ranges(data, cells.start, cells.end, present=cells.present)
+    ranks, present = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    ranks[rows] = np.arange(len(rows))
+    present[rows] = cells.present
+    return binary_ranges(data, cells.start, cells.end, present=present, ranks=ranks)

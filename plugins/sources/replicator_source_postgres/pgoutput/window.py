@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from replicator_sdk.authoring.arrow_buffers import Bytes, Int64s
 from replicator_sdk.errors import BugError
-
-Int64s = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 
 HEADER = 25
 """Bytes of an XLogData message before the plugin's own: 'w', start, end, send time."""

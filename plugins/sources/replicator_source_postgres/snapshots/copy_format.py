@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from replicator_sdk.authoring.arrow_buffers import Bytes, Int64s
 from replicator_sdk.errors import BugError
 from replicator_source_postgres.pgoutput.tuples import Cells, gather
-from replicator_source_postgres.pgoutput.window import Bytes, Int64s
 from replicator_source_postgres.types.array import escaped_bytes
 
 _TAB, _NEWLINE, _BACKSLASH, _N = b"\t\n\\N"

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import joined_bytes, validity
+from replicator_sdk.authoring.characters import uuid_text
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.datatype import DATE, INSTANT, TIME, TIMESTAMP, UUID
 from replicator_sdk.schema import Column, TableId
@@ -27,8 +28,6 @@ _DIRECT = frozenset({16, 17, 20, 21, 23, 25, 114, 700, 701, 1042, 1043, 1082, 10
 """Built-in types that the driver reads exactly; bounded numeric is another one."""
 _NUMERIC = 1700
 _EPOCH_DAYS, _EPOCH_MICROSECONDS = 10_957, 946_684_800_000_000
-_DASHES = (8, 13, 18, 23)
-_HEX = np.frombuffer(b"".join(b"%02x" % n for n in range(256)), np.uint8).reshape(256, 2)
 
 
 def adbc_expression(
@@ -94,7 +93,7 @@ class AdbcConverter:
             return temporal.from_binary_timestamps(moments, kind.arrow, policy)
         if kind == TIME:
             return temporal.from_binary_times(values, policy)
-        return uuid_text(values) if kind == UUID else values.cast(kind.arrow)
+        return _uuids(values) if kind == UUID else values.cast(kind.arrow)
 
 
 def _moved(values: pa.Array, number: pa.DataType, epoch: int) -> pa.Array:
@@ -102,17 +101,7 @@ def _moved(values: pa.Array, number: pa.DataType, epoch: int) -> pa.Array:
     return pc.subtract(values.cast(number), pa.scalar(epoch, number))
 
 
-def uuid_text(values: pa.FixedSizeBinaryArray) -> pa.StringArray:
+def _uuids(values: pa.FixedSizeBinaryArray) -> pa.StringArray:
     """The 36-character form of 16-byte values, with NULL."""
-    present = values.drop_null()
-    octets = np.frombuffer(b"".join([present.cast(pa.binary()).buffers()[2] or b""]), np.uint8)
-    octets = octets[: 16 * len(present)].reshape(-1, 16)
-    text = np.full((len(present), 36), ord("-"), np.uint8)
-    places = [place for place in range(36) if place not in _DASHES]
-    text[:, places] = _HEX[octets].reshape(-1, 32)
-    valid = pc.is_valid(values).to_numpy(zero_copy_only=False)
-    sizes = np.zeros(len(values) + 1, np.int32)
-    sizes[1:][valid] = 36
-    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    offsets = pa.py_buffer(np.cumsum(sizes, dtype=np.int32))
-    return pa.Array.from_buffers(pa.string(), len(values), [bitmap, offsets, pa.py_buffer(np.ascontiguousarray(text))])
+    octets, _ = joined_bytes(values.fill_null(bytes(16)).cast(pa.binary()))
+    return uuid_text(octets.reshape(-1, 16), validity(values))

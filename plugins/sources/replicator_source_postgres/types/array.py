@@ -7,14 +7,12 @@ safe in UTF-8: no byte of a longer character equals a quote, comma, brace or bac
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s, bounds_of, joined_bytes, variable_width
 from replicator_sdk.config import OutOfRange
 from replicator_source_postgres.types.out_of_range import OutOfRangePolicy
-
-Bools = npt.NDArray[np.bool_]
 
 
 def split_arrays(
@@ -27,14 +25,8 @@ def split_arrays(
     """
     text = _only_plain(text, policy)
     is_null = pc.is_null(text)
-    present = pa.concat_arrays([text.drop_null()])
-    _, offset_buffer, data = present.buffers()
-    bounds = np.frombuffer(offset_buffer, np.int32)[present.offset : present.offset + len(present) + 1]
-    octets = np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]]
-    counts, elements = _elements(octets, (bounds - bounds[0]).astype(np.int64))
-    lengths = np.zeros(len(text), np.int64)
-    lengths[~is_null.to_numpy(zero_copy_only=False)] = counts
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    counts, elements = _elements(*joined_bytes(text.drop_null()))
+    offsets = bounds_of(counts, ~is_null.to_numpy(zero_copy_only=False)).astype(np.int32)
     return pa.array(offsets), is_null, elements
 
 
@@ -51,9 +43,7 @@ def _only_plain(text: pa.StringArray, policy: OutOfRangePolicy) -> pa.StringArra
     return pc.replace_substring_regex(text, r"^\[[^=]*=", "")
 
 
-def _elements(
-    octets: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], pa.StringArray]:
+def _elements(octets: Bytes, bounds: Int64s) -> tuple[Int64s, pa.StringArray]:
     """How many elements each literal has, and all of them, unquoted."""
     escaped = escaped_bytes(octets == ord("\\"))
     quote = (octets == ord('"')) & ~escaped
@@ -65,10 +55,10 @@ def _elements(
     filled = np.diff(bounds) > 2
     # An element ends at a delimiter, the last one of a literal at the literal's closing brace.
     ends = np.sort(np.concatenate([np.flatnonzero(comma), bounds[1:][filled] - 1]))
-    offsets = np.concatenate([[0], np.cumsum(keep)[ends]]).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(keep)[ends]])
     was_quoted = np.diff(np.concatenate([[0], quotes[ends]])) > 0
     counts = np.diff(np.searchsorted(ends, bounds))
-    values = pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(octets[keep]))
+    values = variable_width(pa.string(), octets[keep], offsets)
     is_null = pc.and_(pc.equal(values, "NULL"), pa.array(~was_quoted))
     return counts, pc.if_else(is_null, pa.scalar(None, pa.string()), values)
 

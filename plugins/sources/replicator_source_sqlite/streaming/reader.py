@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from replicator_sdk import (
     Offset,
     TableSchema,
 )
+from replicator_sdk.batch import Int64s
 from replicator_sdk.errors import BugError
 from replicator_source_sqlite.capture.changelog import (
     DDL,
@@ -50,7 +50,6 @@ from replicator_source_sqlite.types.decode import Decoder
 _PRUNE_ROWS = 5_000
 _PRUNE_SECONDS = 2.0
 
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Head = tuple[int, int, int, int]
 """Number, version, operation and time of a change."""
 

@@ -11,12 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Int64s, with_nulls
+from replicator_sdk.authoring.characters import matrix_rows
 from replicator_sdk.batch import ChangeBatch, TableChanges, combined
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.net_change import NetPlan, Upserts
 from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.schema.encoding import columns_of, loadable, nulled, picked
+from replicator_target_bigquery.schema.encoding import columns_of, loadable, picked
 from replicator_target_bigquery.schema.fields import Field, field_of
 from replicator_target_bigquery.schema.names import STAGED_BEFORE, column_names
 
@@ -34,8 +36,6 @@ STAGING_COLUMNS: Final = (
     Field(UNCHANGED, "STRING"),
 )
 """What every staging table has besides `_before_…` and the table's own columns."""
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _rows(batch: ChangeBatch) -> dict[str, pa.Array]:
         return columns
     before = columns_of(batch.before) if batch.before is not None else {}
     return {
-        name: picked(deletes, before[name], c) if name in batch.schema.primary_key else nulled(c, deletes)
+        name: picked(deletes, before[name], c) if name in batch.schema.primary_key else with_nulls(c, ~deletes)
         for name, c in columns.items()
     }
 
@@ -114,14 +114,14 @@ def _before(batch: ChangeBatch) -> dict[str, pa.Array]:
         elif name in key:
             made[name] = _key_before(before.get(name, after[name]), given, after[name], inserts)
         else:
-            made[name] = before[name] if np.array_equal(valid, given) else nulled(before[name], ~given)
+            made[name] = before[name] if np.array_equal(valid, given) else with_nulls(before[name], given)
     return made
 
 
 def _key_before(before: pa.Array, given: Bools, after: pa.Array, inserts: Bools) -> pa.Array:
     """The key before: as sent, else the row's own, and none before an INSERT."""
     key = before if given.all() else picked(given, before, after)
-    return nulled(key, inserts) if inserts.any() else key
+    return with_nulls(key, ~inserts) if inserts.any() else key
 
 
 def _net_batches(changes: TableChanges, names: dict[str, str], stamp: BatchStamp) -> Iterator[pa.Table]:
@@ -146,8 +146,7 @@ def _flags(part: Upserts, schema: TableSchema) -> pa.Array:
     for place, name in enumerate(schema.names):
         if name in part.unresolved:
             digits[part.unresolved[name], place] = ord("1")
-    offsets = np.arange(len(part) + 1, dtype=np.int32) * len(schema.names)
-    return pa.StringArray.from_buffers(len(part), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(digits)))
+    return matrix_rows(pa.string(), digits)
 
 
 def _origins(part: Upserts, schema: TableSchema) -> dict[str, pa.Array]:

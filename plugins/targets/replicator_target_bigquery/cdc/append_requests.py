@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from replicator_sdk.authoring.arrow_buffers import joined_bytes
 from replicator_target_bigquery.cdc.protobuf_rows import MessageSchema, framed
 
 REQUEST_BYTES: Final = 8 << 20  # of the 10 MB that BigQuery takes
@@ -41,9 +42,8 @@ def row_parts(rows: pa.Array, too_large: Callable[[], Exception]) -> Iterator[Ro
         too_large: Makes the error for a row that no request can hold.
     """
     whole = framed(rows)
-    _, places, content = whole.buffers()
-    offsets = np.frombuffer(places, np.int32, count=len(whole) + 1, offset=4 * whole.offset)
-    start, data = 0, memoryview(content)
+    content, offsets = joined_bytes(whole)
+    start, data = 0, content.data
     while start < len(whole):
         stop = int(np.searchsorted(offsets, offsets[start] + REQUEST_BYTES, side="right")) - 1
         stop = max(stop, start + 1)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from replicator_sdk.batch import TableChanges
+from replicator_sdk.authoring.characters import matrix_rows
+from replicator_sdk.batch import Int64s, TableChanges
 from replicator_sdk.errors import BugError, DataError, NeedsUserError
 from replicator_sdk.net_change import NetPlan
 from replicator_target_bigquery.config import SEQUENCE
@@ -21,7 +21,6 @@ CHANGE_SEQUENCE_NUMBER: Final = "_CHANGE_SEQUENCE_NUMBER"
 PSEUDO_COLUMNS: Final = (Field(CHANGE_TYPE, "STRING"), Field(CHANGE_SEQUENCE_NUMBER, "STRING"))
 _DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _SECTION: Final = 16
-Int64s = npt.NDArray[np.int64]
 
 
 class NetRows:
@@ -108,5 +107,4 @@ def change_sequence_numbers(epoch: int, sequence: Int64s) -> pa.StringArray:
     shifts = np.arange(4 * (_SECTION - 1), -1, -4, dtype=np.uint64)
     number = _DIGITS[((sequence.astype(np.uint64)[:, None] >> shifts) & np.uint64(15)).astype(np.intp)]
     text = np.concatenate([np.broadcast_to(prefix, (len(sequence), len(prefix))), number], axis=1)
-    offsets = np.arange(len(sequence) + 1, dtype=np.int32) * text.shape[1]
-    return pa.StringArray.from_buffers(len(sequence), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text)))
+    return matrix_rows(pa.string(), text)

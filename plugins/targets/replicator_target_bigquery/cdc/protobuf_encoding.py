@@ -13,12 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, bounds_of, joined_bytes, validity, variable_width
+from replicator_sdk.authoring.characters import matrix_rows
+
 _VARINT: Final = 0
 _FIXED64: Final = 1
 _BYTES: Final = 2
 _LONGEST_VARINT: Final = 10
 UInt64s = npt.NDArray[np.uint64]
-Bytes = npt.NDArray[np.uint8]
 
 
 def varints(number: int, values: pa.Array) -> pa.Array:
@@ -56,19 +58,18 @@ def absent(fields: pa.Array, where: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_valid(where), fields, pa.scalar(None, pa.binary()))
 
 
-def _tagged(number: int, kind: int, value: tuple[Bytes, npt.NDArray[np.bool_]], given: pa.Array) -> pa.Array:
+def _tagged(number: int, kind: int, value: tuple[Bytes, Bools], given: pa.Array) -> pa.Array:
     """A field for each value: its tag, then the bytes that are marked; NULL where none is given."""
     content, used = value
     (tag, length), size = _varint(number << 3 | kind), len(content)
     places = np.concatenate([np.broadcast_to(tag, (size, length)), content], axis=1)
     kept = np.concatenate([np.ones((size, length), np.bool_), used], axis=1)
     if not given.null_count:
-        return _rows(places[kept], kept.sum(axis=1))
-    kept &= given.is_valid().to_numpy(zero_copy_only=False)[:, None]
-    return absent(_rows(places[kept], kept.sum(axis=1)), given)
+        return matrix_rows(pa.binary(), places, keep=kept)
+    return matrix_rows(pa.binary(), places, keep=kept, present=validity(given))
 
 
-def _encoded(values: UInt64s) -> tuple[Bytes, npt.NDArray[np.bool_]]:
+def _encoded(values: UInt64s) -> tuple[Bytes, Bools]:
     """Varints as rows of ten bytes, and which of them count."""
     widest = int(values.max()) if len(values) else 0
     width = max(1, min(_LONGEST_VARINT, -(-widest.bit_length() // 7)))
@@ -87,14 +88,6 @@ def _varint(value: int) -> tuple[Bytes, int]:
     return tag, len(tag)
 
 
-def _rows(content: Bytes, lengths: npt.NDArray[np.int64]) -> pa.Array:
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.Array.from_buffers(
-        pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
-    )
-
-
 def concatenated(rows: pa.Array, lists: pa.ListArray) -> pa.Array:
     """The elements of each list, concatenated.
 
@@ -103,8 +96,5 @@ def concatenated(rows: pa.Array, lists: pa.ListArray) -> pa.Array:
         lists: The lists; NULL counts as empty.
     """
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    ends = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum(lengths, out=ends[1:])
-    _, offsets, content = rows.buffers()
-    starts = np.frombuffer(offsets, np.int32, count=len(rows) + 1, offset=4 * rows.offset)
-    return pa.Array.from_buffers(pa.binary(), len(lists), [None, pa.py_buffer(starts[ends]), content])
+    content, bounds = joined_bytes(rows)
+    return variable_width(pa.binary(), content, bounds[bounds_of(lengths)])

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, bounds_of
 from replicator_sdk.batch import combined
 from replicator_target_bigquery.schema.fields import ELEMENT, LIST, Field, standard_type
 from replicator_target_bigquery.schema.names import column_name
-
-Bools = npt.NDArray[np.bool_]
 
 
 def columns_of(rows: pa.StructArray) -> dict[str, pa.Array]:
@@ -37,23 +35,9 @@ def loadable(column: pa.Array) -> pa.Array:
 def _wrapped_list(column: pa.ListArray) -> pa.StructArray:
     nulls = pc.is_null(column)
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(column) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = bounds_of(lengths).astype(np.int32)
     elements = pa.StructArray.from_arrays([loadable(column.flatten())], [ELEMENT])
     return pa.StructArray.from_arrays([pa.ListArray.from_arrays(pa.array(offsets), elements)], [LIST], mask=nulls)
-
-
-def nulled(column: pa.Array, where: Bools) -> pa.Array:
-    """The column with NULL at some places as well; its values are shared, not copied, unless they are nested."""
-    if pa.types.is_nested(column.type):
-        return column.take(pa.array(np.arange(len(column)), mask=where))
-    valid = ~where
-    if column.null_count:
-        valid &= column.is_valid().to_numpy(zero_copy_only=False)
-    # One offset holds for all buffers of an array, so the bits before it are needed, too.
-    bits = np.packbits(np.concatenate([np.zeros(column.offset, np.bool_), valid]), bitorder="little")
-    buffers = [pa.py_buffer(bits), *column.buffers()[1:]]
-    return pa.Array.from_buffers(column.type, len(column), buffers, offset=column.offset)
 
 
 def in_order(rows: pa.Table, fields: Sequence[Field]) -> pa.Table:

@@ -12,10 +12,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from replicator_sdk.batch import TableChanges
+from replicator_sdk.batch import Int64s, TableChanges
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.schema.fields import Field
@@ -25,7 +24,6 @@ from replicator_target_bigquery.sql.text import name
 _RANGES: Final = 16
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - wall clock and UTC alike
 _PRUNES: Final = frozenset({"INT64", "DATE", "DATETIME", "TIMESTAMP"})
-Int64s = npt.NDArray[np.int64]
 
 
 def prunes(column: Field) -> bool:

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools
 from replicator_sdk.batch import Int64s
 from replicator_source_kafka.formats.json_records.json_value import loads
 from replicator_source_kafka.types.connect_type import ConnectType, parse_connect_type
-from replicator_source_kafka.types.values.byte_arrays import Bools
 
 _OPENING, _BETWEEN = b'{"schema":', b',"payload":'
 HEAD = b'{"payload":'

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools
 from replicator_sdk.batch import Int64s
 from replicator_source_kafka.formats.format import Poison
 from replicator_source_kafka.formats.schema_registry.registry_client import SchemaId
 from replicator_source_kafka.record_batches.record_headers import header
 from replicator_source_kafka.records import Records
-from replicator_source_kafka.types.values.byte_arrays import Bools
 
 _LONGEST = 2**31 - 1
 _GUID = 17

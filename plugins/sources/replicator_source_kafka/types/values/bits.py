@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from replicator_source_kafka.types.values.byte_arrays import from_base64, joined, sized, validity
+from replicator_sdk.authoring.arrow_buffers import Bytes, joined_bytes, validity
+from replicator_sdk.authoring.characters import matrix_rows
+from replicator_source_kafka.types.values.byte_arrays import from_base64
 
 
 def big_endian(raw: pa.Array, length: int) -> pa.BinaryArray:
@@ -14,11 +16,7 @@ def big_endian(raw: pa.Array, length: int) -> pa.BinaryArray:
     width = -(-length // 8)
     # Cut or filled at the end with the high bits, then reversed.
     matrix = _left_aligned(values, width)[:, ::-1]
-    present = validity(values)
-    kept = np.ascontiguousarray(matrix[present])
-    bounds = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(present * width, out=bounds[1:])
-    return sized(kept.reshape(-1), bounds, present)
+    return matrix_rows(pa.binary(), matrix, present=validity(values))
 
 
 def as_text(raw: pa.Array, length: int) -> pa.StringArray:
@@ -26,19 +24,16 @@ def as_text(raw: pa.Array, length: int) -> pa.StringArray:
     values = from_base64(raw)
     width = -(-length // 8)
     digits = np.unpackbits(_left_aligned(values, width), axis=1, bitorder="little")[:, :length][:, ::-1] + ord("0")
-    present = validity(values)
-    bounds = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(present * length, out=bounds[1:])
-    return sized(np.ascontiguousarray(digits[present]).reshape(-1), bounds, present).cast(pa.string())
+    return matrix_rows(pa.string(), digits, present=validity(values))
 
 
-def _left_aligned(values: pa.BinaryArray, width: int) -> np.ndarray:
+def _left_aligned(values: pa.BinaryArray, width: int) -> Bytes:
     """A matrix of the first `width` bytes of each value, filled with zeros at the right.
 
     Raises:
         ValueError: When bytes beyond the width are not zero.
     """
-    octets, bounds = joined(values)
+    octets, bounds = joined_bytes(values)
     matrix = np.zeros((len(values), width), np.uint8)
     at = bounds[:-1, None] + np.arange(width)[None, :]
     inside = at < bounds[1:, None]

@@ -1,16 +1,11 @@
-"""Decodes base64 text and builds Arrow arrays from numpy arrays, for whole columns at once."""
+"""Decodes base64 text and aligns numbers of any size, for whole columns at once."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from replicator_sdk.batch import Int64s
-
-Bytes = npt.NDArray[np.uint8]
-Bools = npt.NDArray[np.bool_]
+from replicator_sdk.authoring.arrow_buffers import Bytes, Int64s, bounds_of, joined_bytes, validity, variable_width
 
 _PADDING, _OUTSIDE = 64, 255
 
@@ -27,34 +22,6 @@ def _alphabet() -> Bytes:
 _ALPHABET = _alphabet()
 
 
-def validity(values: pa.Array) -> Bools:
-    """Which values are not NULL."""
-    return np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False))
-
-
-def joined(values: pa.Array) -> tuple[Bytes, Int64s]:
-    """The concatenated bytes of all values, and where each begins and the last ends; NULL has no bytes."""
-    plain = values.cast(pa.large_binary())
-    if plain.null_count:
-        plain = plain.fill_null(b"")
-    if not len(plain):
-        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
-    _, offsets, data = plain.buffers()
-    bounds = np.frombuffer(offsets, np.int64)[plain.offset : plain.offset + len(plain) + 1]
-    return np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]], bounds - bounds[0]
-
-
-def bitmap(present: Bools) -> pa.Buffer | None:
-    """Arrow's validity bitmap; None if nothing is NULL."""
-    return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-
-
-def sized(octets: Bytes, bounds: Int64s, present: Bools) -> pa.BinaryArray:
-    """A binary array from the concatenated bytes of all values."""
-    buffers = [bitmap(present), pa.py_buffer(bounds), pa.py_buffer(np.ascontiguousarray(octets))]
-    return pa.Array.from_buffers(pa.large_binary(), len(present), buffers).cast(pa.binary())
-
-
 def from_base64(text: pa.Array) -> pa.BinaryArray:
     """The bytes of base64 text (with padding, as Jackson writes it); binary arrays are returned as they are.
 
@@ -64,7 +31,7 @@ def from_base64(text: pa.Array) -> pa.BinaryArray:
     if pa.types.is_binary(text.type) or pa.types.is_large_binary(text.type):
         return text.cast(pa.binary())
     present = validity(text)
-    characters, bounds = joined(text)
+    characters, bounds = joined_bytes(text.cast(pa.large_binary()))
     lengths = np.diff(bounds)
     if (lengths % 4).any():
         raise ValueError("not base64: a length is not a multiple of 4")
@@ -82,15 +49,13 @@ def from_base64(text: pa.Array) -> pa.BinaryArray:
     packed = groups[:, 0] << 18 | groups[:, 1] << 12 | groups[:, 2] << 6 | groups[:, 3]
     octets = packed.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 1:].reshape(-1)
     kept = lengths // 4 * 3 - pads
-    out = np.zeros(len(kept) + 1, np.int64)
-    np.cumsum(kept, out=out[1:])
     if pads.any():
         whole_ends = bounds[1:] // 4 * 3
         keep = np.ones(len(octets), np.bool_)
         keep[whole_ends[pads > 0] - 1] = False
         keep[whole_ends[pads > 1] - 2] = False
         octets = octets[keep]
-    return sized(octets, out, present)
+    return variable_width(pa.binary(), octets, bounds_of(kept), present)
 
 
 def right_aligned(values: pa.BinaryArray, width: int, signed: bool) -> Bytes:
@@ -101,7 +66,7 @@ def right_aligned(values: pa.BinaryArray, width: int, signed: bool) -> Bytes:
     Raises:
         ValueError: When a value needs more bytes.
     """
-    octets, bounds = joined(values)
+    octets, bounds = joined_bytes(values)
     lengths = np.diff(bounds)
     matrix = np.zeros((len(lengths), width), np.uint8)
     some = lengths > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from replicator_source_kafka.types.values.byte_arrays import validity
+from replicator_sdk.authoring.arrow_buffers import validity
 
 _REFORM = 1582_10_15
 """The first day of Java's calendar, which Connect's converter uses, that is Gregorian; earlier days are Julian."""

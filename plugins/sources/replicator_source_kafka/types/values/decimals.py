@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from decimal import Decimal as Number
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import fixed_width, validity
 from replicator_sdk.datatype import Decimal
-from replicator_source_kafka.types.values.byte_arrays import bitmap, from_base64, right_aligned, validity
+from replicator_source_kafka.types.values.byte_arrays import from_base64, right_aligned
 
 
 def decimals(raw: pa.Array, scale: int, kind: Decimal) -> pa.Array:
@@ -22,13 +22,13 @@ def decimals(raw: pa.Array, scale: int, kind: Decimal) -> pa.Array:
         return raw.cast(kind.arrow)
     values = from_base64(raw)
     numbers = right_aligned(values, 16, signed=True)[:, ::-1]
-    buffers = [bitmap(validity(values)), pa.py_buffer(np.ascontiguousarray(numbers))]
+    present = validity(values)
     if scale == kind.scale:
-        result = pa.Array.from_buffers(kind.arrow, len(values), buffers)
+        result = fixed_width(numbers, kind.arrow, present)
         result.validate(full=True)
         return result
     # A negative scale (Oracle's NUMBER(5,-2)): the digits are followed by zeros.
-    digits = pa.Array.from_buffers(pa.decimal128(kind.precision + scale, 0), len(values), buffers)
+    digits = fixed_width(numbers, pa.decimal128(kind.precision + scale, 0), present)
     digits.validate(full=True)
     zeros = pa.scalar(Number(10) ** -scale, pa.decimal256(1 - scale, 0))
     return pc.multiply(digits.cast(pa.decimal256(digits.type.precision, 0)), zeros).cast(kind.arrow)

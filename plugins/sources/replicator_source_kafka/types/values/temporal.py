@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import validity
 from replicator_sdk.datatype import DATE, INSTANT, TIME, TIMESTAMP
-from replicator_source_kafka.types.values.byte_arrays import validity
 from replicator_source_kafka.types.values.out_of_range import Limits
 
 _DAY = 86_400_000_000

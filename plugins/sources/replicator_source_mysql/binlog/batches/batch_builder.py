@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.column_defaults import filled
 from replicator_source_mysql.binlog.batches.json_updates import with_diffs
 from replicator_source_mysql.binlog.batches.ordered_columns import Changes, Column
 from replicator_source_mysql.binlog.batches.table_plan import Reading
-from replicator_source_mysql.binlog.event import Bools, Events
+from replicator_source_mysql.binlog.event import Events
 from replicator_source_mysql.binlog.rows.row_events import DELETE, INSERT, UPDATE, Run
-from replicator_source_mysql.connect.packets import Int64s
 
 
 def make_batch(events: Events, reading: Reading, runs: Sequence[Run], first: Int64s) -> ChangeBatch:

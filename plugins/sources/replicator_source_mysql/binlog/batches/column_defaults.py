@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.table_plan import Reading
-from replicator_source_mysql.binlog.event import Bools
 from replicator_source_mysql.definition import ColumnDefinition
 from replicator_source_mysql.types.column_type import parse_column_type
 from replicator_source_mysql.types.text_values import TextColumn

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replicator_sdk.authoring.arrow_buffers import Int64s
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import BugError
 from replicator_source_mysql.binlog.batches.batch_builder import make_batch
@@ -14,7 +15,6 @@ from replicator_source_mysql.binlog.batches.table_plan import Reading, TablePlan
 from replicator_source_mysql.binlog.event import ROWS, Events, Kind, words_at
 from replicator_source_mysql.binlog.rows.row_events import Run, walk_rows
 from replicator_source_mysql.binlog.rows.table_map import TableMap, TableMaps
-from replicator_source_mysql.connect.packets import Int64s
 
 PlanTable = Callable[[TableMap], TablePlan | None]
 """Returns how to decode a table; None when the table is not captured."""

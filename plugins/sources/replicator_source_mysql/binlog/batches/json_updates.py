@@ -6,11 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.ordered_columns import Column
 from replicator_source_mysql.binlog.batches.table_plan import Reading
-from replicator_source_mysql.binlog.event import Bools
-from replicator_source_mysql.connect.packets import Bytes
 from replicator_source_mysql.types.json.diff import updated_documents
 from replicator_source_mysql.types.values.arrays import Cells
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replicator_source_mysql.binlog.event import Bools
+from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
 from replicator_source_mysql.binlog.rows.cells import Cells
 from replicator_source_mysql.binlog.rows.row_events import DELETE, INSERT, UPDATE, Run
-from replicator_source_mysql.connect.packets import Int64s
 
 
 @dataclass(frozen=True, slots=True)

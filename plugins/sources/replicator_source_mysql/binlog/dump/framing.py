@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import structlog
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
 from replicator_source_mysql.binlog.event import (
     ARTIFICIAL,
     CHECKSUM_BYTES,
@@ -15,7 +16,6 @@ from replicator_source_mysql.binlog.event import (
     IGNORABLE,
     LAST_KNOWN,
     STATEMENT_LOADS,
-    Bools,
     Events,
     FilePosition,
     Kind,
@@ -23,7 +23,7 @@ from replicator_source_mysql.binlog.event import (
     words_at,
 )
 from replicator_source_mysql.binlog.event_errors import damaged, out_of_place, refused
-from replicator_source_mysql.connect.packets import Int64s, Packets
+from replicator_source_mysql.connect.packets import Packets
 
 log = structlog.get_logger(__name__)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replicator_source_mysql.binlog.event import Bools, words_at
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s
+from replicator_source_mysql.binlog.event import words_at
 from replicator_source_mysql.binlog.rows.row_layout import ImageShape
 from replicator_source_mysql.binlog.rows.row_offsets import after_partial_options
-from replicator_source_mysql.connect.packets import Bytes, Int64s
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replicator_source_mysql.binlog.event import DELETES, SECOND_VERSION, UPDATES, Bools, Events, Kind
+from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
+from replicator_source_mysql.binlog.event import DELETES, SECOND_VERSION, UPDATES, Events, Kind
 from replicator_source_mysql.binlog.event_errors import broken_event
 from replicator_source_mysql.binlog.rows.cells import Cells, partial_flags, read_cells
 from replicator_source_mysql.binlog.rows.row_layout import ImageShape, Shapes
 from replicator_source_mysql.binlog.rows.row_offsets import WalkError, find_images
 from replicator_source_mysql.binlog.rows.table_map import TableMap
-from replicator_source_mysql.connect.packets import Int64s
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 _HEADER = 8

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from replicator_sdk.authoring.arrow_buffers import Int64s
 from replicator_source_mysql.binlog.rows.storage_types import FieldType, StorageType
 from replicator_source_mysql.binlog.rows.table_map import TableMap
-from replicator_source_mysql.connect.packets import Int64s
 
 Steps = tuple[tuple[tuple[int, int], ...], int]
 """For each value of variable width the bytes up to its length and the length's size; then the bytes after the last."""

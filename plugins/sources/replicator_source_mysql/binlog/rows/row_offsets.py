@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from replicator_sdk.authoring.arrow_buffers import Bytes, Int64s
 from replicator_source_mysql.binlog.event import words_at
 from replicator_source_mysql.binlog.rows.row_layout import ImageShape, Steps
-from replicator_source_mysql.connect.packets import Bytes, Int64s
 
 _FEW = 12
 """Below so many lanes a step over all of them costs more than their rows one by one."""

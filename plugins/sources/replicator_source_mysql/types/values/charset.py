@@ -9,8 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import (
+    Bools,
+    Int64s,
+    bounds_of,
+    joined_bytes,
+    validity,
+    variable_width,
+)
 from replicator_sdk.errors import NeedsUserError
-from replicator_source_mysql.types.values.arrays import Bools, Bytes, Int64s, octets_of, sized, validity
 from replicator_source_mysql.types.values.charset_tables import (
     BIG5_EXTRA,
     MULTI,
@@ -59,13 +66,9 @@ def decode(raw: pa.BinaryArray, charset: str, policy: ColumnPolicy) -> pa.String
     try:
         if is_utf8(charset):
             return _utf8(raw, ascii_only=charset == "ascii")
-        octets, lengths = octets_of(raw)
-        present = validity(raw)
         if charset in UNITS:
-            return _units(octets, lengths, present, charset)
-        if charset in MULTI:
-            return _multi(raw, octets, lengths, present, charset)
-        return _single(octets, lengths, present, charset)
+            return _units(raw, charset)
+        return _multi(raw, charset) if charset in MULTI else _single(raw, charset)
     except (UnicodeError, ValueError):
         # Their messages quote the bytes.
         raise policy.error(f"bytes that are no text in {charset}", code="RPL-3733", hint=_INVALID_HINT) from None
@@ -81,12 +84,13 @@ def _utf8(raw: pa.BinaryArray, *, ascii_only: bool) -> pa.StringArray:
 # ------------------------------------------------------------ one byte a character
 
 
-def _single(octets: Bytes, lengths: Int64s, present: Bools, charset: str) -> pa.StringArray:
+def _single(raw: pa.BinaryArray, charset: str) -> pa.StringArray:
+    octets, bounds = joined_bytes(raw)
     table, sizes = _table(charset)
     if not len(octets) or (charset != "swe7" and int(octets.max()) < 0x80):
-        return sized(pa.string(), octets, lengths, present)
+        return variable_width(pa.string(), octets, bounds, validity(raw))
     text, _ = codecs.charmap_decode(octets.tobytes(), "strict", table)
-    return _rebuilt(text, sizes[octets], lengths, present)
+    return _rebuilt(text, sizes[octets], bounds, validity(raw))
 
 
 @lru_cache
@@ -101,21 +105,20 @@ def _table(charset: str) -> tuple[str, Int64s]:
     return table, np.array([len(character.encode()) for character in table], np.int64)
 
 
-def _rebuilt(text: str, sizes: Int64s, lengths: Int64s, present: Bools) -> pa.StringArray:
-    """The values of the joined `text`, given the UTF-8 bytes of each code unit and each value's number of units."""
-    total = np.concatenate([[0], np.cumsum(sizes)])
-    ends = total[np.cumsum(lengths)]
+def _rebuilt(text: str, sizes: Int64s, bounds: Int64s, present: Bools) -> pa.StringArray:
+    """The values of the joined `text`, given the UTF-8 bytes of each code unit and the unit at which each value begins."""
     encoded = np.frombuffer(text.encode(), np.uint8)
-    return sized(pa.string(), encoded, np.diff(ends, prepend=0), present)
+    return variable_width(pa.string(), encoded, bounds_of(sizes)[bounds], present)
 
 
 # ------------------------------------------------------------ Unicode in two or four bytes
 
 
-def _units(octets: Bytes, lengths: Int64s, present: Bools, charset: str) -> pa.StringArray:
+def _units(raw: pa.BinaryArray, charset: str) -> pa.StringArray:
+    octets, bounds = joined_bytes(raw)
     codec, dtype = UNITS[charset]
     width = np.dtype(dtype).itemsize
-    if (lengths % width).any():
+    if (bounds % width).any():
         raise ValueError("half a character")
     units = octets.view(dtype).astype(np.int64)
     surrogate = (units >= 0xD800) & (units <= 0xDFFF)
@@ -124,7 +127,7 @@ def _units(octets: Bytes, lengths: Int64s, present: Bools, charset: str) -> pa.S
     # Half of a pair counts two bytes, so that a pair has its four.
     sizes = 1 + (units >= 0x80) + (units >= 0x800) - surrogate + (units >= 0x10000)
     text = octets.tobytes().decode(codec)
-    rebuilt = _rebuilt(text, sizes, lengths // width, present)
+    rebuilt = _rebuilt(text, sizes, bounds // width, validity(raw))
     # A pair that is split over two values was decoded as one character and now ends in the middle of it.
     return rebuilt.cast(pa.binary()).cast(pa.string()) if surrogate.any() else rebuilt
 
@@ -132,9 +135,10 @@ def _units(octets: Bytes, lengths: Int64s, present: Bools, charset: str) -> pa.S
 # ------------------------------------------------------------ one to four bytes a character
 
 
-def _multi(raw: pa.BinaryArray, octets: Bytes, lengths: Int64s, present: Bools, charset: str) -> pa.StringArray:
+def _multi(raw: pa.BinaryArray, charset: str) -> pa.StringArray:
+    octets, bounds = joined_bytes(raw)
     if not len(octets) or int(octets.max()) < 0x80:
-        return sized(pa.string(), octets, lengths, present)
+        return variable_width(pa.string(), octets, bounds, validity(raw))
     seen = np.bincount(octets, minlength=256)
     separator = next((byte for byte in _SEPARATORS if not seen[byte]), None)
     if separator is None:
@@ -148,7 +152,7 @@ def _multi(raw: pa.BinaryArray, octets: Bytes, lengths: Int64s, present: Bools, 
     encoded = np.frombuffer(text.encode(), np.uint8)
     ends = np.append(np.flatnonzero(encoded == separator), len(encoded))
     sizes = np.diff(ends, prepend=-1) - 1
-    return sized(pa.string(), encoded[encoded != separator], sizes, present)
+    return variable_width(pa.string(), encoded[encoded != separator], bounds_of(sizes), validity(raw))
 
 
 def _halved(raw: pa.BinaryArray, charset: str) -> pa.StringArray:
@@ -156,7 +160,7 @@ def _halved(raw: pa.BinaryArray, charset: str) -> pa.StringArray:
     if len(raw) > 1:
         middle = len(raw) // 2
         halves = (raw[:middle], raw[middle:])
-        return pa.concat_arrays([_multi(half, *octets_of(half), validity(half), charset) for half in halves])
+        return pa.concat_arrays([_multi(half, charset) for half in halves])
     codec, patches = MULTI[charset]
     text = raw[0].as_py().decode(codec, _EXTENDED).translate(patches)
     return pa.array([text], pa.string())

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Int64s, fixed_width
+from replicator_sdk.authoring.characters import matrix_rows, write_digits
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.datatype import DATE, INSTANT, STRING, DataType
-from replicator_source_mysql.types.values.arrays import Bools, Int64s, fixed, lines, write_digits
 from replicator_source_mysql.types.values.out_of_range import ColumnPolicy
 
 SECOND = 1_000_000
@@ -73,8 +74,8 @@ def to_arrow(moments: Moments, target: DataType, digits: int, policy: ColumnPoli
     moments = _real(moments, policy)
     days = _first_days(moments) + moments.day - 1
     if target == DATE:
-        return fixed(days.astype(np.int32), target.arrow, moments.present)
-    return fixed(days * DAY + moments.time, target.arrow, moments.present)
+        return fixed_width(days.astype(np.int32), target.arrow, moments.present)
+    return fixed_width(days * DAY + moments.time, target.arrow, moments.present)
 
 
 def instants(moments: Int64s, present: Bools, target: DataType, digits: int, policy: ColumnPolicy) -> pa.Array:
@@ -87,7 +88,7 @@ def instants(moments: Int64s, present: Bools, target: DataType, digits: int, pol
     if zero.any():
         policy.note_zero_dates(int(zero.sum()))
         present = present & ~zero
-    return fixed(moments, INSTANT.arrow, present)
+    return fixed_width(moments, INSTANT.arrow, present)
 
 
 def _real(moments: Moments, policy: ColumnPolicy) -> Moments:
@@ -130,7 +131,7 @@ def text_of(moments: Moments, digits: int, *, is_date: bool) -> pa.StringArray:
     write_digits(characters, 8, 2, moments.day)
     if not is_date:
         write_clock(characters, 11, moments.time % DAY, digits, hour_width=2)
-    return lines(characters, None, moments.present)
+    return matrix_rows(pa.string(), characters, present=moments.present)
 
 
 def write_clock(characters: np.ndarray, at: int, time: Int64s, digits: int, *, hour_width: int) -> None:
@@ -153,4 +154,4 @@ def durations(time: Int64s, digits: int, present: Bools) -> pa.StringArray:
     keep = np.ones(characters.shape, np.bool_)
     keep[:, 0] = time < 0
     keep[:, 1] = characters[:, 1] != ord("0")
-    return lines(characters, keep, present)
+    return matrix_rows(pa.string(), characters, keep=keep, present=present)

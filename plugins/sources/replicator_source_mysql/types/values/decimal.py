@@ -7,7 +7,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replicator_source_mysql.types.values.arrays import Bools, Bytes, Cells, Int64s, fixed, lines, write_digits
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s, fixed_width
+from replicator_sdk.authoring.characters import matrix_rows, write_digits
+from replicator_source_mysql.types.values.arrays import Cells
 
 _WIDTHS = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes of a group by its digits."""
@@ -37,7 +39,7 @@ def from_cells(cells: Cells, precision: int, scale: int, target: pa.DataType) ->
     """
     negative, groups = read_groups(cells.octets(binary_width(precision, scale)), precision, scale)
     if pa.types.is_decimal(target):
-        return fixed(_words(negative, groups, precision), target, cells.present)
+        return fixed_width(_words(negative, groups, precision), target, cells.present)
     return text_of(negative, groups, precision - scale, cells.present)
 
 
@@ -113,7 +115,7 @@ def text_of(negative: Bools, groups: Groups, whole: int, present: Bools) -> pa.S
         after = digits[:, whole:]
         parts += [np.full((rows, 1), ord("."), np.uint8), after]
         keeps.append(np.ones((rows, 1 + after.shape[1]), np.bool_))
-    return lines(np.hstack(parts), np.hstack(keeps), present)
+    return matrix_rows(pa.string(), np.hstack(parts), keep=np.hstack(keeps), present=present)
 
 
 def from_text(text: pa.StringArray, target: pa.DataType) -> pa.Array:

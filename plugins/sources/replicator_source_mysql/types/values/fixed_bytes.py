@@ -7,41 +7,40 @@ import ipaddress
 import numpy as np
 import pyarrow as pa
 
-from replicator_sdk.datatype import DataType
-from replicator_source_mysql.types.values.arrays import (
+from replicator_sdk.authoring.arrow_buffers import (
     Bytes,
-    Cells,
-    lines,
-    matrix_of,
-    octets_of,
-    sized,
+    bounds_of,
+    joined_bytes,
     validity,
+    variable_width,
     with_nulls,
-    write_digits,
 )
+from replicator_sdk.authoring.characters import matrix_rows, uuid_text, write_digits
+from replicator_sdk.datatype import DataType
+from replicator_source_mysql.types.values.arrays import Cells, matrix_of
 
 _SRID = 4
 _FLOAT = 4
-_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint8).reshape(256, 2)
-_DASHES = (8, 13, 18, 23)
 _UUID_STORED = (12, 13, 14, 15, 10, 11, 8, 9, 6, 7, 0, 1, 2, 3, 4, 5)
 """Where MariaDB stores each byte of a UUID that has a time: the node first, so that equal nodes sort together."""
 
 
 def padded(raw: pa.BinaryArray, width: int) -> pa.BinaryArray:
     """BINARY(n) with the zeros at its end that the log leaves out."""
-    octets, lengths = octets_of(raw)
+    octets, bounds = joined_bytes(raw)
+    lengths = np.diff(bounds)
     present = validity(raw)
     if (lengths[present] == width).all():
         return raw
     sizes = np.where(present, width, 0)
-    matrix = np.zeros(int(sizes.sum()), np.uint8)
+    padded_bounds = bounds_of(sizes)
+    matrix = np.zeros(int(padded_bounds[-1]), np.uint8)
     # Where each value's first byte goes, minus where it comes from, holds for all its bytes.
-    moved = np.concatenate([[0], np.cumsum(sizes)])[:-1] - np.concatenate([[0], np.cumsum(lengths)])[:-1]
+    moved = (padded_bounds - bounds)[:-1]
     if (lengths > sizes).any():
         raise ValueError("longer than its type")
     matrix[np.arange(len(octets)) + np.repeat(moved, lengths)] = octets
-    return sized(pa.binary(), matrix, sizes, present)
+    return variable_width(pa.binary(), matrix, padded_bounds, present)
 
 
 def booleans(raw: pa.BinaryArray) -> pa.BooleanArray:
@@ -51,18 +50,19 @@ def booleans(raw: pa.BinaryArray) -> pa.BooleanArray:
 
 def well_known_binary(raw: pa.BinaryArray) -> pa.BinaryArray:
     """A geometry without the four bytes of its spatial reference before it."""
-    octets, lengths = octets_of(raw)
+    octets, bounds = joined_bytes(raw)
+    lengths = np.diff(bounds)
     skipped = np.minimum(lengths, _SRID)
     # Not `pc.binary_slice`, which fails on a column with many NULLs.
-    return Cells(octets, np.cumsum(lengths) - lengths + skipped, lengths - skipped, validity(raw)).binary()
+    return Cells(octets, bounds[:-1] + skipped, lengths - skipped, validity(raw)).binary()
 
 
 def floats(raw: pa.BinaryArray, target: DataType) -> pa.Array:
     """A vector: 32-bit floats, little-endian."""
-    octets, lengths = octets_of(raw)
-    if (lengths % _FLOAT).any():
+    octets, bounds = joined_bytes(raw)
+    if (bounds % _FLOAT).any():
         raise ValueError("a part of a number")
-    offsets = np.concatenate([[0], np.cumsum(lengths // _FLOAT)]).astype(np.int32)
+    offsets = (bounds // _FLOAT).astype(np.int32)
     values = pa.array(np.frombuffer(octets.tobytes(), "<f4"))
     mask = None if not raw.null_count else pa.array(~validity(raw))
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=target.arrow, mask=mask)
@@ -79,9 +79,7 @@ def uuids(raw: pa.BinaryArray, *, is_old: bool) -> pa.StringArray:
     stored = matrix_of(padded(raw, 16), 16)
     moved = np.ones(len(stored), np.bool_) if is_old else stored[:, 6] >= 0x80
     octets = np.where(moved[:, None], stored[:, _UUID_STORED], stored)
-    text = np.full((len(stored), 36), ord("-"), np.uint8)
-    text[:, [place for place in range(36) if place not in _DASHES]] = _HEX[octets].reshape(-1, 32)
-    return lines(text, None, validity(raw))
+    return uuid_text(octets, validity(raw))
 
 
 def inet4(raw: pa.BinaryArray) -> pa.StringArray:
@@ -94,7 +92,7 @@ def inet4(raw: pa.BinaryArray) -> pa.StringArray:
         write_digits(text, 4 * rank, 3, values)
         keep[:, 4 * rank] = values >= 100
         keep[:, 4 * rank + 1] = values >= 10
-    return lines(text, keep, validity(raw))
+    return matrix_rows(pa.string(), text, keep=keep, present=validity(raw))
 
 
 def inet6(raw: pa.BinaryArray) -> pa.StringArray:

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Int64s, fixed_width, validity
 from replicator_sdk.datatype import DATE, STRING, DataType
-from replicator_source_mysql.types.values.arrays import Cells, Int64s, fixed, matrix_of, validity
+from replicator_source_mysql.types.values.arrays import Cells, matrix_of
 from replicator_source_mysql.types.values.date_parts import (
     DAY,
     LOWEST_DAY,
@@ -76,7 +77,7 @@ def years(cells: Cells, digits: int) -> pa.Array:
     """YEAR: years since 1900, 0 for the year 0; in the two-digit form of MariaDB it is a year from 1970 to 2069."""
     stored = _little(cells, 1)
     year = _whole_year(stored % 100) if digits == 2 else np.where(stored == 0, 0, stored + 1900)
-    return fixed(year.astype(np.int16), pa.int16(), cells.present)
+    return fixed_width(year.astype(np.int16), pa.int16(), cells.present)
 
 
 def years_from_text(text: pa.StringArray, digits: int) -> pa.Array:
@@ -86,7 +87,7 @@ def years_from_text(text: pa.StringArray, digits: int) -> pa.Array:
         return year
     present = validity(year)
     numbers = year.fill_null(0).to_numpy().astype(np.int64)
-    return fixed(_whole_year(numbers).astype(np.int16), pa.int16(), present)
+    return fixed_width(_whole_year(numbers).astype(np.int16), pa.int16(), present)
 
 
 def _whole_year(year: Int64s) -> Int64s:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
 from replicator_sdk.batch import ChangeBatch, TableChanges
 from replicator_sdk.errors import DataError
 from replicator_sdk.event import DMLOperation
@@ -29,8 +30,6 @@ PARTITION_TIME: Final = "partitionTime"
 I: Final = "i"  # noqa: E741 - the name in docs/seeds.md#000-bigquery
 BATCH_NUMBER: Final = "batchNumber"
 _MICROSECONDS: Final = pa.timestamp("us", "UTC")
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
