@@ -74,7 +74,7 @@ lint: setup ## Check style, types and the import rule
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/architecture/test_imports.py
 
-format: setup ## Rewrite the code in the house style
+format: setup ## Rewrite the code in the project's style
 	@$(BIN)/ruff check --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
 

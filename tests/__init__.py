@@ -1,1 +1,1 @@
-"""Tests, one folder per room; each test is a claim and can fail."""
+"""Tests, one folder per package; each test is a claim and can fail."""

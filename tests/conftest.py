@@ -21,7 +21,7 @@ pytest_plugins = [
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker hands over what it has killed."""
+    """A worker reports the processes it has killed."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["kills"], output["harms"] = kills.kills, kills.harms

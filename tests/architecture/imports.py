@@ -52,7 +52,7 @@ LOADERS = frozenset({"import_module", "library"})
 
 
 class Import(NamedTuple):
-    """One imported module, where it stands, and whether type checkers alone see it."""
+    """One imported module, its line, and whether type checkers alone see it."""
 
     name: str
     line: int

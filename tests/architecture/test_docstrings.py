@@ -10,7 +10,7 @@ import pytest
 from tests.architecture.rooms import Room, rooms, sources
 
 _COMPLETE = {"replicator_sdk", "replicator_state"}
-_SAID_ELSEWHERE = {"override", "overload", "setter", "hookimpl"}  # the promise stands where the name is declared
+_SAID_ELSEWHERE = {"override", "overload", "setter", "hookimpl"}  # the promise is where the name is declared
 
 Documentable = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -25,7 +25,7 @@ def _names(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[<>=!~ ;]", requirement, maxsplit=1)[0] for requirement in requirements}
 
 
-# Distributions that share one namespace: what is imported of it tells which is meant.
+# Distributions that share one namespace: the imported module decides which is meant.
 _SHARED = {
     "google.api_core": "google-api-core",
     "google.auth": "google-auth",
@@ -65,7 +65,7 @@ def _imported_distributions(room: Room) -> dict[str, str]:
             root = imported.name.partition(".")[0]
             if root not in ours and root not in sys.stdlib_module_names and not imported.typing_only:
                 shared = next((d for name, d in _SHARED.items() if f"{imported.name}.".startswith(f"{name}.")), None)
-                provider = shared or providers.get(root, [f"nobody installed provides {root}"])[0]
+                provider = shared or providers.get(root, [f"no installed package provides {root}"])[0]
                 found.setdefault(provider.lower().replace("_", "-"), f"{source.module}:{imported.line}")
     return found
 

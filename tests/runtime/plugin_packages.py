@@ -66,16 +66,16 @@ class ShopSource(DeltaSource):
         raise NotImplementedError
 
 
-class HouseConfig(PluginConfig):
-    path: str = "house"
+class ShelfConfig(PluginConfig):
+    path: str = "shelf"
     soft_deletes: bool = False
     out_of_range: OutOfRange | None = None
 
 
-class HouseTarget(DeltaTarget):
-    name = "house"
-    title = "A house"
-    config_type = HouseConfig
+class ShelfTarget(DeltaTarget):
+    name = "shelf"
+    title = "A shelf"
+    config_type = ShelfConfig
 
     def configure(self, configurer):
         configurer.require_spark(packages=["org:target:1"], conf={"spark.sql.extensions": "B", "spark.x": "1"})
@@ -94,7 +94,7 @@ def delta_sources():
 
 @hookimpl
 def delta_targets():
-    return [HouseTarget]
+    return [ShelfTarget]
 """
 
 

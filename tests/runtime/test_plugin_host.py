@@ -26,7 +26,7 @@ def package_name() -> str:
 def test_a_strangers_source_and_target_are_found_by_name(folder: Path) -> None:
     host = PluginHost(install(folder, package_name(), SHOP_PLUGINS))
     assert host.source("shop").__name__ == "ShopSource"
-    assert host.target("house").__name__ == "HouseTarget"
+    assert host.target("shelf").__name__ == "ShelfTarget"
 
 
 def test_the_listing_names_kind_title_and_package(folder: Path) -> None:
@@ -34,7 +34,7 @@ def test_the_listing_names_kind_title_and_package(folder: Path) -> None:
     plugins = PluginHost(install(folder, package, SHOP_PLUGINS)).listing().plugins
     assert [(p.kind, p.name, p.title, p.package) for p in plugins] == [
         ("source", "shop", "A shop", f"{package} 1.0"),
-        ("target", "house", "A house", f"{package} 1.0"),
+        ("target", "shelf", "A shelf", f"{package} 1.0"),
     ]
 
 
@@ -64,7 +64,7 @@ def test_a_broken_package_is_listed_with_its_error_and_hides_no_other(folder: Pa
     good, bad = package_name(), package_name()
     points = [*install(folder, bad, code, entry_point="bad"), *install(folder, good, SHOP_PLUGINS)]
     listing = PluginHost(points).listing()
-    assert [p.name for p in listing.plugins] == ["shop", "house"]
+    assert [p.name for p in listing.plugins] == ["shop", "shelf"]
     assert [(b.entry_point, b.package) for b in listing.broken] == [("bad", f"{bad} 1.0")]
     assert error in listing.broken[0].error
     assert "\n" not in listing.broken[0].error
@@ -97,8 +97,8 @@ def test_an_unknown_plugin_names_the_nearest_one_and_pip(folder: Path) -> None:
 def test_a_target_asked_for_as_a_source_says_so(folder: Path) -> None:
     host = PluginHost(install(folder, package_name(), SHOP_PLUGINS))
     with pytest.raises(ConfigError) as error:
-        host.source("house")
-    assert '"house" is a target' in error.value.hint
+        host.source("shelf")
+    assert '"shelf" is a target' in error.value.hint
 
 
 def test_nothing_is_loaded_before_the_first_question(folder: Path) -> None:

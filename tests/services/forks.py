@@ -57,7 +57,7 @@ class Forked:
     Attributes:
         args: The command.
         pid: Its process, which leads a group of its own.
-        returncode: How it ended: the exit code, or less than 0 for a signal; None while it runs or nobody has looked.
+        returncode: How it ended: the exit code, or less than 0 for a signal; None while it runs or before `poll`.
     """
 
     def __init__(self, args: Sequence[str], answers: socket.socket) -> None:
@@ -143,7 +143,7 @@ def _listens(address: Path) -> bool:
 
 @dataclass
 class Parent:
-    """Forks what it is asked for, and tells how it ended. A process of one thread: others would be missing in its children."""
+    """Forks what it is asked for, and reports how it ended. A process of one thread: others would be missing in its children."""
 
     listener: socket.socket
     woken: socket.socket
@@ -164,7 +164,7 @@ class Parent:
         asked, _ = self.listener.accept()
         with asked.makefile("rb") as said:
             line = said.readline()
-        if not line:  # somebody looked whether this process is there
+        if not line:  # a check whether this process exists
             asked.close()
             return
         pid = os.fork()

@@ -21,7 +21,7 @@ class Weather(Enum):
     """What the proxy does with the bytes that pass."""
 
     CLEAR = "everything passes"
-    FROZEN = "connections stay open and nothing passes, as behind a dead router"
+    FROZEN = "connections stay open and nothing passes, as with a dead router in between"
     CUT = "open connections are reset, and new ones refused at once"
 
 
@@ -57,7 +57,7 @@ class Proxy:
         self.reset()
 
     def reset(self) -> None:
-        """Resets what is connected; who connects anew gets through."""
+        """Resets what is connected; new connections get through."""
         with self._lock:
             for end in self._sockets:
                 with contextlib.suppress(OSError):  # SO_LINGER 0: the peer sees a reset, not an orderly end

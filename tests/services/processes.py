@@ -125,7 +125,7 @@ def wait_until(ready: Callable[[], bool], *, process: subprocess.Popen[bytes], l
 
 
 def accepts_connections(port: int) -> bool:
-    """Whether somebody listens on the loopback port."""
+    """Whether a process listens on the loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((LOOPBACK, port)) == 0

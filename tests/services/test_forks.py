@@ -11,23 +11,23 @@ import pytest
 
 from tests.services.forks import Forked, fork
 
-_TELL = "import os, sys; print(sys.argv, os.environ['A'], os.getpgid(0) == os.getpid()); sys.stderr.write('!'); sys.exit({})"
+_EXIT = "import os, sys; print(sys.argv, os.environ['A'], os.getpgid(0) == os.getpid()); sys.stderr.write('!'); sys.exit({})"
 
 
 def started(folder: Path, program: str, *arguments: str) -> Forked:
     return fork([sys.executable, "-c", program, *arguments], log=folder / "log", environment={"A": "b"})
 
 
-@pytest.mark.parametrize(("told", "status"), [("None", 0), ("3", 3), ("'no'", 1)])
-def test_it_has_its_own_arguments_environment_output_and_end(tmp_path: Path, told: str, status: int) -> None:
-    assert started(tmp_path, _TELL.format(told), "x", "y").wait(20) == status
+@pytest.mark.parametrize(("given", "status"), [("None", 0), ("3", 3), ("'no'", 1)])
+def test_it_has_its_own_arguments_environment_output_and_end(tmp_path: Path, given: str, status: int) -> None:
+    assert started(tmp_path, _EXIT.format(given), "x", "y").wait(20) == status
     said = (tmp_path / "log").read_text()
     assert "['-c', 'x', 'y'] b True\n" in said
     assert "!" in said
-    assert ("no" in said) == (told == "'no'")
+    assert ("no" in said) == (given == "'no'")
 
 
-def test_an_exception_is_told_and_ends_it(tmp_path: Path) -> None:
+def test_an_exception_is_logged_and_ends_it(tmp_path: Path) -> None:
     assert started(tmp_path, "1 / 0").wait(20) == 1
     assert "ZeroDivisionError" in (tmp_path / "log").read_text()
 
@@ -47,10 +47,10 @@ def test_it_runs_until_it_is_killed(tmp_path: Path) -> None:
     assert forked.poll() is None
     forked.send_signal(signal.SIGKILL)
     assert forked.wait(20) == -signal.SIGKILL
-    forked.send_signal(signal.SIGKILL)  # it is gone: nobody else is meant
+    forked.send_signal(signal.SIGKILL)  # the process has ended: no other process gets the signal
 
 
-def test_what_waits_is_told_of_signals_as_python_does(tmp_path: Path) -> None:
+def test_a_waiting_process_handles_signals_as_python_does(tmp_path: Path) -> None:
     program = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))

@@ -1,4 +1,4 @@
-"""The network of the tests breaks in the ways the tests ask for, and mends."""
+"""The network of the tests breaks in the ways the tests ask for, and recovers."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class Debezium(Postgres):
         )
 
     def settle(self) -> None:
-        """A marker arrives behind everything."""
+        """A marker arrives after everything."""
         self._stream._await_marker(lambda change: True)
 
 

@@ -35,7 +35,7 @@ def pipeline(source: dict[str, Any] | None = None, **more: Any) -> dict[str, Any
         "name": "shop",
         "stages": [
             {"name": "in", "plugin": {"name": "shop", "type": "cdcSource", "properties": source or {"path": "/a"}}},
-            {"name": "out", "plugin": {"name": "house", "type": "cdcTarget"}},
+            {"name": "out", "plugin": {"name": "shelf", "type": "cdcTarget"}},
         ],
         "connections": [{"from": "in", "to": "out"}],
         **more,

@@ -16,7 +16,7 @@ from tests.runtime.config.conftest import Build, pipeline, problems_of
 
 def test_a_pipeline_becomes_source_target_and_settings(build: Build) -> None:
     made = build(pipeline({"path": "/a", "port": 5}, batch={"maxRows": 7}))
-    assert (made.source.name, made.target.name) == ("shop", "house")
+    assert (made.source.name, made.target.name) == ("shop", "shelf")
     assert (made.source_stage, made.target_stage) == ("in", "out")
     assert (made.source.config.path, made.source.config.port) == ("/a", 5)  # type: ignore[attr-defined]
     assert (made.config.batch.max_rows, made.config.namespace) == (7, "default")

@@ -340,7 +340,7 @@ def test_a_change_of_structure_waits_for_the_rows_before_it_that_fail(shop: Shop
     shop.sql("ALTER TABLE customers ADD COLUMN city TEXT")
     with connect(shop.path) as database:
         synchronise(database, last_change(database))  # as a reader at work does; a later one logs the rows once more
-    shop.sql("INSERT INTO customers VALUES (7001, 'behind', 'Rome')", "INSERT INTO notes VALUES ('meanwhile')")
+    shop.sql("INSERT INTO customers VALUES (7001, 'later', 'Rome')", "INSERT INTO notes VALUES ('meanwhile')")
     failures: list[str] = []
 
     def fault(at: str, where: TableId) -> None:

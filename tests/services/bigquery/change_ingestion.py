@@ -1,4 +1,4 @@
-"""BigQuery's change ingestion as its documentation tells of it, before the emulator, which knows none.
+"""BigQuery's change ingestion as its documentation describes it, before the emulator, which has none.
 
 A small gRPC server takes `AppendRows`, refuses what the documentation forbids, keeps for each key the row with the highest
 `_CHANGE_SEQUENCE_NUMBER` (of equal ones the last to arrive), keeps deletions as well, and brings what wins into the
@@ -230,7 +230,7 @@ class _Connection:
         self.table = (found[2], found[3])
         schema = first.proto_rows.writer_schema.proto_descriptor
         if not schema.field:
-            raise _RefusedError(_INVALID, "the first request tells no protobuf schema")
+            raise _RefusedError(_INVALID, "the first request has no protobuf schema")
         file = descriptor_pb2.FileDescriptorProto(name="rows.proto", syntax="proto2")
         file.message_type.add().CopyFrom(schema)
         pool = descriptor_pool.DescriptorPool()

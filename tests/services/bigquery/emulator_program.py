@@ -1,4 +1,4 @@
-"""Starts the BigQuery emulator with one thing mended: its Storage Write API forgets the fields inside STRUCT columns.
+"""Starts the BigQuery emulator with one defect fixed: its Storage Write API forgets the fields inside STRUCT columns.
 
 Run by the emulator's own interpreter, so it imports nothing of ours, and what it imports is not there for ours.
 """

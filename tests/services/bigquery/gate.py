@@ -2,7 +2,7 @@
 
 The emulator runs a job again when its identifier comes again; the gate answers 409, as BigQuery does. On request it loses
 answers after the work is done, refuses requests, lets jobs fail, or is slow. It keeps every job's configuration, so that tests can count
-statements and judge them. And it tells what the emulator forgets: the columns of a table that ALTER TABLE has changed, its
+statements and judge them. And it adds what the emulator forgets: the columns of a table that ALTER TABLE has changed, its
 new name, its primary key, and how many rows a table has.
 """
 
@@ -104,7 +104,7 @@ class Gate:
     def __post_init__(self) -> None:
         self._seen: set[str] = set()
         self._planned: list[_Planned] = []
-        self._failed: dict[str, bytes] = {}  # jobs that ended in a planned error, as BigQuery tells of them
+        self._failed: dict[str, bytes] = {}  # jobs that ended in a planned error, as BigQuery reports them
         self._defined: dict[tuple[str, str], dict[str, Any]] = {}  # table → what the emulator forgets of its definition
         self._altered: dict[tuple[str, str], set[str]] = {}  # table → columns that take NULL by now
         self._lock = threading.Lock()
@@ -234,11 +234,11 @@ class Gate:
             table["numRows"] = count["rows"][0]["f"][0]["v"]
         if (dataset, name) not in self._altered:
             return
-        told = {f["name"]: f for f in table["schema"]["fields"]}
+        known = {f["name"]: f for f in table["schema"]["fields"]}
         fields = self._ask(f"SELECT * FROM {quoted} LIMIT 0")["schema"]["fields"]
         relaxed = self._altered[dataset, name]
         for column in fields:
-            strict = told.get(column["name"], {}).get("mode") == "REQUIRED" and column["name"] not in relaxed
+            strict = known.get(column["name"], {}).get("mode") == "REQUIRED" and column["name"] not in relaxed
             column["mode"] = "REQUIRED" if strict else column.get("mode", "NULLABLE")
         table["schema"]["fields"] = fields
 
@@ -282,7 +282,7 @@ class _Server(ThreadingHTTPServer):
     """Takes it that clients are killed while they wait for an answer."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell of faults of the gate only."""
+        """Report faults of the gate only."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -317,8 +317,8 @@ def _reset(handler: _Handler) -> None:
 
 
 def _refuse(handler: _Handler, status: int, reason: str, message: str = "") -> None:
-    told = {"reason": reason, "message": message or reason, "domain": "global"}
-    error = {"code": status, "message": message or reason, "errors": [told]}
+    detail = {"reason": reason, "message": message or reason, "domain": "global"}
+    error = {"code": status, "message": message or reason, "errors": [detail]}
     _answer(handler, status, [("Content-Type", "application/json")], json.dumps({"error": error}).encode())
 
 

@@ -55,13 +55,13 @@ class Service:
     def of_environment(cls) -> Service:
         """What the environment says."""
 
-        def told(name: str, otherwise: str = "") -> str:
+        def setting(name: str, otherwise: str = "") -> str:
             return os.environ.get(_PREFIX + name) or otherwise
 
-        key = Path(told("KEY")).read_text(encoding="utf-8") if told("KEY") else ""
+        key = Path(setting("KEY")).read_text(encoding="utf-8") if setting("KEY") else ""
         return cls(
-            told("PROJECT"), told("BUCKET"), told("LOCATION", "US"), told("DATASET_PREFIX", "replicator_test_"), key,
-            told("MODE", "batch"), told("API_ENDPOINT"), told("STORAGE_ENDPOINT"), told("WRITE_ENDPOINT"),
+            setting("PROJECT"), setting("BUCKET"), setting("LOCATION", "US"), setting("DATASET_PREFIX", "replicator_test_"), key,
+            setting("MODE", "batch"), setting("API_ENDPOINT"), setting("STORAGE_ENDPOINT"), setting("WRITE_ENDPOINT"),
         )  # fmt: skip
 
     @property

@@ -172,8 +172,8 @@ def _whole(request: bytes, schema: bytes) -> tuple[bytes, bytes]:
     from google.cloud.bigquery_storage_v1 import types
 
     parsed = types.AppendRowsRequest.deserialize(request)
-    told = bytes(parsed.arrow_rows.writer_schema.serialized_schema)
-    if told:
-        return request, told
+    own = bytes(parsed.arrow_rows.writer_schema.serialized_schema)
+    if own:
+        return request, own
     parsed.arrow_rows.writer_schema = types.ArrowSchema(serialized_schema=schema)
     return bytes(types.AppendRowsRequest.serialize(parsed)), schema

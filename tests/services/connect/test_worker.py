@@ -19,7 +19,7 @@ from tests.services.postgres.server import PostgresDatabase
 
 
 def changes(broker: KafkaBroker, topic: str, enough: Callable[[list[Any]], bool], seconds: float = 120) -> list[Any]:
-    """What the records of a topic tell, tombstones left out, as soon as it is enough."""
+    """The content of a topic's records, without tombstones, as soon as it is enough."""
     deadline, found = time.monotonic() + seconds, []
     while time.monotonic() < deadline:
         try:

@@ -60,7 +60,7 @@ class KafkaClient:
         return name
 
     def delete_topics(self, *names: str) -> None:
-        """Deletes topics and waits until nobody sees them."""
+        """Deletes topics and waits until no broker lists them."""
         deadline = time.monotonic() + 60
         with self.admin() as admin:
             admin.delete_topics(list(names))
@@ -101,7 +101,7 @@ class KafkaClient:
             admin.delete_records({TopicPartition(topic, number): offset for number, offset in before.items()})
 
     def ends(self, topic: str) -> dict[int, int]:
-        """The offset behind the last record of every partition, open transactions included."""
+        """The offset after the last record of every partition, open transactions included."""
         return self._offsets(topic, OffsetSpec.LATEST)
 
     def begins(self, topic: str) -> dict[int, int]:

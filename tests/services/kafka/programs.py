@@ -69,7 +69,7 @@ def start_on_free_port(
     busy: str,
     move: Callable[[], None] | None,
 ) -> subprocess.Popen[bytes]:
-    """A program that answers; where somebody else has taken its port meanwhile, it is started again on another.
+    """A program that answers; where another process has taken its port meanwhile, it is started again on another.
 
     Args:
         launch: starts it.

@@ -33,9 +33,9 @@ def test_records_keep_their_order_and_keys_their_partition(kafka: KafkaBroker, k
 
 def test_an_unknown_topic_stays_unknown(kafka: KafkaBroker) -> None:
     with pytest.raises(KafkaError):
-        kafka.produce("nobody.made.this", [(b"key", b"value")], max_block_ms=500)
+        kafka.produce("never.created", [(b"key", b"value")], max_block_ms=500)
     with kafka.admin() as admin:
-        assert "nobody.made.this" not in admin.list_topics()
+        assert "never.created" not in admin.list_topics()
 
 
 def test_only_what_was_committed_is_read_and_transactions_leave_gaps(

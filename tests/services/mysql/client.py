@@ -19,7 +19,7 @@ class Server(Protocol):
 def rows(server: Server, statement: str, database: str | None = None) -> list[tuple[Any, ...]]:
     """The rows of a statement in the connector's Python types, with the session's time zone at UTC.
 
-    It knows no zero dates: they come as None, which `texts` tells apart. SET comes as a set, BIT as an integer, TIME as a
+    It knows no zero dates: they come as None, which `texts` distinguishes. SET comes as a set, BIT as an integer, TIME as a
     timedelta.
     """
     return _read(server, statement, database, raw=False)

@@ -29,7 +29,7 @@ class Release:
     """A server version as a release of Debian has it.
 
     `expires` says whether an index past its date is refused. It must be False for unstable, whose index is dated for a week:
-    mirrors that lag behind by more are common, and its signature is checked all the same.
+    mirrors with a longer lag are common, and its signature is checked all the same.
     """
 
     name: str
@@ -52,7 +52,7 @@ RELEASES = (MYSQL_9, MARIADB_10_11, MARIADB_11_8)
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """A release unpacked in a folder, which nobody changes any more."""
+    """A release unpacked in a folder, which does not change any more."""
 
     release: Release
     folder: Path

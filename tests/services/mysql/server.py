@@ -1,7 +1,7 @@
 """Private MySQL servers, ready for replication, and what MariaDB's have in common with them.
 
 A server listens on a free loopback port, asks for a password, offers TLS, writes a binlog of rows, and keeps its data in a
-temporary folder. Durability against a power cut is off, because nobody cuts the power: a killed server still recovers what
+temporary folder. Durability against a power cut is off, because no test cuts the power: a killed server still recovers what
 it committed.
 """
 

@@ -256,7 +256,7 @@ def event_kinds(server: MysqlServer) -> set[str]:
 
 
 def _alive(pid: int) -> bool:
-    """Whether the process exists and is more than an entry nobody has collected yet."""
+    """Whether the process exists and is not a zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

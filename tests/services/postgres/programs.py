@@ -42,7 +42,7 @@ def installation(version: int) -> Path:
 def usable_by(account: Account | None, version: int) -> Path:
     """The installation itself when the account can execute it there, else a copy that lives as long as this process.
 
-    Root's cache lies in a home folder nobody else may enter, and the server refuses to run as root.
+    Root's cache is in a home folder that no other account may enter, and the server refuses to run as root.
     """
     found = installation(version)
     if account is None or _executable_by(account, found):

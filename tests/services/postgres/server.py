@@ -1,7 +1,7 @@
 """Private PostgreSQL servers, version 13 to 18, ready for logical replication.
 
 A server listens on a free loopback port, asks everybody for a password (SCRAM), and keeps its data in a temporary folder.
-Durability against a power cut is off, because nobody cuts the power: a killed server still recovers what it committed.
+Durability against a power cut is off, because no test cuts the power: a killed server still recovers what it committed.
 """
 
 from __future__ import annotations

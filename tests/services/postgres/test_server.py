@@ -110,7 +110,7 @@ def test_server_and_its_files_go_when_the_test_process_is_killed() -> None:
 
 
 def _alive(pid: int) -> bool:
-    """Whether the process exists and is more than an entry nobody has collected yet."""
+    """Whether the process exists and is not a zombie."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -106,7 +106,7 @@ def converters() -> Path:
         plugin.mkdir()
         for artifact in CONVERTER:
             shutil.copy(fetch(artifact), plugin)
-        # This release does not tell Connect what it has, and to look through all its classes would take long.
+        # This release does not list its plugins for Connect, and scanning all its classes would take long.
         with zipfile.ZipFile(plugin / "services.jar", "w") as services:
             services.writestr(_SERVICE, f"{AVRO}\n")
 

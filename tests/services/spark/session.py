@@ -44,7 +44,7 @@ SMALL: Mapping[str, str] = {
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 DELTA: Mapping[str, str] = session_settings(2, "/")
-# A driver tells its executors which interpreter to use by this variable only; `spark.pyspark.python` is for spark-submit.
+# Only this variable gives executors the interpreter to use; `spark.pyspark.python` is for spark-submit.
 INTERPRETER: Mapping[str, str] = {"PYSPARK_PYTHON": sys.executable}
 
 

@@ -1,4 +1,4 @@
-"""While the store fails the run stands still; then it goes on, or says in one line what is wrong and what to do."""
+"""While the store fails the run waits; then it goes on, or ends with one line that says what is wrong and what to do."""
 
 from __future__ import annotations
 

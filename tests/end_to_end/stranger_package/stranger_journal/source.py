@@ -39,7 +39,7 @@ SCHEMA = TableSchema(STARS, (Column("id", INT64, nullable=False), Column("name",
 
 
 class JournalConfig(PluginConfig):
-    """Where the journal lies; the word is only there to be kept secret."""
+    """The journal's path; the word is only there to be kept secret."""
 
     path: Path
     password: str = ""

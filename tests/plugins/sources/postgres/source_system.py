@@ -69,7 +69,7 @@ class PostgresSystem(SourceSystem):
         return [dict(zip(schema.names, row, strict=True)) for row in found]
 
     def lose_history(self) -> None:
-        """Drop the slot, as a database administrator in need of room would."""
+        """Drop the slot, as a database administrator in need of disk space would."""
         self._run(
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
         )

@@ -61,7 +61,7 @@ def test_asking_for_progress_takes_the_table_over(lake: Lake) -> None:
 
 
 def test_an_older_copy_put_in_the_place_of_a_table_is_not_written_on(lake: Lake, tmp_path: Path) -> None:
-    """While the process runs, whose caches know the newer one; asking for the progress tells the older position."""
+    """While the process runs, whose caches know the newer one; reading the progress returns the older position."""
     consumer = lake.consumer()
     consumer.apply_batch(batch(1, [insert(row(1))]))
     consumer.apply_batch(batch(2, [insert(row(2))]))
@@ -105,7 +105,7 @@ def test_two_runs_of_one_epoch_do_not_both_apply_a_batch(lake: Lake) -> None:
 
 @pytest.fixture
 def elsewhere(lake: Lake) -> Iterator[subprocess.Popen[str]]:
-    """Another process within its commit to the table, until it is told to end."""
+    """Another process within its commit to the table, until it is asked to end."""
     lake.consumer().apply_batch(batch(1, [insert(row(1))]))
     program = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print(); input()"
     command = [sys.executable, "-c", program, str(lake.path(TABLE) / "_delta_log")]

@@ -108,7 +108,7 @@ def test_another_error_on_an_executor_says_its_kind_and_no_value(lake: Lake) -> 
 
 
 def test_another_error_of_a_single_chunk_says_its_kind_and_no_value(lake: Lake) -> None:
-    """Read by the driver, where nobody takes the text away."""
+    """Read by the driver, where no filter removes the text."""
     consumer = lake.consumer()
     consumer.begin_snapshot(KEYED, "plan", at(5))
     with pytest.raises(RetryableError, match="ValueError") as error:

@@ -1,4 +1,4 @@
-"""Ends of slices are kept as long as some table may stand there; announced DDL comes back as it was."""
+"""Ends of slices are kept as long as a table may have that position; announced DDL is read back unchanged."""
 
 from __future__ import annotations
 

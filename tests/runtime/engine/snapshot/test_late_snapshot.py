@@ -103,7 +103,7 @@ def test_without_the_end_the_same_changes_are_taken_for_new_ones(shop: Shop, mon
 
 
 def test_rows_loaded_before_a_crash_count_as_late_as_the_crash(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run that goes on has nothing left to load; its own position is behind every row that was loaded."""
+    """The run that goes on has nothing left to load; its own position is after every row that was loaded."""
     fill(shop)
     monkeypatch.setattr(LateReader, "meanwhile", staticmethod(lambda: change(shop)), raising=False)
     shop.document["retries"] = {"maxDurationSeconds": 0, "delaySeconds": 0.1}

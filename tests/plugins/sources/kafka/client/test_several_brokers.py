@@ -39,7 +39,7 @@ def test_all_leaders_are_read(cluster: KafkaCluster, topic: str) -> None:
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_a_new_leader_is_used_without_an_error(cluster: KafkaCluster, topic: str, how: str) -> None:
-    """A broker that is stopped hands its partitions over; one that is killed is noticed after three seconds."""
+    """A broker that is stopped passes its partitions on; one that is killed is noticed after three seconds."""
     pump = Pump(cluster, [topic])
     made = Planner(cluster, [orders()], topics=[topic])
     start = made.log.initialize(None)

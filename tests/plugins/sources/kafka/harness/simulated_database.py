@@ -50,7 +50,7 @@ def source_of(broker: KafkaClient, **settings: Any) -> KafkaSource:
 class KafkaShop(SourceSystem):
     """Topics with a common prefix, one for each table.
 
-    What a connector snapshots of a table lies in its topic before reading begins (`startFrom` is `latest`): one row, put in
+    A connector's snapshot of a table is in its topic before reading begins (`startFrom` is `latest`): one row, put in
     and deleted. Without any record the table's columns would be unknown.
     """
 

@@ -44,7 +44,7 @@ TEXTS = pa.array([f"{n:0200}" for n in range(STEP)])
 def test_three_million_changes_of_one_transaction_grow_the_process_by_a_bounded_amount(
     case: str, tmp_path: Path
 ) -> None:
-    """In a process of its own, since what other tests left behind would be counted as well."""
+    """In a process of its own, since memory of other tests would be counted as well."""
     done = subprocess.run(
         [sys.executable, "-m", __name__, case, str(tmp_path)], capture_output=True, text=True, check=False, timeout=120
     )

@@ -62,7 +62,7 @@ class Copy:
         epoch: int = 1,
         repeats: bool = False,
     ) -> SliceOutcome:
-        """Apply all that is recorded behind `start`."""
+        """Apply all that is recorded after `start`."""
         log = FolderLog(self.folder, repeats=repeats)
         piece = log.plan(start, 1 << 30)
         assert piece is not None
@@ -184,7 +184,7 @@ def test_a_slice_that_comes_again_changes_nothing(copy: Copy) -> None:
 @pytest.mark.parametrize("place", ["delta.slice.written", "delta.slice.vectors_written"])
 @pytest.mark.parametrize("part_is_gone", [False, True])
 def test_files_that_a_crash_left_unnamed_belong_to_no_table(copy: Copy, place: str, *, part_is_gone: bool) -> None:
-    """The twin takes them for rows of the table, which then stand there twice."""
+    """The twin takes them for rows of the table, which are then there twice."""
     copy.folder.append([insert(row(1, "a"))])
     copy.take(copy.consumer())
     copy.folder.append([update(row(1, "b")), insert(row(2, "c"))])
@@ -225,7 +225,7 @@ def test_a_table_without_a_key_takes_inserts_from_everywhere(copy: Copy) -> None
 
 @pytest.mark.parametrize("partition", [0, 1])
 def test_a_table_without_a_key_takes_deletes_from_one_partition_only(copy: Copy, partition: int) -> None:
-    """Of several nobody knows the order; the other tables go on."""
+    """The order of several is unknown; the other tables go on."""
     gone: RowChange = delete({"name": "a", "number": 1}, KEYLESS)
     copy.folder.append([insert({"name": "a", "number": 1}, KEYLESS)] * 2, partition=0)
     copy.folder.append([insert(row(1, "x"))])

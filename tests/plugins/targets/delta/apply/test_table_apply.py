@@ -95,7 +95,7 @@ def test_in_an_overlap_an_update_of_a_row_that_is_gone_waits_for_the_change_that
 def test_values_that_are_nowhere_are_an_error_when_no_snapshot_of_the_runtime_explains_it(
     lake: Lake, *, soft: bool
 ) -> None:
-    """As a log of delete and insert tells a row that moved to another key, without a value that did not change.
+    """As a log of delete and insert has a row that moved to another key, without a value that did not change.
 
     A kept deleted row under the new key is another row's.
     """
@@ -225,7 +225,7 @@ def test_columns_that_differ_by_case_only_are_refused(lake: Lake) -> None:
 
 
 def test_progress_survives_the_clean_up_of_older_log_files(lake: Lake) -> None:
-    """It lies in the checkpoint, not only in the commit that wrote it."""
+    """It is in the checkpoint, not only in the commit that wrote it."""
     consumer = lake.consumer()
     for position in (1, 2):
         consumer.apply_batch(batch(position, [insert(row(position))]))

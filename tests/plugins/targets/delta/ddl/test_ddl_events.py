@@ -58,7 +58,9 @@ def test_a_type_that_holds_no_value_of_the_old_one_is_drift_and_changes_nothing(
     with pytest.raises(SchemaDriftError, match="RPL-6404"):
         consumer.apply_ddl(alter(2, schema, step))
     assert lake.version(TABLE) == version
-    consumer.apply_ddl(alter(2, schema, step, needs_snapshot=True))  # the rows come anew, so nothing is to be kept
+    consumer.apply_ddl(
+        alter(2, schema, step, needs_snapshot=True)
+    )  # the rows are copied again, so nothing is to be kept
     assert lake.rows(TABLE)[0]["name"] is None
 
 
@@ -128,7 +130,7 @@ def test_a_dropped_table_goes_when_asked_for(lake: Lake) -> None:
 
 
 def test_a_dropped_table_may_be_dropped_again_and_copied_again_by_a_later_run(lake: Lake) -> None:
-    """As after a crash behind the folder's deletion."""
+    """As after a crash that follows the folder's deletion."""
     dropping = Lake(lake.path(TABLE).parent.parent, lake.spark(), drop_tables="drop")
     consumer = dropping.consumer()
     consumer.apply_batch(batch(1, [insert(row(1))]))

@@ -54,7 +54,7 @@ def _change(lake: Lake, number: int, chance: random.Random) -> None:
 
 
 def test_files_and_progress_are_those_that_spark_computes(lake: Lake) -> None:
-    """Through rows that come, go and change, compaction, and checkpoints before and behind them."""
+    """Through rows that come, go and change, compaction, and checkpoints before and after them."""
     chance = random.Random(5)
     reading = None
     vectors = 0
