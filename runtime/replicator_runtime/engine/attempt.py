@@ -30,6 +30,7 @@ from replicator_sdk import (
 )
 
 if TYPE_CHECKING:
+    from replicator_runtime.engine.apply.maintenance import Maintenance
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import (
@@ -48,13 +49,15 @@ class Attempt:
 
     Args:
         lifecycle: Of all tables; it outlives the attempt.
+        maintenance: The run's.
         goal: The offset to stop at; None to go on for ever.
     """
 
-    def __init__(self, lifecycle: TableLifecycle, goal: Offset | None) -> None:
+    def __init__(self, lifecycle: TableLifecycle, maintenance: Maintenance, goal: Offset | None) -> None:
         self._lifecycle = lifecycle
         self._run = lifecycle.run
         self._began = time.monotonic()
+        self._maintenance = maintenance
         self._goal = goal
         self._source = self._run.pipeline.source
         self._exit = ExitStack()
@@ -174,7 +177,7 @@ class Attempt:
         self._keep_start(start)
         create_tables(self._lifecycle, self._consumer, records, watermarks, start)
         self._run.progress.set_phase("streaming")
-        stream = DistributedStream(self._lifecycle, source, self._consumer, watermarks, self._began)
+        stream = DistributedStream(self._lifecycle, source, self._consumer, watermarks, self._maintenance, self._began)
         stream.run(start, self._goal)
         return True
 
@@ -185,7 +188,7 @@ class Attempt:
     ) -> None:
         own = snapshots is None
         schemas = self._schemas(records, None if own else watermarks)
-        stream = Stream(self._lifecycle, self._applier, schemas, watermarks, snapshots, self._began)
+        stream = Stream(self._lifecycle, self._applier, schemas, watermarks, snapshots, self._maintenance, self._began)
         reader = self._source.create_reader(self._definition(schemas), SourceContext(self._run), stream.emitter)
         self._exit.callback(reader.close)
         start = reader.initialize(self._run.saved_offset)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.apply.maintenance import Maintenance
 from replicator_runtime.engine.attempt import Attempt
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
@@ -152,6 +153,7 @@ class _Attempts:
         self._run = lifecycle.run
         self._until_current = until_current
         self._budget = RetryBudget(self._run.config.retries)
+        self._maintenance = Maintenance(self._run)
         self._identified = False
         self._goal: Offset | None = None
 
@@ -165,7 +167,7 @@ class _Attempts:
         while not run.stop.is_set():
             try:
                 self._begin()
-                Attempt(self._lifecycle, self._goal).run()
+                Attempt(self._lifecycle, self._maintenance, self._goal).run()
             except Rejoin:
                 log.info("run.rejoin")
             except SnapshotsStopped:

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class Maintenance:
-    """The interval between two maintenances of one stream. The caller sees to it that none meets an apply.
+    """The interval between two maintenances of one run. The caller lets none meet an apply.
 
     Args:
         run: The run.

@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.apply.active_tables import ActiveTables
-from replicator_runtime.engine.apply.maintenance import Maintenance
 from replicator_runtime.engine.apply.operation_filter import FilteringReader
+from replicator_runtime.engine.apply.periodic_work import PeriodicWork
 from replicator_runtime.engine.apply.rejoining import Rejoining
 from replicator_runtime.engine.batching.batching import Batcher
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
@@ -26,6 +26,7 @@ from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
+    from replicator_runtime.engine.apply.maintenance import Maintenance
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_sdk import DistributedLog, LogPartitionReader, LogSlice, Offset, RangeConsumer, TableId
 
@@ -41,6 +42,7 @@ class DistributedStream:
         source: Initialised.
         consumer: Started.
         watermarks: From where on each table takes changes.
+        maintenance: The run's.
         began: When the attempt began, on this process's clock.
     """
 
@@ -50,10 +52,12 @@ class DistributedStream:
         source: DistributedLog,
         consumer: RangeConsumer,
         watermarks: dict[TableId, TableWatermark],
+        maintenance: Maintenance,
         began: float,
     ) -> None:
         self._lifecycle = lifecycle
         self._run = run = lifecycle.run
+        self._maintenance = maintenance
         self._began = began
         self._source = source
         self._consumer = consumer
@@ -63,7 +67,6 @@ class DistributedStream:
         self._slice_store = SliceStore(run.store, run.read_offset)
         self._doubtful: set[Offset] = set()
         """Positions, certain or possible, of tables that no longer take changes."""
-        self._maintenance = Maintenance(run)
 
     def run(self, start: Offset, goal: Offset | None) -> None:
         """Stream until the run is to stop or `goal` is durable.
@@ -99,6 +102,7 @@ class DistributedStream:
             (start, sequence), self._watermarks, generation=run.generation, epoch=run.epoch, spill_bytes=0
         )
         self._tables = ActiveTables(self._lifecycle, self._watermarks, nothing)
+        self._periodic = PeriodicWork(self._lifecycle, self._tables, self._maintenance, lambda work: work())
         self._schemas = SliceSchemas(self._lifecycle, self._source, self._consumer, self._tables, self._slice_store)
         self._rejoining = Rejoining(self._began, self._watermarks.values())
         self._rejoining.passed(start)
@@ -206,8 +210,6 @@ class DistributedStream:
             self._run.stop.wait(seconds)
 
     def _run_periodic_work(self) -> None:
-        self._lifecycle.positions.save_when_due()
+        self._periodic.run()
         if time.monotonic() >= self._tables.retry_at and self._rejoining.is_due:
             raise Rejoin
-        if self._maintenance.is_due:
-            self._maintenance.run(self._watermarks)

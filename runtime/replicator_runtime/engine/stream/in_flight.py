@@ -6,14 +6,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from replicator_runtime.engine.apply.maintenance import Maintenance
 from replicator_runtime.engine.stream.pending_acks import PendingAcks
 from replicator_runtime.engine.stream.steps_after_copy import has_other_names
 from replicator_sdk.errors import SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from replicator_runtime.engine.apply.active_tables import ActiveTables
@@ -47,7 +46,6 @@ class InFlight:
         self._applying_until = (tables.batcher.offset, tables.batcher.sequence_number)
         self._applying_oldest = -1
         self._pending = PendingAcks(applier.deferred, tables.record_applied)
-        self._maintenance = Maintenance(run)
         self._saved_at = self._looked_at = time.monotonic()
 
     @property
@@ -169,17 +167,13 @@ class InFlight:
             self.save()
             self._saved_at = now
 
-    def maintain(self) -> None:
-        """Run the target's maintenance when it is due, in the thread that applies, so that it never meets an apply."""
-        if self._future is not None or not self._maintenance.is_due:
+    def run_alone(self, work: Callable[[], None]) -> None:
+        """Begin `work` in the thread that applies, so that it never meets an apply; drop it when one is under way."""
+        if self._future is not None:
             return
         self._pending.settle()
         self.save()
-        self._future = self._pool.submit(self._maintain, sorted(self._tables.watermarks))
-
-    def _maintain(self, tables: Sequence[TableId]) -> dict[TableId, Exception]:
-        self._maintenance.run(tables)
-        return {}
+        self._future = self._pool.submit(_without_failures, work)
 
     def close(self) -> None:
         """Wait for the batch and free its space; the next attempt asks the target what it did."""
@@ -196,3 +190,8 @@ def _renamed_since_copy(changes: TableChanges) -> SnapshotNeededError:
         position=str(changes.identity.position),
         hint="nothing to do: the table is copied again",
     )
+
+
+def _without_failures(work: Callable[[], None]) -> dict[TableId, Exception]:
+    work()
+    return {}

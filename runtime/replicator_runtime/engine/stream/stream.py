@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.apply.active_tables import ActiveTables
 from replicator_runtime.engine.apply.operation_filter import keep_operations
+from replicator_runtime.engine.apply.periodic_work import PeriodicWork
 from replicator_runtime.engine.apply.rejoining import Rejoining
 from replicator_runtime.engine.batching.batching import Batcher
 from replicator_runtime.engine.batching.event_queue import EventQueue
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replicator_runtime.engine.apply.applier import Applier
+    from replicator_runtime.engine.apply.maintenance import Maintenance
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.snapshot.snapshots import Snapshots
     from replicator_sdk import EventReader, Offset, TableId, TableSchema
@@ -48,6 +50,7 @@ class Stream:
         schemas: The schemas at the saved offset, of the tables that take changes.
         watermarks: From where on each of them takes changes.
         snapshots: The copies that run meanwhile; None for a source without snapshots.
+        maintenance: The run's.
         began: When the attempt began, on this process's clock.
     """
 
@@ -58,10 +61,12 @@ class Stream:
         schemas: Mapping[TableId, TableSchema],
         watermarks: dict[TableId, TableWatermark],
         snapshots: Snapshots | None,
+        maintenance: Maintenance,
         began: float,
     ) -> None:
         self._lifecycle = lifecycle
         self._run = run = lifecycle.run
+        self._maintenance = maintenance
         self._began = began
         self._applier = applier
         self._watermarks = watermarks
@@ -91,6 +96,7 @@ class Stream:
         )
         self._tables = ActiveTables(self._lifecycle, self._watermarks, self._batcher)
         self._in_flight = InFlight(run, self._applier, self._tables)
+        self._periodic = PeriodicWork(self._lifecycle, self._tables, self._maintenance, self._in_flight.run_alone)
         self._schema_changes = SchemaChanges(self._lifecycle, self._applier, self._tables, self._in_flight.apply_before)
 
     def run(self, reader: EventReader, goal: Offset | None) -> None:
@@ -215,8 +221,7 @@ class Stream:
         is_idle = self._batcher.empty and self._in_flight.is_settled
         self._run.progress.read(is_idle, self._in_flight.oldest_timestamp)
         self._in_flight.save_when_idle()
-        self._lifecycle.positions.save_when_due()
-        self._in_flight.maintain()
+        self._periodic.run()
         self._rejoining.passed(self._batcher.offset)
         if now - self._heard_at > _IDLE_SECONDS:
             self._rejoining.at_the_end()
