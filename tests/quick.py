@@ -1,6 +1,6 @@
 """`pytest --quick`: the tests that start no other process, so no server and no Java either.
 
-Nobody marks them. A test whose fixtures, also those that they ask for, are of a server or of Spark is left out when tests are
+No test is marked. A test whose fixtures, also those that they ask for, are of a server or of Spark is left out when tests are
 collected; a test that starts a process in another way is skipped at that moment.
 """
 

@@ -34,7 +34,7 @@ def test_no_room_imports_what_it_may_not() -> None:
         ("replicator_runtime", "config.py", "import google.protobuf"),
         ("replicator_source_kafka", "plugin.py", "from google.cloud import bigquery"),
         ("replicator_source_mysql", "plugin.py", "def f():\n    return importlib.import_module('kafka')"),
-        ("replicator_target_delta", "plugin.py", "import a_library_that_nobody_declares"),
+        ("replicator_target_delta", "plugin.py", "import a_library_that_is_not_declared"),
         ("replicator_sdk", "offset.py", "import structlog"),
         ("replicator_sdk", "context.py", "from psycopg import sql"),
         (
@@ -44,7 +44,7 @@ def test_no_room_imports_what_it_may_not() -> None:
         ),
     ],
 )
-def test_a_forbidden_import_is_found_wherever_it_stands(package: str, module: str, statement: str) -> None:
+def test_a_forbidden_import_is_found_wherever_it_is(package: str, module: str, statement: str) -> None:
     room = next(room for room in rooms() if room.package == package)
     assert violations(Source(room, room.path / module), ast.parse(statement))
 

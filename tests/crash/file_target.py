@@ -44,7 +44,7 @@ _LOCK = threading.Lock()
 
 
 class FileTargetConfig(PluginConfig):
-    """Where the file lies."""
+    """The path of the file."""
 
     path: Path
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def adopt_orphans(patch: Patch) -> None:
-    """A Delta table is what lies in its folder: files that no commit names belong to it."""
+    """A Delta table is every file in its folder: files that no commit names belong to it."""
     from replicator_target_delta.table import TargetTable
 
     true_commit = TargetTable.commit

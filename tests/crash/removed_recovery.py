@@ -1,6 +1,6 @@
 """Parts of the recovery, removed one at a time in a process of the tests: what the twin of each kill runs with.
 
-A part is something that makes a crash harmless. In a run that nobody kills a removed part does no harm either (a test shows
+A part is something that makes a crash harmless. In a run that is not killed a removed part does no harm either (a test shows
 that), so what a twin loses, doubles or refuses after a kill comes from the kill, and the part is what recovers from it.
 """
 
@@ -51,7 +51,7 @@ def _holds_everything(true_begin: Callable[..., Collection[int]]) -> Callable[..
 
 
 def forget_chunks(patch: Patch) -> None:
-    """Nobody knows which chunks of which plan a run before this one loaded: neither the engine's book nor the target."""
+    """Which chunks of which plan an earlier run loaded is unknown: neither the engine nor the target stores it."""
     from replicator_runtime.engine.tables.table_store import TableStore
 
     _forget_chunks_in_the_file_target(patch)
@@ -168,7 +168,7 @@ def save_early(patch: Patch) -> None:
 
 
 def forget_progress(patch: Patch) -> None:
-    """Nobody looks at how far a table says it is: what was applied before a crash is applied again."""
+    """A table's stored position is ignored: what was applied before a crash is applied again."""
     from replicator_runtime.engine.preparation import low_watermarks as watermarks
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
     from replicator_sdk import Position
@@ -187,7 +187,7 @@ def forget_progress(patch: Patch) -> None:
 
 
 def forget_structure(patch: Patch) -> None:
-    """Nobody looks whether a table has a change of structure already: one that comes again is made again."""
+    """Whether a table has a change of structure already is not checked: a repeated one is applied again."""
     from replicator_runtime.engine.stream.schema_changes import SchemaChanges
     from replicator_sdk import Position
     from replicator_target_delta.ddl.ddl_events import TableDDL
@@ -241,7 +241,7 @@ def finish_nothing(patch: Patch) -> None:
 
 
 def drop_without_a_note(patch: Patch) -> None:
-    """Nobody notes that a table is about to be dropped at the target."""
+    """That a table is about to be dropped at the target is not saved."""
     from replicator_runtime.engine.preparation import low_watermarks as watermarks
 
     patch.setattr(watermarks, "_forget_dropped", lambda run, consumer, records: None)

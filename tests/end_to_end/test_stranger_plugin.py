@@ -184,7 +184,7 @@ def test_a_damaged_newest_offset_is_passed_over_and_the_run_goes_on(stranger: St
     assert set(stranger.stars()) == {1, 2, 3, 4}
 
 
-def test_offsets_that_are_all_damaged_never_mean_to_start_anew(stranger: Stranger) -> None:
+def test_offsets_that_are_all_damaged_never_mean_to_start_from_scratch(stranger: Stranger) -> None:
     assert stranger.replicator("run", stranger.pipeline, "--until-current").returncode == 0
     before = stranger.stars()
     for file in (stranger.folder / "state" / "default" / "sky" / "1").glob("offset.*"):

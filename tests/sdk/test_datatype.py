@@ -61,7 +61,7 @@ def test_decimals_keep_to_38_digits(precision: int, scale: int) -> None:
         Decimal(precision, scale)
 
 
-def test_types_are_immutable_and_told_apart() -> None:
+def test_types_are_immutable_and_distinguished() -> None:
     assert Decimal(10, 2) != Decimal(10, 3)
     assert Array(datatype.INT32) != Array(datatype.INT64)
     assert datatype.STRING != datatype.JSON

@@ -20,7 +20,7 @@ def disarmed() -> Iterator[None]:
     failpoint.arm("")
 
 
-def test_a_place_fails_at_the_pass_it_was_told_to_and_only_then() -> None:
+def test_a_place_fails_at_the_requested_pass_and_only_then() -> None:
     failpoint.arm("here=raise@2, elsewhere=raise")
     failpoint.failpoint("here")
     with pytest.raises(RetryableError):

@@ -28,7 +28,7 @@ def test_ordinary_names_are_taken_as_they_are(name: str) -> None:
     assert check_identifier(name, "name") == name
 
 
-def test_everything_lies_in_base_namespace_name_generation(base: str) -> None:
+def test_everything_is_in_base_namespace_name_generation(base: str) -> None:
     directory = ReplicatorDirectory(base, "sales", "shop")
     directory.offsets().save(offset(1))
     assert directory.place == f"{base}/sales/shop/1"

@@ -69,7 +69,7 @@ def _resolve_text(text: str, path: str, problems: list[Problem], secrets_allowed
         if match.group() == "$${":
             return "${"
         try:
-            return _stands_for(match.group("body"), secrets_allowed)
+            return _replacement_of(match.group("body"), secrets_allowed)
         except UnresolvedMacroError as error:
             problems.append(Problem(path, error.message, error.hint, UNRESOLVED_MACRO))
             return match.group()
@@ -77,7 +77,7 @@ def _resolve_text(text: str, path: str, problems: list[Problem], secrets_allowed
     return _MACRO.sub(replace, text)
 
 
-def _stands_for(body: str | None, secrets_allowed: bool) -> str:
+def _replacement_of(body: str | None, secrets_allowed: bool) -> str:
     call = _CALL.fullmatch(body or "")
     if call is None:
         raise UnresolvedMacroError(

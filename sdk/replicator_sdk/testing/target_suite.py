@@ -186,7 +186,7 @@ class TargetConformance(Capabilities):
         assert faults.exhausted
         self._compare(system, flushes[-1].tables)
 
-    def test_overlap_is_mended(self, system: TargetSystem) -> None:
+    def test_overlap_is_applied_as_upserts(self, system: TargetSystem) -> None:
         """Changes whose effect is in the table already, marked as overlap, lead to the same rows and no double ones."""
         self._need_batches(system)
         case = load_case("seed_with_primary_key")
@@ -289,7 +289,7 @@ class TargetConformance(Capabilities):
         assert done.position == position
         self._compare(system, {table.schema.table: table})
 
-    def test_another_plan_starts_anew(self, system: TargetSystem) -> None:
+    def test_another_plan_starts_from_scratch(self, system: TargetSystem) -> None:
         """A snapshot of another plan removes what was there, so that rows deleted meanwhile do not stay."""
         table = _large_table(system)
         fewer = ReferenceTable(table.schema, table.rows[::2])
@@ -315,9 +315,9 @@ class TargetConformance(Capabilities):
     def test_snapshot_and_log_overlap(self, system: TargetSystem) -> None:
         """Chunks read at different positions, corrected by the log from the earliest on, make the table of the end."""
         case = _shifting_history()
-        builder, mending = self._builder(system, case), self._builder(system, case, overlap=True)
+        builder, overlapping = self._builder(system, case), self._builder(system, case, overlap=True)
         early, late = (builder.flush(group).tables for group in (case.transactions[:1], case.transactions[1:2]))
-        mending.flush(case.transactions[:1])
+        overlapping.flush(case.transactions[:1])
         (table,) = early
         chunks = _chunks(2)
         with consumer(system) as only:
@@ -326,7 +326,7 @@ class TargetConformance(Capabilities):
             loader.load_chunks(schema, "plan", chunks[:1], MemoryChunkReader(schema, early[table].rows))
             loader.load_chunks(schema, "plan", chunks[1:], MemoryChunkReader(schema, late[table].rows))
             loader.finish_snapshot(schema, "plan", Position(MemoryOffset(1)))
-            flush = mending.flush(case.transactions[1:])
+            flush = overlapping.flush(case.transactions[1:])
             apply(only, flush)
         self._compare(system, flush.tables)
 

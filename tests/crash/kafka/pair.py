@@ -49,7 +49,7 @@ class KafkaPair:
         return replace(self, replicator=copied(self.replicator, f"without {removed}", (*WITHOUT, removed)))
 
     def run_until_current(self) -> Ended:
-        """A run that nobody kills."""
+        """A run that is not killed."""
         return self.replicator.until_current(seconds=120)
 
     def assert_recovered(self) -> None:

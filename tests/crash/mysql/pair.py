@@ -105,7 +105,7 @@ class MysqlPair:
         return replace(self, pipeline=self.pipeline.with_settings(batch={"maxIntervalSeconds": seconds}))
 
     def run_until_current(self) -> object:
-        """A run that nobody kills."""
+        """A run that is not killed."""
         return self.pipeline.replicator.until_current()
 
     def assert_nothing_lost(self) -> None:

@@ -61,7 +61,7 @@ class Pair:
         self.change_rows()
 
     def run_until_current(self) -> Ended:
-        """A run that nobody kills."""
+        """A run that is not killed."""
         return self.replicator.until_current()
 
     def assert_recovered(self, process: OneProcess | None = None) -> None:

@@ -1,6 +1,6 @@
 """A process killed at any named point leaves something to go on from: the next runs end equal, nothing lost or doubled.
 
-Three runs follow each kill, with changes of rows and structure between them. Each kill has a twin: the same left behind, and a
+Three runs follow each kill, with changes of rows and structure between them. Each kill has a twin: the same state after the kill, and a
 next run without the one part of the recovery that the kill needs, which must do harm. These points belong to engine and state and
 are tried with a target that needs no Spark; for Delta's own see `test_delta_kill_points.py`.
 """

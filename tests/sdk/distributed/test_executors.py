@@ -40,7 +40,7 @@ def test_an_error_of_ours_arrives_whole_and_ends_its_task_for_good(spark: SparkS
     assert len(list(tmp_path.glob("1-*"))) == 1
 
 
-def test_any_other_error_is_told_by_its_kind_alone(spark: SparkSession) -> None:
+def test_any_other_error_is_reported_by_its_kind_alone(spark: SparkSession) -> None:
     def work(task: int) -> int:
         raise ValueError(f"cannot read 'secret of row {task}'")
 

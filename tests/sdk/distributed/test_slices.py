@@ -55,7 +55,7 @@ def test_a_partition_that_took_no_part_leaves_open_how_far_all_is_valid(log: Log
     assert valid_through(piece, {0: 10}) == -1
 
 
-def test_records_beyond_the_known_schema_are_told_and_reconciled(log: LogFolder) -> None:
+def test_records_beyond_the_known_schema_are_reported_and_reconciled(log: LogFolder) -> None:
     log.append([insert(1), insert(2, WIDER), insert(3)], partition=0)
     source = FolderLog(log, repeats=True)
     piece = source.plan(PartitionedOffset((0, 0)), 10_000)

@@ -202,7 +202,7 @@ def test_a_replay_over_a_target_that_has_part_of_it_already_changes_nothing(
 
 @settings(max_examples=60, deadline=None)
 @given(histories())
-def test_a_plan_hands_out_in_parts_what_it_gives_at_once(
+def test_a_plan_gives_the_same_in_parts_as_at_once(
     history: tuple[TableSchema, dict[Key, Row], _Interpreter, list[int]],
 ) -> None:
     schema, _, table, lengths = history
@@ -301,7 +301,7 @@ def _whole_numbers(bits: int) -> st.SearchStrategy[pa.Array]:
 
 
 @given(st.sampled_from([8, 16, 32, 64]).flatmap(_whole_numbers), st.booleans())
-def test_keys_are_told_apart_by_sorting_or_by_place_as_by_hashing(column: pa.Array, sort: bool) -> None:
+def test_keys_are_distinguished_by_sorting_or_by_place_as_by_hashing(column: pa.Array, sort: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "_HASHED_ROWS", 0)
         patch.setattr(keys, "_CLOSE", 0 if sort else 4)

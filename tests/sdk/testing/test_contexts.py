@@ -121,7 +121,7 @@ def test_waiting_ends_when_the_offset_is_reached_or_time_is_up() -> None:
     thread.join()
 
 
-def test_every_case_says_what_it_shows_and_stands_in_one_file() -> None:
+def test_every_case_says_what_it_shows_and_is_in_one_file() -> None:
     cases = load_cases()
     assert len(cases) > 50
     for case in cases:

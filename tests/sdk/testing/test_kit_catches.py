@@ -161,10 +161,10 @@ TARGETS: list[tuple[str, Callable[[Patch], None], Callable[[TargetKit, TargetMem
         lambda k, s: k.test_a_ddl_event_that_comes_again_changes_nothing(s, load_case("add_column")),
     ),
     ("fence", _unfenced, lambda k, s: k.test_a_lower_epoch_is_fenced(s)),
-    ("overlap", _overlap_ignored, lambda k, s: k.test_overlap_is_mended(s)),
+    ("overlap", _overlap_ignored, lambda k, s: k.test_overlap_is_applied_as_upserts(s)),
     ("overlap of snapshots", _overlap_ignored, lambda k, s: k.test_snapshot_and_log_overlap(s)),
     ("resume", _chunks_forgotten, lambda k, s: k.test_an_interrupted_snapshot_goes_on(s)),
-    ("new plan", _old_rows_kept, lambda k, s: k.test_another_plan_starts_anew(s)),
+    ("new plan", _old_rows_kept, lambda k, s: k.test_another_plan_starts_from_scratch(s)),
     (
         "lost answer",
         _not_atomic,

@@ -161,7 +161,7 @@ class Gate:
             content = self._rename(request) if _RENAME.match(request.sql) else content
             sent = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP_BY_HOP}
             status, headers, answer = self._call(handler.command, handler.path, content, sent)
-            answer = self._mended(request, status, answer)
+            answer = self._completed(request, status, answer)
             if fault.lose_answer:
                 _reset(handler)
             else:
@@ -204,7 +204,7 @@ class Gate:
                 self._seen.add(job_id)
         return True
 
-    def _mended(self, request: Request, status: int, answer: bytes) -> bytes:
+    def _completed(self, request: Request, status: int, answer: bytes) -> bytes:
         """The answer, with a table's columns and number of rows as they are."""
         if status != 200:
             return answer
@@ -223,11 +223,11 @@ class Gate:
             self._defined.pop((found[1], found[2]), None)
             return answer
         table = json.loads(answer)
-        self._mend(table, found[1], found[2])
+        self._complete(table, found[1], found[2])
         table |= self._defined.get((found[1], found[2]), {})
         return json.dumps(table).encode()
 
-    def _mend(self, table: dict[str, Any], dataset: str, name: str) -> None:
+    def _complete(self, table: dict[str, Any], dataset: str, name: str) -> None:
         quoted = f"`{dataset}`.`{name}`"
         if not name.startswith("_"):
             count = self._ask(f"SELECT COUNT(*) FROM {quoted}")
@@ -250,7 +250,7 @@ class Gate:
         tables = f"/bigquery/v2/projects/{project}/datasets/{dataset}/tables"
         there = json.loads(self._call("GET", f"{tables}/{old}")[2])
         if "schema" in there:
-            self._mend(there, dataset, old)
+            self._complete(there, dataset, old)
             kept = {k: there[k] for k in ("schema", "clustering", "labels") if k in there}
             reference = {"projectId": project, "datasetId": dataset, "tableId": new}
             self._call("POST", tables, json.dumps({**kept, "tableReference": reference}).encode())

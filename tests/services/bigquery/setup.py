@@ -57,7 +57,7 @@ def prefetch() -> None:
         try:
             _install(partial)
             partial.rename(target)
-            _mend_scripts(target, partial)
+            _fix_scripts(target, partial)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     print(f"  BigQuery and Cloud Storage emulators: {target}", flush=True)  # noqa: T201  # a setup step
@@ -70,7 +70,7 @@ def _install(folder: Path) -> None:
     subprocess.run([python, "-c", _IMPORT], check=True, env=home(folder))
 
 
-def _mend_scripts(folder: Path, former: Path) -> None:
+def _fix_scripts(folder: Path, former: Path) -> None:
     """Let the programs name the interpreter where it is now."""
     for script in (folder / "bin").iterdir():
         if script.is_file() and not script.is_symlink():

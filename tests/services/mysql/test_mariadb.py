@@ -24,7 +24,7 @@ def test_mariadb_numbers_transactions_by_gtid_and_leaves_row_metadata_at_its_def
     assert int(number) > 0
 
 
-def test_mariadb_writes_compressed_events_when_told_to(mysql_server: PrivateMysql) -> None:
+def test_mariadb_writes_compressed_events_when_configured(mysql_server: PrivateMysql) -> None:
     server = mysql_server(MARIADB_11_8, gtid=False, log_bin_compress=True, log_bin_compress_min_len=10)
     assert server.query("SELECT @@gtid_strict_mode, @@log_bin_compress") == [(0, 1)]
     with server.database() as database:

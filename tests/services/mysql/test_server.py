@@ -76,7 +76,7 @@ def test_mysql_writes_compressed_transactions_when_a_session_asks_for_them(mysql
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
-def test_nobody_gets_in_without_the_password(release: Release, mysql_servers: MysqlServers) -> None:
+def test_no_login_works_without_the_password(release: Release, mysql_servers: MysqlServers) -> None:
     server = mysql_servers(release)
     assert {user for user, in server.query("SELECT user FROM mysql.user")} <= {
         "root", "mariadb.sys", "mysql.infoschema", "mysql.session", "mysql.sys",
@@ -150,7 +150,7 @@ def test_stopped_server_leaves_no_process_no_port_and_no_file(release: Release, 
 
 
 @pytest.mark.parametrize("release", [MYSQL_9, MARIADB_10_11], ids=lambda release: release.name)
-def test_server_moves_to_another_port_when_somebody_took_its_own(release: Release) -> None:
+def test_server_moves_to_another_port_when_its_own_is_taken(release: Release) -> None:
     server = make_server(release)
     try:
         with socket.create_server((LOOPBACK, 0)) as taken:

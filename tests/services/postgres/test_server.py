@@ -35,7 +35,7 @@ def test_every_supported_version_decodes_its_log_with_pgoutput(postgres_database
 def test_database_of_one_test_goes_with_its_slots_and_sessions(private_postgres: PrivatePostgres) -> None:
     server = private_postgres()
     with server.database() as database:
-        database.execute("SELECT pg_create_logical_replication_slot('left_behind', 'pgoutput')")
+        database.execute("SELECT pg_create_logical_replication_slot('left_over', 'pgoutput')")
         session = database.connect()
     assert server.execute("SELECT count(*) FROM pg_replication_slots") == [(0,)]
     assert server.execute("SELECT count(*) FROM pg_database WHERE datname LIKE 'shop%'") == [(0,)]

@@ -31,7 +31,7 @@ class GroupOffsetReporter:
     def report(self, cluster: Cluster) -> None:
         """Commit the durable offset to the group if it changed and the last commit is some seconds ago.
 
-        A failed commit is counted (`source.group_not_told`) and repeated later.
+        A failed commit is counted (`source.group_commits_failed`) and repeated later.
 
         Raises:
             kafka.errors.AuthorizationError: When the login lacks the right.
@@ -45,7 +45,7 @@ class GroupOffsetReporter:
         if self._commit(cluster, durable):
             self._reported = durable
         else:
-            self._context.metrics.count("source.group_not_told")
+            self._context.metrics.count("source.group_commits_failed")
 
     def _commit(self, cluster: Cluster, offset: KafkaOffset) -> bool:
         from kafka import errors

@@ -118,10 +118,12 @@ def _of_checkpoint(storage: Storage, name: str) -> list[dict[str, Any]] | None:
             return None
         rows = found.read(columns=wanted)
     return [
-        {kind: _told(value)} for kind in _KEPT for value in rows[kind].drop_null().to_pylist(maps_as_pydicts="strict")
+        {kind: _with_values(value)}
+        for kind in _KEPT
+        for value in rows[kind].drop_null().to_pylist(maps_as_pydicts="strict")
     ]
 
 
-def _told(action: dict[str, Any]) -> dict[str, Any]:
+def _with_values(action: dict[str, Any]) -> dict[str, Any]:
     """Without what has no value, as commits write it."""
-    return {k: _told(v) if k == "deletionVector" else v for k, v in action.items() if v is not None}
+    return {k: _with_values(v) if k == "deletionVector" else v for k, v in action.items() if v is not None}

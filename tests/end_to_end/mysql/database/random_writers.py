@@ -106,7 +106,7 @@ STRUCTURE_CHANGES: Sequence[Change] = (
     "ALTER TABLE customer CHANGE COLUMN points score bigint AFTER id",
     f"ALTER TABLE {_LINE} DROP COLUMN tags, MODIFY COLUMN amount double FIRST",
     "RENAME TABLE day_shift TO other_shift, night_shift TO day_shift, other_shift TO night_shift",
-    "ALTER TABLE meter CHANGE COLUMN note remark varchar(40), ADD COLUMN place varchar(20) DEFAULT 'cellar'",
+    "ALTER TABLE meter CHANGE COLUMN note remark varchar(40), ADD COLUMN place varchar(20) DEFAULT 'basement'",
     "TRUNCATE TABLE journal",
     ghost_table,
     "ALTER TABLE word MODIFY uses bigint, MODIFY kind enum('noun', 'verb', 'adverb')",

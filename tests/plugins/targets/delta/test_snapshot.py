@@ -83,7 +83,7 @@ def test_a_table_that_was_dropped_and_is_copied_again_is_no_dropped_table(lake: 
     assert len(lake.rows(TABLE)) == 30
 
 
-def test_the_log_goes_on_where_the_snapshot_stands(lake: Lake) -> None:
+def test_the_log_goes_on_at_the_snapshot_s_position(lake: Lake) -> None:
     load(lake)
     consumer = lake.consumer()
     consumer.apply_batch(batch(5, [insert(row(1))]))  # in the snapshot already

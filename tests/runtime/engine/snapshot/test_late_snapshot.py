@@ -26,14 +26,14 @@ __all__ = ["shop"]
 class LateSnapshot(TableSnapshot):
     """Rows of `inner`, which was read after `position`."""
 
-    def __init__(self, position: Offset, inner: TableSnapshot, *, tells_end: bool) -> None:
+    def __init__(self, position: Offset, inner: TableSnapshot, *, reports_end: bool) -> None:
         self.schema, self.position, self.chunks, self.read = inner.schema, position, inner.chunks, inner.read
         self.resumable = inner.resumable
         self._inner = inner
-        self._tells_end = tells_end
+        self._reports_end = reports_end
 
     def end(self) -> Offset | None:
-        return self._inner.position if self._tells_end else None
+        return self._inner.position if self._reports_end else None
 
     def close(self) -> None:
         self._inner.close()
@@ -43,7 +43,7 @@ class LateReader(SnapshotReader):
     """Takes the position, lets the database be changed, then reads."""
 
     meanwhile: Callable[[], None]
-    tells_end = True
+    reports_end = True
 
     def __init__(self, source: SqliteSource, inner: SnapshotReader) -> None:
         self._source = source
@@ -54,7 +54,7 @@ class LateReader(SnapshotReader):
             return self._inner.open(schema, chunks)
         position = self._source.latest_offset()
         type(self).meanwhile()
-        return LateSnapshot(position, self._inner.open(schema, chunks), tells_end=type(self).tells_end)
+        return LateSnapshot(position, self._inner.open(schema, chunks), reports_end=type(self).reports_end)
 
 
 class LateSource(SqliteSource):
@@ -97,7 +97,7 @@ def test_without_the_end_the_same_changes_are_taken_for_new_ones(shop: Shop, mon
     fill(shop)
     shop.document["retries"] = {"maxDurationSeconds": 0.2, "delaySeconds": 0.1}
     monkeypatch.setattr(LateReader, "meanwhile", staticmethod(lambda: change(shop)), raising=False)
-    monkeypatch.setattr(LateReader, "tells_end", False)
+    monkeypatch.setattr(LateReader, "reports_end", False)
     with pytest.raises(ReplicatorError, match="that is"):
         run_twice(shop)
 

@@ -64,7 +64,7 @@ def test_rows_waiting_for_old_values_may_be_larger_than_memory_allows(
     assert names(lake) == {i: ("new", f"t{i}") for i in range(50)}
 
 
-def test_an_update_that_needs_values_of_a_row_somebody_removed_is_an_error_and_changes_nothing(lake: Lake) -> None:
+def test_an_update_that_needs_values_of_a_removed_row_is_an_error_and_changes_nothing(lake: Lake) -> None:
     consumer = lake.consumer()
     consumer.apply_batch(batch(1, [insert(row(1, "a", "b"))]))
     version = lake.version(TABLE)
@@ -199,7 +199,7 @@ def test_metadata_columns_can_be_left_out_and_have_another_prefix(lake: Lake) ->
     assert {k: v for k, v in other.rows(TABLE)[0].items() if "$" in k} == {"r$op": "I", "r$batch_id": "1-1-1001-1001"}
 
 
-def test_a_table_of_somebody_else_is_refused_and_left_alone(lake: Lake) -> None:
+def test_a_table_of_another_owner_is_refused_and_left_alone(lake: Lake) -> None:
     lake.spark().range(3).write.format("delta").save(str(lake.path(TABLE)))
     with pytest.raises(NeedsUserError, match="RPL-340"):
         lake.consumer().progress(TABLE)

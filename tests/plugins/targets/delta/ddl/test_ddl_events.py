@@ -196,7 +196,7 @@ def test_names_that_swap_do_so_in_one_commit_by_a_name_in_between(lake: Lake) ->
     assert lake.read_table(moved) == [{"id": 1, "third": "a", "NOTE": "b2"}]
 
 
-def test_a_column_told_twice_is_refused_at_a_later_position_and_its_values_stay(lake: Lake) -> None:
+def test_a_column_added_twice_is_refused_at_a_later_position_and_its_values_stay(lake: Lake) -> None:
     consumer = lake.consumer()
     consumer.apply_batch(batch(1, [insert(row(1))]))
     wider = TableSchema(TABLE, (*KEYED.columns, Column("extra", STRING)), ("id",))

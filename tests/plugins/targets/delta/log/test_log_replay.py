@@ -31,14 +31,16 @@ class Reading:
         replayed, computed = self.log._replayed(snapshot), self.log._computed(snapshot)
         assert replayed is not None
         assert replayed.domains == computed.domains
-        assert {p: _told(add) for p, add in replayed.adds.items()} == {p: _told(a) for p, a in computed.adds.items()}
+        assert {p: _with_values(add) for p, add in replayed.adds.items()} == {
+            p: _with_values(a) for p, a in computed.adds.items()
+        }
         return replayed
 
     def checkpoint(self) -> None:
         self.log._log.checkpoint(self.log._log.unsafeVolatileSnapshot(), self.log._jvm.scala.Option.empty())
 
 
-def _told(add: dict[str, Any]) -> dict[str, Any]:
+def _with_values(add: dict[str, Any]) -> dict[str, Any]:
     """Without what is empty, and whether rows came with the commit: no state of a table has that."""
     return {k: v for k, v in add.items() if v not in (None, {}) and k != "dataChange"}
 

@@ -43,7 +43,7 @@ def test_a_table_in_good_order_is_left_alone(lake: Lake) -> None:
     assert lake.version(TABLE) == 0
 
 
-def test_vacuum_deletes_files_nobody_refers_to_and_only_when_it_is_due(lake: Lake) -> None:
+def test_vacuum_deletes_unreferenced_files_and_only_when_it_is_due(lake: Lake) -> None:
     eager = Lake(
         lake.path(TABLE).parent.parent, lake.spark(), optimize_interval_seconds=0, vacuum_interval_seconds=0.01
     )
