@@ -63,7 +63,7 @@ def _at_most(goal: float) -> Callable[[float], bool]:
 
 
 def goals(plan: Plan) -> tuple[Goal, ...]:
-    """What is compared with what, and how far it shall reach."""
+    """What is compared with what, and the goal."""
 
     def size(book: Book) -> float | None:
         what = "s, 50,000 clustered changes into {:,} rows"

@@ -22,6 +22,7 @@ _PAGES = (ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING
 _WORDS = {
     "told": "reported, emitted",
     "tells": "reports, returns",
+    "tell": "report, return",
     "behind": "after; of a delay: late, lag",
     "somebody": "another process, the caller",
     "nobody": "no one, no other process",
@@ -33,10 +34,13 @@ _WORDS = {
     "door": "interface, entry point",
     "doors": "interfaces",
     "stands": "is, is stored, has stopped",
+    "stand": "be, be stored",
+    "becomes of": "happens to",
     "house": "project, maintenance",
     "housekeeping": "maintenance",
     "hands": "passes, executors, processes",
     "lies": "is stored, is",
+    "lie": "are stored, are",
 }
 _WORD = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(_WORDS)})(?![A-Za-z])", re.IGNORECASE)
 _ANYWHERE = re.compile("|".join(_WORDS), re.IGNORECASE)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """What becomes of a kill when a part of the recovery is gone.
+    """The result of a kill when a part of the recovery is removed.
 
     Attributes:
         removed: The part, a name of `removed_recovery.PARTS`.
@@ -30,7 +30,7 @@ class Restructure:
 
     Attributes:
         statements: The change.
-        twin: What becomes of the kill when a part of the recovery is gone, in the killed run and those after it.
+        twin: The result of the kill when a part of the recovery is removed, in the killed run and those after it.
         later: What happens at the source before the next run.
         good_runs: How many runs go well before the harm is seen.
     """

@@ -88,7 +88,7 @@ def test_a_killed_run_is_taken_over_at_once_and_loses_and_doubles_nothing(strang
     assert stranger.stars() == {1: "Sun", 2: "Vega"} | {n: f"star {n}" for n in range(10, 200)}
 
 
-def test_status_and_offsets_tell_of_the_run_without_connecting(stranger: Stranger) -> None:
+def test_status_and_offsets_show_the_run_without_connecting(stranger: Stranger) -> None:
     assert stranger.replicator("run", stranger.pipeline, "--until-current").returncode == 0
     size = stranger.journal.stat().st_size
     stranger.journal.unlink()  # nothing below may look at the source

@@ -46,7 +46,7 @@ def test_the_arrow_schema_has_every_column_nullable_in_source_order(schema: Tabl
     assert tuple(c.name for c in schema.key_columns()) == schema.primary_key
 
 
-def test_fingerprints_tell_names_types_nullability_order_and_key_apart() -> None:
+def test_fingerprints_differ_by_names_types_nullability_order_and_key() -> None:
     first, name, other = CUSTOMERS.columns
     different = [
         CUSTOMERS,

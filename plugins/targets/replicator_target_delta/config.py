@@ -18,7 +18,7 @@ METADATA_COLUMNS: Final = (SEQUENCE, BATCH_ID, OPERATION, IS_DELETED, SOURCE_TIM
 
 
 class DropTables(enum.StrEnum):
-    """What becomes of the target's table when the source drops its own."""
+    """What happens to the target's table when the source drops its own."""
 
     KEEP = "keep"
     """It stays as it is, and says in its properties since when."""
@@ -36,7 +36,7 @@ class DeltaConfig(PluginConfig):
         metadata_columns: Which columns of the replicator's own each table gets, without prefix; `is_deleted` comes by
             itself with `soft_deletes`.
         metadata_prefix: Their prefix.
-        drop_tables: What becomes of a table that the source drops.
+        drop_tables: What happens to a table that the source drops.
         optimize_interval_seconds: How often small files are compacted and deletion vectors purged; 0 for never.
         vacuum_interval_seconds: How often files that no version within the retention refers to are deleted; 0 for never.
         vacuum_retention_hours: How old such a file must be: the reach of time travel and of slow readers.

@@ -49,7 +49,7 @@ class Pipeline:
 
     @property
     def out_of_range(self) -> OutOfRange:
-        """What becomes of values no standard type holds: the source's word, else the target's, else `fail`."""
+        """What happens to values no standard type holds: the source's setting, else the target's, else `fail`."""
         words = (getattr(plugin.config, "out_of_range", None) for plugin in (self.source, self.target))
         return next((OutOfRange(word) for word in words if word is not None), OutOfRange.FAIL)
 

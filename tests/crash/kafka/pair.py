@@ -32,7 +32,7 @@ class KafkaPair:
         self.tables.change_rows(self.chance)
 
     def change_structure(self) -> None:
-        """A new column and a wider one: what Debezium's records tell of a change of structure."""
+        """A new column and a wider one: what Debezium's records contain of a change of structure."""
         self.tables.change_structure(next(self._numbers))
 
     def kill_at(self, point: str) -> None:

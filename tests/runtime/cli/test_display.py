@@ -30,7 +30,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in shown.err.splitlines()]
 
 
-def test_plain_lines_tell_of_a_change_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_report_a_change_once(capsys: pytest.CaptureFixture[str]) -> None:
     display = PlainLines()
     display.update(view(COPYING, phase="snapshot"))
     assert lines(capsys) == ["snapshot", "public.orders: SNAPSHOTTING"]

@@ -96,7 +96,7 @@ def test_a_macro_without_a_value_is_a_problem_with_its_path(build: Build, text: 
     assert words in problems_of(build, pipeline({"path": text}))[f"{PROPERTIES}.path"]
 
 
-def test_the_environment_may_stand_anywhere_but_secrets_only_in_properties(
+def test_the_environment_may_be_anywhere_but_secrets_only_in_properties(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BASE", "/base")

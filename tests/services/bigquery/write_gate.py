@@ -22,7 +22,7 @@ _APPEND = "/google.cloud.bigquery.storage.v1.BigQueryWrite/AppendRows"
 
 
 class Loss(enum.Enum):
-    """What becomes of one call, or of one answer of a stream of them."""
+    """The planned outcome of one call, or of one answer of a stream."""
 
     NOTHING = "nothing"
     ANSWER = "answer"

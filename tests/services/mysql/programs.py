@@ -59,7 +59,7 @@ class Programs:
 
     @property
     def command(self) -> list[str | Path]:
-        """How the server program is started: the loader, the folders of its libraries, the program, and where its files lie."""
+        """How the server program is started: the loader, the folders of its libraries, the program, and the folder of its files."""
         libraries = [self.folder / name for name in _LIBRARIES if (self.folder / name).is_dir()]
         loader = next(path for folder in libraries for path in folder.glob("ld-linux-x86-64.so.2"))
         return [

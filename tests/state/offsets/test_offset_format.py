@@ -82,7 +82,7 @@ def test_a_right_checksum_over_wrong_lengths_is_unreadable(body: bytes) -> None:
 @pytest.mark.parametrize(
     "fields", ["0000000161 00000000 0000000161 00000000", "00000001ff 00000000 0000000161 00000000"]
 )
-def test_keys_that_stand_twice_or_are_no_text_are_unreadable(fields: str) -> None:
+def test_keys_that_are_repeated_or_are_no_text_are_unreadable(fields: str) -> None:
     body = struct.pack(">qi", 1, 2) + bytes.fromhex(fields) + struct.pack(">qqi8s", 1, 1, 1, b"RPLOFFST")
     with pytest.raises(UnreadableError, match="key"):
         decode(body + hashlib.sha256(body).digest())

@@ -50,7 +50,7 @@ def select(connection: pymysql.Connection[Any], query: str, columns: int, doing:
     result: Any = MySQLResult(connection)
     unread._execute_command(_QUERY, query)  # noqa: SLF001 - PyMySQL has no public method that leaves the rows unread
     result.init_unbuffered_query()
-    result.unbuffered_active = False  # it shall not read what is read here
+    result.unbuffered_active = False  # PyMySQL must not read what is read here
     if result.field_count != columns:
         raise _broken(doing, f"{result.field_count} columns where {columns} were asked for")
     reader = PacketReader(connection, unread._next_seq_id)  # noqa: SLF001 - as above

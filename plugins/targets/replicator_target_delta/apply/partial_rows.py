@@ -22,7 +22,7 @@ _IN_MEMORY: Final = 64 << 20
 class IncompleteRows:
     """Rows of a batch waiting for old values; used by one thread, closed after use.
 
-    Past 64 MB the rows lie in a temporary file and are mapped, not loaded.
+    Past 64 MB the rows are in a temporary file and are mapped, not loaded.
     """
 
     schema: pa.Schema

@@ -104,7 +104,7 @@ class PartitionsApply:
     is_shared: bool
 
     def __call__(self, partitions: tuple[LogPartition, ...]) -> TaskResult:
-        """Read `partitions` and write what becomes of the tables; holds their changes in memory."""
+        """Read `partitions` and write their net changes to the tables' files; holds their changes in memory."""
         read = read_partitions(self.read, partitions, {t: target.schema for t, target in self.tables.items()})
         wanting = {schema.table for schema in read.seen}
         parts = {table: self._part(table, read) for table in list(read.tallies) if table not in wanting}

@@ -203,13 +203,13 @@ class Transaction:
         """Write one version holding all of it; durable on return.
 
         Args:
-            stored: What our domain shall hold.
+            stored: The new content of our domain.
             writer: Who writes, for the table's history.
             add: Files to add, or to have with another deletion vector.
             remove: Files to take away; a file in `add` with another vector is here with its old one.
             metadata: The new `metaData` content, when it changes.
             note: For the table's history.
-            data_change: Whether rows come or go; not when they only lie in other files afterwards.
+            data_change: Whether rows are added or deleted; not when they only move to other files.
 
         Raises:
             RetryableError: When it did not, or perhaps did, come through.

@@ -130,7 +130,7 @@ def test_the_next_run_recovers_from_a_crash_at_any_place(
 
 
 @pytest.mark.parametrize("failing", ["customers", "stock"])
-def test_a_table_that_fails_is_replayed_alone_and_all_positions_lie_on_one_chain(
+def test_a_table_that_fails_is_replayed_alone_and_all_positions_form_one_chain(
     pair: Pair, failing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`PartitionedOffset` refuses to compare offsets off one chain: a slice that crossed a table's end would fail."""

@@ -126,12 +126,12 @@ def test_sigterm_ends_a_run_whose_requests_are_refused(
     assert fork([*command, "--until-current"], log=log, environment={}).wait(90) == 0, tail(log, 40)
     met: list[Request] = []
 
-    def refuse_and_tell(request: Request) -> Fault:
+    def refuse_and_notify(request: Request) -> Fault:
         fault = refuse(request)
         met.extend([request] if fault.status else [])
         return fault
 
-    monkeypatch.setattr(bigquery_emulators.gate, "chaos", refuse_and_tell)
+    monkeypatch.setattr(bigquery_emulators.gate, "chaos", refuse_and_notify)
     shop.execute("INSERT INTO customers VALUES (1, 'a')")
     running = fork(command, log=log, environment={})
     deadline = time.monotonic() + 60

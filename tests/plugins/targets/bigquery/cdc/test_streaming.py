@@ -1,4 +1,4 @@
-"""What is streamed, what is refused, and what becomes of a connection that ends."""
+"""What is streamed, what is refused, and what happens to a connection that ends."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_files_that_a_crash_left_unnamed_belong_to_no_table(copy: Copy, place: s
     assert found == ([1, 1, 2, 2] if part_is_gone else [1, 2])
 
 
-def test_the_position_and_how_far_all_is_valid_stand_in_the_commit(copy: Copy) -> None:
+def test_the_position_and_how_far_all_is_valid_are_in_the_commit(copy: Copy) -> None:
     copy.folder.append([insert(row(1, "a"))], 7, partition=0)
     copy.folder.append([insert(row(2, "b"))], 5, partition=1)
     outcome = copy.take(copy.consumer())
