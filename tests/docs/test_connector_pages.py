@@ -97,3 +97,9 @@ def test_every_named_test_exists(page: Path) -> None:
     paths = [path for cell in cells for path in re.findall(r"`(tests/[^`]+)`", cell)]
     assert paths
     assert [path for path in paths if not (_ROOT / path).exists()] == []
+
+
+@each_page
+def test_every_error_code_on_the_page_exists(page: Path) -> None:
+    known = re.findall(r"\[(RPL-\d{4})\]", (_ROOT / "docs" / "errors.md").read_text("utf-8"))
+    assert set(re.findall(r"RPL-\d{4}", page.read_text("utf-8"))) - set(known) == set()
