@@ -19,8 +19,8 @@ SOAK_WORKERS ?= 2
 BIGQUERY_WORKERS ?= 8
 SETUP := $(VENV)/.setup-done
 SERVERS := $(VENV)/.servers-done
-ROOMS := sdk state runtime plugins
-TYPED := $(ROOMS) tests $(wildcard bench scripts/*.py scripts/*/*.py)
+PACKAGES := sdk state runtime plugins
+TYPED := $(PACKAGES) tests $(wildcard bench scripts/*.py scripts/*/*.py)
 CODE := $(TYPED) hatch_build.py  # hatchling, which the hook extends, lives in the build environment only
 
 # With PYTHON set, an environment made with another interpreter is not up to date.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from tests.architecture.rooms import ROOT, SDK, Source, rooms
+from tests.architecture.packages import ROOT, SDK, Source, packages
 
 _RUNTIME = "replicator_runtime"
 _POSTGRES, _MYSQL = "replicator_source_postgres", "replicator_source_mysql"
@@ -109,10 +109,10 @@ def violations(source: Source, tree: ast.Module) -> list[str]:
 
 def forbidden(source: Source, imported: Import) -> str | None:
     """Why a module may not import that; None when it may."""
-    package, root = source.room.package, imported.name.partition(".")[0]
-    if root in {room.package for room in rooms()}:
-        allowed = source.room.may_import | {package}
-        return None if root in allowed else f"{package} may import {sorted(source.room.may_import)}"
+    package, root = source.package.name, imported.name.partition(".")[0]
+    if root in {package.name for package in packages()}:
+        allowed = source.package.may_import | {package}
+        return None if root in allowed else f"{package} may import {sorted(source.package.may_import)}"
     if imported.typing_only:
         return None
     if driver := driver_of(imported.name):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.architecture.rooms import Room, rooms, sources
+from tests.architecture.packages import Package, packages, sources
 
 _COMPLETE = {"replicator_sdk", "replicator_state"}
 _SAID_ELSEWHERE = {"override", "overload", "setter", "hookimpl"}  # the promise is where the name is declared
@@ -41,16 +41,16 @@ def _is_private(module: str) -> bool:
     return any(part.startswith("_") for part in module.split("."))
 
 
-@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.package)
-def test_public_names_of_the_room_are_documented(room: Room) -> None:
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_public_names_of_the_package_are_documented(package: Package) -> None:
     public = [
         (name, ast.get_docstring(node))
         for source in sources()
-        if source.room == room and not _is_private(source.module)
+        if source.package == package and not _is_private(source.module)
         for name, node in public_definitions(source.tree, source.module)
     ]
     missing = [name for name, docstring in public if not docstring]
-    allowed = 0 if room.package in _COMPLETE else len(public) * 5 // 100
+    allowed = 0 if package.name in _COMPLETE else len(public) * 5 // 100
     assert public
     assert len(missing) <= allowed, f"{len(missing)} of {len(public)} have no docstring: {missing}"
 

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from tests.architecture.imports import imports_of
-from tests.architecture.rooms import ROOT, sources
+from tests.architecture.packages import ROOT, sources
 
 if TYPE_CHECKING:
-    from tests.architecture.rooms import Source
+    from tests.architecture.packages import Source
 
 _ENGINE = "replicator_runtime.engine"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.rooms import ROOT
+from tests.architecture.packages import ROOT
 
 _FOLDERS = ("sdk", "state", "runtime", "plugins", "tests", "bench", "scripts", "docs")
 _PAGES = (ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"))
@@ -36,6 +36,7 @@ _WORDS = {
     "stands": "is, is stored, has stopped",
     "stand": "be, be stored",
     "becomes of": "happens to",
+    "rooms": "packages, folders",
     "house": "project, maintenance",
     "housekeeping": "maintenance",
     "hands": "passes, executors, processes",

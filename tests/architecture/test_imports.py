@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.imports import DRIVERS, LOADERS, driver_of, imports_of, name_of, violations
-from tests.architecture.rooms import ROOT, Source, rooms, sources
+from tests.architecture.packages import ROOT, Source, packages, sources
 
 _HEAVY = ("pyspark", "py4j", "pandas", "psycopg", "deltalake")
 
 
-def test_no_room_imports_what_it_may_not() -> None:
+def test_no_package_imports_what_it_may_not() -> None:
     assert [line for source in sources() for line in violations(source, source.tree)] == []
 
 
@@ -45,18 +45,18 @@ def test_no_room_imports_what_it_may_not() -> None:
     ],
 )
 def test_a_forbidden_import_is_found_wherever_it_is(package: str, module: str, statement: str) -> None:
-    room = next(room for room in rooms() if room.package == package)
-    assert violations(Source(room, room.path / module), ast.parse(statement))
+    found = next(known for known in packages() if known.name == package)
+    assert violations(Source(found, found.path / module), ast.parse(statement))
 
 
 def test_type_checkers_may_see_a_driver_anywhere() -> None:
-    room = next(room for room in rooms() if room.package == "replicator_sdk")
+    sdk = next(package for package in packages() if package.name == "replicator_sdk")
     tree = ast.parse("if TYPE_CHECKING:\n    from pyspark.sql import SparkSession")
-    assert violations(Source(room, room.path / "context.py"), tree) == []
+    assert violations(Source(sdk, sdk.path / "context.py"), tree) == []
 
 
 def test_every_permission_of_a_library_is_used() -> None:
-    used = {(driver_of(i.name), source.room.package) for source in sources() for i in imports_of(source.tree)}
+    used = {(driver_of(i.name), source.package.name) for source in sources() for i in imports_of(source.tree)}
     assert {(name, package) for name, packages in DRIVERS.items() for package in packages} - used == set()
 
 
@@ -103,7 +103,7 @@ def test_an_import_of_the_command_line_by_the_engine_is_found_through_another_mo
 def test_every_plugin_folder_falls_under_the_rule() -> None:
     folders = {path.parent for path in (ROOT / "plugins").glob("*/*/__init__.py")}
     assert folders
-    assert {room.path for room in rooms() if room.folder.startswith("plugins")} == folders
+    assert {package.path for package in packages() if package.folder.startswith("plugins")} == folders
 
 
 @pytest.mark.parametrize("module", ["replicator_sdk", "replicator_state", "replicator_runtime.cli"])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.architecture.imports import imports_of
-from tests.architecture.rooms import ROOT, Room, rooms, sources
+from tests.architecture.packages import ROOT, Package, packages, sources
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -55,12 +55,12 @@ def test_the_first_installation_is_light() -> None:
     assert not names & {"pyspark", "psycopg", "delta-spark", "deltalake", "pandas"}
 
 
-def _imported_distributions(room: Room) -> dict[str, str]:
-    """Distributions whose packages the room imports at run time, and one place where it does."""
+def _imported_distributions(package: Package) -> dict[str, str]:
+    """Distributions whose packages the package imports at run time, and one place where it does."""
     providers = packages_distributions()
-    ours = {room.package for room in rooms()}
+    ours = {package.name for package in packages()}
     found: dict[str, str] = {}
-    for source in (source for source in sources() if source.room == room):
+    for source in (source for source in sources() if source.package == package):
         for imported in imports_of(source.tree):
             root = imported.name.partition(".")[0]
             if root not in ours and root not in sys.stdlib_module_names and not imported.typing_only:
@@ -75,17 +75,17 @@ def _declared(*extras: str) -> set[str]:
     return _names(RUNTIME["dependencies"]).union(*(_names(optional[extra]) for extra in extras))
 
 
-def _extras_of(room: Room) -> list[str]:
-    if room.folder.startswith("plugins"):
-        name = room.package.rpartition("_")[2]
+def _extras_of(package: Package) -> list[str]:
+    if package.folder.startswith("plugins"):
+        name = package.name.rpartition("_")[2]
         return ["spark", *(extra for extra in RUNTIME["optional-dependencies"] if extra.partition("-")[0] == name)]
-    return ["spark", "keyring", "test"] if room.package == "replicator_runtime" else ["spark", "test"]
+    return ["spark", "keyring", "test"] if package.name == "replicator_runtime" else ["spark", "test"]
 
 
-@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.package)
-def test_everything_a_room_imports_is_required_by_its_distribution_or_extra(room: Room) -> None:
-    declared = _declared(*_extras_of(room))
-    assert {name: place for name, place in _imported_distributions(room).items() if name not in declared} == {}
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_everything_a_package_imports_is_required_by_its_distribution_or_extra(package: Package) -> None:
+    declared = _declared(*_extras_of(package))
+    assert {name: place for name, place in _imported_distributions(package).items() if name not in declared} == {}
 
 
 def test_everything_required_is_imported_somewhere() -> None:
@@ -93,7 +93,7 @@ def test_everything_required_is_imported_somewhere() -> None:
         "pandas",  # pyspark's mapInArrow
         "replicator",  # extras that are made of extras
     }
-    imported = {name for room in rooms() for name in _imported_distributions(room)}
+    imported = {name for package in packages() for name in _imported_distributions(package)}
     extras = set(RUNTIME["optional-dependencies"]) - {"all", "dev", "test"}
     assert _declared(*extras) - imported - needed_by_others == set()
 
@@ -106,14 +106,14 @@ def test_every_requirement_has_its_reason_beside_it(path: str) -> None:
     assert [line for line in requirements if not re.search(r"#\s+\S+", line)] == []
 
 
-@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.package)
-def test_every_room_is_typed_for_its_users(room: Room) -> None:
-    assert (room.path / "py.typed").exists()
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_every_package_is_typed_for_its_users(package: Package) -> None:
+    assert (package.path / "py.typed").exists()
 
 
 def test_every_built_in_plugin_enters_by_the_entry_point_of_strangers() -> None:
     declared = RUNTIME["entry-points"]["replicator.plugins"]
-    assert set(declared.values()) == {room.package for room in rooms() if room.folder.startswith("plugins")}
+    assert set(declared.values()) == {package.name for package in packages() if package.folder.startswith("plugins")}
     installed = {point.name: point.value for point in entry_points(group="replicator.plugins")}
     assert declared.items() <= installed.items()
     extras = set(RUNTIME["optional-dependencies"])
@@ -127,10 +127,10 @@ def test_released_wheels_share_no_file_and_the_runtime_pins_the_sdk(tmp_path: Pa
     (sdk,) = tmp_path.glob("replicator_sdk-*.whl")
     files = {wheel: set(zipfile.ZipFile(wheel).namelist()) for wheel in (runtime, sdk)}
     assert files[runtime] & files[sdk] == set()
-    for room in rooms():
-        wheel = sdk if room.package == "replicator_sdk" else runtime
-        shipped = {path.relative_to(room.path.parent).as_posix() for path in room.path.rglob("*.py")}
-        assert shipped <= files[wheel], room.package
+    for package in packages():
+        wheel = sdk if package.name == "replicator_sdk" else runtime
+        shipped = {path.relative_to(package.path.parent).as_posix() for path in package.path.rglob("*.py")}
+        assert shipped <= files[wheel], package.name
     (metadata,) = (name for name in files[runtime] if name.endswith(".dist-info/METADATA"))
     text = zipfile.ZipFile(runtime).read(metadata).decode()
     assert f"Requires-Dist: replicator-sdk=={SDK['version']}" in text

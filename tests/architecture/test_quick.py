@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.architecture.rooms import ROOT
+from tests.architecture.packages import ROOT
 
 _TESTS = """
 import os, subprocess, threading

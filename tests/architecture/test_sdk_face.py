@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import replicator_sdk
-from tests.architecture.rooms import ROOT, SDK, sources
+from tests.architecture.packages import ROOT, SDK, sources
 
 _PAGE = ROOT / "docs" / "sdk.md"
-_PLUGINS = [source for source in sources() if source.room.folder.startswith("plugins")]
+_PLUGINS = [source for source in sources() if source.package.folder.startswith("plugins")]
 
 
 def public_modules() -> set[str]:
@@ -57,7 +57,7 @@ def test_every_module_of_the_sdk_is_public_or_known_to_be_internal() -> None:
     """A new module is put into docs/sdk.md or here."""
     packages = {module for module in public_modules() if _path(module).is_dir()}
     internal = {f"{SDK}.discovery.hookspec"}
-    modules = {source.module for source in sources() if source.room.package == SDK}
+    modules = {source.module for source in sources() if source.package.name == SDK}
     left = {
         module
         for module in modules - public_modules() - internal - {SDK}

@@ -6,7 +6,7 @@ import ast
 import statistics
 from collections import Counter
 
-from tests.architecture.rooms import ROOT, sources
+from tests.architecture.packages import ROOT, sources
 
 _MODULE_LINES, _MEDIAN_MODULE_LINES = 500, 130
 _FUNCTION_LINES, _FUNCTION_LINES_AT_MOST = 40, 60

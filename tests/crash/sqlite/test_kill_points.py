@@ -31,15 +31,15 @@ from tests.end_to_end.replicator import COMMAND
 
 def test_no_named_point_is_left_out() -> None:
     """A point that is registered and not added here fails this test. BigQuery's own are tried beside that target's tests."""
-    rooms = (
+    packages = (
         replicator_runtime,
         replicator_source_postgres,
         replicator_source_sqlite,
         replicator_state,
         replicator_target_delta,
     )
-    for room in rooms:
-        for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
+    for package in packages:
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
     tried = {point for moment in kill_points.ALL for point in moment} | kill_points.OF_SLICES | kill_points.OF_TAKE_OVER
     assert {p for p in failpoint.registered() if not p.startswith(("test.", "bigquery.", "merge_flush."))} | {

@@ -1,4 +1,4 @@
-"""The rooms of design and packaging, and the source files in them."""
+"""The import packages of this repository, and their modules."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Package:
     """One import package, and the packages of this repository that it may import beside itself."""
 
     folder: str
-    package: str
+    name: str
     may_import: frozenset[str]
 
     @property
     def path(self) -> Path:
         """The package's folder."""
-        return ROOT / self.folder / self.package
+        return ROOT / self.folder / self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One module of a room."""
+    """One module of a package."""
 
-    room: Room
+    package: Package
     path: Path
 
     @property
     def module(self) -> str:
         """Dotted name, as an import statement has it."""
-        parts = self.path.relative_to(self.room.path.parent).with_suffix("").parts
+        parts = self.path.relative_to(self.package.path.parent).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     @property
@@ -48,21 +48,21 @@ SDK = "replicator_sdk"
 
 
 @cache
-def rooms() -> tuple[Room, ...]:
-    """Every room there is; a plugin's folder is found, so that a new plugin falls under the rules without a line here."""
+def packages() -> tuple[Package, ...]:
+    """Every import package; plugins are found by folder, so that the rules hold for a new one without a line here."""
     fixed = (
-        Room("sdk", SDK, frozenset()),
-        Room("state", "replicator_state", frozenset({SDK})),
-        Room("runtime", "replicator_runtime", frozenset({SDK, "replicator_state"})),
+        Package("sdk", SDK, frozenset()),
+        Package("state", "replicator_state", frozenset({SDK})),
+        Package("runtime", "replicator_runtime", frozenset({SDK, "replicator_state"})),
     )
     plugins = sorted((ROOT / "plugins").glob("*/replicator_*"))
     return fixed + tuple(
-        Room(str(path.parent.relative_to(ROOT)), path.name, frozenset({SDK})) for path in plugins if path.is_dir()
+        Package(str(path.parent.relative_to(ROOT)), path.name, frozenset({SDK})) for path in plugins if path.is_dir()
     )
 
 
 def sources() -> Iterator[Source]:
-    """All modules of all rooms."""
-    for room in rooms():
-        for path in sorted(room.path.rglob("*.py")):
-            yield Source(room, path)
+    """All modules of all packages."""
+    for package in packages():
+        for path in sorted(package.path.rglob("*.py")):
+            yield Source(package, path)
