@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.discovery.assessment import Severity
-from replicator_sdk.errors import FencedError, RetryableError
+from replicator_sdk.errors import FencedError, NeedsUserError, RetryableError
 from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
@@ -83,6 +83,9 @@ class TargetConformance(Capabilities):
 
     is_fenced: ClassVar[bool] = True
     """A lower epoch cannot write any more."""
+
+    refuses_foreign_tables: ClassVar[bool] = True
+    """A table that another replicator writes is refused."""
 
     @pytest.fixture
     def system(self) -> TargetSystem:
@@ -218,6 +221,29 @@ class TargetConformance(Capabilities):
                 with pytest.raises(FencedError):
                     zombie.begin_snapshot(schema, "zombie", Position(MemoryOffset(9)))
             self._compare(system, flush.tables)
+
+    def test_a_table_of_another_replicator_is_refused(self, system: TargetSystem) -> None:
+        """A replicator neither takes the progress of another one's table for its own nor changes the table."""
+        self._need_batches(system)
+        if not self.refuses_foreign_tables:
+            pytest.skip("the target does not store which replicator writes a table")
+        case = load_case("seed_transactions")
+        own, foreign = self._builder(system, case), self._builder(system, case, epoch=2)
+        with consumer(system) as owner:
+            self._create(owner, own)
+            flush = own.flush(case.transactions[:1])
+            apply(owner, flush)
+        (schema,) = own.schemas
+        with consumer(system, epoch=2, name="another") as other:
+            assert isinstance(other, BatchConsumer)
+            with pytest.raises(NeedsUserError):
+                other.progress(schema.table)
+            with pytest.raises(NeedsUserError):
+                apply(other, foreign.flush(case.transactions))
+            if isinstance(other, SnapshotLoader):
+                with pytest.raises(NeedsUserError):
+                    other.begin_snapshot(schema, "another", Position(MemoryOffset(9)))
+        self._compare(system, flush.tables)
 
     def test_progress_is_kept_with_the_data(self, system: TargetSystem) -> None:
         """What a table's last commit says of itself is read back by another consumer, exactly."""
@@ -400,9 +426,11 @@ class TargetConformance(Capabilities):
 
 
 @contextmanager
-def consumer(system: TargetSystem, target: DeltaTarget | None = None, *, epoch: int = 1) -> Iterator[EventConsumer]:
-    """A started consumer that is stopped afterwards."""
-    made = (target or system.target).create_consumer(_context(system, epoch))
+def consumer(
+    system: TargetSystem, target: DeltaTarget | None = None, *, epoch: int = 1, name: str = "conformance"
+) -> Iterator[EventConsumer]:
+    """A started consumer of the replicator `name`; it is stopped afterwards."""
+    made = (target or system.target).create_consumer(_context(system, epoch, name))
     made.start()
     try:
         yield made
@@ -420,8 +448,8 @@ def load(loader: SnapshotLoader, table: ReferenceTable, plan: str, position: Pos
     loader.finish_snapshot(table.schema, plan, position)
 
 
-def _context(system: TargetSystem, epoch: int) -> TestTargetContext:
-    return TestTargetContext(MemoryOffset.from_fields, epoch=epoch, spark=system.spark)
+def _context(system: TargetSystem, epoch: int, name: str = "conformance") -> TestTargetContext:
+    return TestTargetContext(MemoryOffset.from_fields, epoch=epoch, spark=system.spark, name=name)
 
 
 def _chunks(count: int) -> list[SnapshotChunk]:

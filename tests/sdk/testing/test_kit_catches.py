@@ -187,6 +187,16 @@ def test_a_broken_target_fails(
         test(TargetKit(), TargetMemory())
 
 
+def test_a_target_that_stores_no_owner_fails() -> None:
+    """The memory target is one."""
+
+    class Careful(TargetKit):
+        refuses_foreign_tables = True
+
+    with pytest.raises(pytest.fail.Exception, match="NeedsUserError"):
+        Careful().test_a_table_of_another_replicator_is_refused(TargetMemory())
+
+
 def _loses_a_change(patch: Patch) -> None:
     original = MemoryReader._take
 

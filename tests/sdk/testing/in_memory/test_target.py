@@ -23,6 +23,7 @@ class MemorySystem(TargetSystem):
 
 class TestMemoryTarget(TargetConformance):
     random_histories = 200
+    refuses_foreign_tables = False  # several pipelines of a test may write to one store
 
     @pytest.fixture
     def system(self) -> MemorySystem:
