@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from replicator_runtime.config import build_pipeline
+from replicator_sdk.datatype import parse_type
+from replicator_target_delta.schema.types import spark_type
 
 _ROOT = Path(__file__).parents[2]
 _PAGES = sorted([*(_ROOT / "docs").glob("source-*.md"), *(_ROOT / "docs").glob("target-*.md")])
@@ -103,3 +105,18 @@ def test_every_named_test_exists(page: Path) -> None:
 def test_every_error_code_on_the_page_exists(page: Path) -> None:
     known = re.findall(r"\[(RPL-\d{4})\]", (_ROOT / "docs" / "errors.md").read_text("utf-8"))
     assert set(re.findall(r"RPL-\d{4}", page.read_text("utf-8"))) - set(known) == set()
+
+
+def test_standard_types_are_stored_in_delta_as_the_page_says() -> None:
+    rows = re.findall(
+        r"^\| (`.*`).* \| ([a-z_, ()0-9]+?)(?:, `.*`)? \|$",
+        section(_ROOT / "docs/target-delta.md", "Types"),
+        re.MULTILINE,
+    )
+    pairs: dict[str, str] = {}
+    for kinds, stored in rows:
+        names, types = re.findall(r"`([^`]+)`", kinds), re.split(r", (?!\d)", stored)
+        pairs |= dict(zip(names, types if len(types) == len(names) else types * len(names), strict=True))
+    del pairs["array"], pairs["record"]  # types with parts
+    assert len(pairs) >= 15
+    assert {kind: spark_type(parse_type(kind)) for kind in pairs} == pairs
