@@ -122,6 +122,9 @@ DELTA_ON_THE_WAY: Mapping[str, Twin] = {
 }
 DELTA_IN_MAINTENANCE: Mapping[str, Twin] = {"delta.compaction.written": _IGNORE_ORPHANS}
 
+RESUMED_SNAPSHOT: Mapping[str, Twin] = {"engine.snapshot.finished": Twin("overlap", "RPL-5401")}
+"""While a snapshot is resumed whose first rows an earlier run copied: tried in `postgres`."""
+
 OF_SLICES: frozenset[str] = frozenset(
     {
         "engine.slice.planned",
@@ -146,4 +149,5 @@ ALL = (
     DELTA_AT_THE_BEGINNING,
     DELTA_ON_THE_WAY,
     DELTA_IN_MAINTENANCE,
+    RESUMED_SNAPSHOT,
 )

@@ -145,6 +145,13 @@ def start_at_the_end(patch: Patch) -> None:
     patch.setattr(Run, "load_offset", load)
 
 
+def ignore_overlap(patch: Patch) -> None:
+    """The changes between the first rows of a resumed snapshot and its last ones are applied as if no row had them yet."""
+    from replicator_runtime.engine.tables.table_watermark import TableWatermark
+
+    patch.setattr(TableWatermark, "overlap_until", property(lambda self: None, lambda self, offset: None))
+
+
 def save_early(patch: Patch) -> None:
     """The offset is saved before the target has what comes before it: what was in the air at a crash is lost."""
     from replicator_runtime.engine.stream.in_flight import InFlight
@@ -275,6 +282,7 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "chunks": forget_chunks,
     "end": start_at_the_end,
     "order": save_early,
+    "overlap": ignore_overlap,
     "progress": forget_progress,
     "structure": forget_structure,
     "commit": rows_before_progress,
