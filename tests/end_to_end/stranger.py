@@ -15,11 +15,17 @@ from typing import Any
 PACKAGE = Path(__file__).parent / "stranger_package"
 
 
-def pip_install(folder: Path) -> Path:
-    """Build the package and install it into `folder`/site; returns that folder."""
+def pip_install(folder: Path, *packages: Path) -> Path:
+    """Build packages, by default the stranger's, and install them into `folder`/site; returns that folder."""
     site = folder / "site"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
-    command += ["--disable-pip-version-check", "--root-user-action=ignore", "--target", str(site), str(PACKAGE)]
+    command += [
+        "--disable-pip-version-check",
+        "--root-user-action=ignore",
+        "--target",
+        str(site),
+        *map(str, packages or [PACKAGE]),
+    ]
     subprocess.run(command, check=True, timeout=120)
     return site
 
