@@ -50,6 +50,6 @@ def find_state(name: str, namespace: str, base: str | None) -> StateLocation:
         raise NeedsUserError(
             f'no state of a replicator "{name}" in namespace "{namespace}" at {directory.base_path}',
             code=NEVER_RAN,
-            hint="start it with `replicator run`, or give the right --namespace and --base",
+            hint="start it with `replicator run`; a name alone is looked up at --base and in --namespace: give these, or the pipeline's file",
         )
     return StateLocation(directory, config)

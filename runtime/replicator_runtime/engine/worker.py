@@ -118,6 +118,8 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
     error: BaseException | None = None
     try:
         with run.lease.renewing(lost):
+            run.load_offset()
+            lifecycle.show_stored()
             reached = _Attempts(lifecycle, until_current=until_current).run()
         if fenced:
             raise fenced[0]

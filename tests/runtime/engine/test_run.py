@@ -677,3 +677,21 @@ def test_a_snapshot_of_a_table_that_was_altered_meanwhile_begins_again_with_the_
         shop.assert_equal("customers")
         added = [a.column.name for e in in_memory_target.STORAGE.ddl for a in e.alters if a.column is not None]
         assert added == [f"extra{n}" for n in range(1, life + 1)]
+
+
+def test_a_run_that_cannot_reach_its_source_shows_what_an_earlier_one_saved(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(shop)
+    shop.run()
+
+    def refused(source: object) -> Any:
+        raise NeedsUserError("the server refuses the password", code="RPL-3101")
+
+    monkeypatch.setattr(SqliteSource, "create_table_registry", refused)
+    monkeypatch.setattr(SqliteSource, "latest_offset", refused)
+    with pytest.raises(NeedsUserError):
+        shop.run()
+    shown = shop.status()
+    assert shown["offset"] is not None
+    assert {table["state"] for table in shown["tables"]} == {"REPLICATING"}

@@ -32,7 +32,7 @@ def list_offsets(
 ) -> None:
     """List saved offsets, newest first; unreadable ones with what is wrong.
 
-    Example: replicator offsets list shop --limit 5
+    Example: replicator offsets list pipeline.json --limit 5
     """
     with Report("offsets.list", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.state_lookup import find_state
@@ -56,7 +56,7 @@ def show_offset(
 ) -> None:
     """Show one saved offset, by default the one a restart would resume from.
 
-    Example: replicator offsets show shop
+    Example: replicator offsets show pipeline.json
     """
     with Report("offsets.show", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state

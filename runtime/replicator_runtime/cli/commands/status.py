@@ -21,7 +21,7 @@ def status(
 ) -> None:
     """Show the state a replicator wrote last. Starts nothing and connects to nothing.
 
-    Example: replicator status shop
+    Example: replicator status pipeline.json
     """
     with Report("status", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state

@@ -130,6 +130,13 @@ class TableLifecycle:
         self._store.load()
         self.positions.forget_others(self.records)
 
+    def show_stored(self) -> None:
+        """Show the selected tables in the state an earlier run left them in, until an attempt begins."""
+        self.load()
+        for record in self.records.values():
+            if self.run.pipeline.selection.matches(record.table) is not None:
+                self.run.progress.set_table(record.table, record.state)
+
     def take_in(self, table: TableId) -> TableRecord:
         """The record of `table`; a new one, PENDING, when it is not known yet."""
         if table not in self.records:
