@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -15,10 +14,12 @@ import pyarrow.compute as pc
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import DataError
 
+_HINT = 'fix the rows at the source, or set "outOfRange" to "null" or "clamp"'
+
 
 @dataclass(frozen=True, slots=True)
-class OutOfRangePolicy(ABC):
-    """The rule for one column's values. A plugin subclasses it to give the error its own code (`failure`).
+class OutOfRangePolicy:
+    """The rule for one column's values.
 
     No error contains a value. Picklable when `locate` is; used by one thread, since it adds to `replaced`.
 
@@ -26,6 +27,7 @@ class OutOfRangePolicy(ABC):
         rule: What happens to a value that the standard type cannot hold.
         table: The table's name, for errors.
         column: The column's name, for errors.
+        code: The plugin's code for the error under the rule FAIL.
         replaced: How many values were replaced, by kind of value; shared with the caller, which reports it as a metric.
         locate: Returns the position in the log of the value at an index, for errors; None where it is unknown.
     """
@@ -33,12 +35,9 @@ class OutOfRangePolicy(ABC):
     rule: OutOfRange
     table: str
     column: str
+    code: str
     replaced: Counter[str] = field(default_factory=Counter)
     locate: Callable[[int], str] | None = None
-
-    @abstractmethod
-    def failure(self, what: str, position: str | None) -> DataError:
-        """Returns the plugin's error for values of the kind `what`: `error` with a code and a next step."""
 
     def from_index(self, start: int) -> Self:
         """Returns the rule for the values from index `start` on, whose indexes then begin at 0."""
@@ -58,7 +57,7 @@ class OutOfRangePolicy(ABC):
         """
         if self.rule is OutOfRange.FAIL:
             position = None if first is None or self.locate is None else self.locate(first)
-            raise self.failure(what, position)
+            raise self.error(what, code=self.code, hint=_HINT, position=position)
         self.replaced[what] += count
         return self.rule
 

@@ -15,13 +15,8 @@ from replicator_sdk.errors import DataError
 FAIL, NULL, CLAMP = OutOfRange.FAIL, OutOfRange.NULL, OutOfRange.CLAMP
 
 
-class Policy(OutOfRangePolicy):
-    def failure(self, what: str, position: str | None) -> DataError:
-        return self.error(what, code="RPL-7000", hint="fix it", position=position)
-
-
-def policy(rule: OutOfRange) -> Policy:
-    return Policy(rule, "public.t", "price", locate=lambda index: f"record {index}")
+def policy(rule: OutOfRange) -> OutOfRangePolicy:
+    return OutOfRangePolicy(rule, "public.t", "price", "RPL-7000", locate=lambda index: f"record {index}")
 
 
 def mask(*flags: bool | None) -> pa.BooleanArray:
@@ -49,6 +44,8 @@ def test_the_rule_fail_names_the_column_and_the_position_and_no_value() -> None:
         column.replace_where(pa.array([1, 777]), mask(False, True), "a large number", 9)
     assert (caught.value.code, caught.value.table, caught.value.position) == ("RPL-7000", "public.t", "record 11")
     assert "column 'price' holds a large number" in str(caught.value)
+    assert caught.value.hint is not None
+    assert "outOfRange" in caught.value.hint
     assert "777" not in str(caught.value)
     assert column.replaced == Counter()
 
@@ -76,6 +73,6 @@ def test_values_clamped_before_stay_or_become_null(rule: OutOfRange, expected: l
 
 
 def test_a_policy_without_positions_can_be_pickled() -> None:
-    column = Policy(NULL, "public.t", "price")
+    column = OutOfRangePolicy(NULL, "public.t", "price", "RPL-7000")
     column.note("a year", 2)
     assert pickle.loads(pickle.dumps(column)).replaced == Counter({"a year": 2})

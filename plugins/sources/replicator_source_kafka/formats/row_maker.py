@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.schema import TableSchema
 from replicator_source_kafka.formats.unavailable import UnavailableValues
 from replicator_source_kafka.types.column_codec import Codec
-from replicator_source_kafka.types.values.out_of_range import Limits
+
+_OUT_OF_RANGE = "RPL-3905"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class RowMaker:
         if hit is not None:
             rows.unchanged[name] = hit
             values = pc.if_else(hit, pa.scalar(None, values.type), values)
-        limits = Limits(self.rule, str(self.schema.table), name, position=position)
+        limits = OutOfRangePolicy(self.rule, str(self.schema.table), name, _OUT_OF_RANGE, locate=position)
         return _convert(codec, values, limits, 0, name, rows.bad)
 
 
@@ -75,7 +77,9 @@ def _fields(read: pa.StructArray) -> Sequence[pa.Array]:
     return [read.field(i) for i in range(read.type.num_fields)]
 
 
-def _convert(codec: Codec, values: pa.Array, limits: Limits, start: int, name: str, bad: dict[int, str]) -> pa.Array:
+def _convert(
+    codec: Codec, values: pa.Array, limits: OutOfRangePolicy, start: int, name: str, bad: dict[int, str]
+) -> pa.Array:
     """The converted column. If the conversion fails, the invalid values are found by halving, and become NULL."""
     try:
         return codec.convert(values, limits.from_index(start) if start else limits)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.datatype import DataType
-from replicator_source_kafka.types.values.out_of_range import Limits
 
-Convert = Callable[[pa.Array, Limits], pa.Array]
+Convert = Callable[[pa.Array, OutOfRangePolicy], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Codec:
     convert: Convert
 
 
-def as_it_is(values: pa.Array, _limits: Limits) -> pa.Array:
+def as_it_is(values: pa.Array, _limits: OutOfRangePolicy) -> pa.Array:
     """The conversion of columns whose wire type is the standard type."""
     return values
 

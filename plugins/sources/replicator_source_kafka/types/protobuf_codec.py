@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.authoring.arrow_buffers import validity
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.datatype import JSON, TIMESTAMP, Array, Record
 from replicator_source_kafka.types.column_codec import JSON_TEXT, Codec
 from replicator_source_kafka.types.connect_type import ConnectType
@@ -18,7 +20,6 @@ from replicator_source_kafka.types.protobuf_type import VARIABLE_SCALE, WIDTH
 from replicator_source_kafka.types.standard_types import codec_of
 from replicator_source_kafka.types.type_hints import hinted_codec
 from replicator_source_kafka.types.values import date_parts, temporal
-from replicator_source_kafka.types.values.out_of_range import Limits
 
 _CONNECT = "org.apache.kafka.connect.data."
 _WIRES = {
@@ -82,7 +83,7 @@ def _scalar(kind: ConnectType, connector: str, hint: str | None) -> Codec:
 def _decimal(kind: ConnectType, connector: str) -> Codec:
     base, scale = codec_of(kind, connector), int(kind.parameters["scale"])
 
-    def convert(values: pa.Array, limits: Limits) -> pa.Array:
+    def convert(values: pa.Array, limits: OutOfRangePolicy) -> pa.Array:
         unscaled, scales = values.flatten()
         if not pc.all(pc.equal(scales, scale)).as_py() and len(scales.drop_null()):
             raise ValueError("a decimal of another scale than its column's")
@@ -109,7 +110,7 @@ def _time(_kind: ConnectType, connector: str) -> Codec:
 
 
 def _timestamp(_kind: ConnectType, _connector: str) -> Codec:
-    def convert(values: pa.Array, limits: Limits) -> pa.Array:
+    def convert(values: pa.Array, limits: OutOfRangePolicy) -> pa.Array:
         seconds, nanos = values.flatten()
         return temporal.timestamps_of_parts(seconds, nanos, limits)
 
@@ -128,17 +129,17 @@ _MESSAGES: dict[str, Callable[[ConnectType, str], Codec]] = {
 def _array(element: Codec) -> Codec:
     kind = Array(element.kind)
 
-    def convert(values: pa.Array, limits: Limits) -> pa.Array:
+    def convert(values: pa.Array, limits: OutOfRangePolicy) -> pa.Array:
         return array_of(_checked_for_null(values, values.value_lengths(), limits), element, kind, limits)
 
     return Codec(pa.list_(pa.field("element", element.wire)), kind, convert)
 
 
 def _map(key: Codec, value: Codec) -> Codec:
-    def convert(values: pa.Array, limits: Limits) -> pa.Array:
+    def convert(values: pa.Array, limits: OutOfRangePolicy) -> pa.Array:
         lengths = pc.list_value_length(values.cast(_entries(values.type)))
         values = _checked_for_null(values, lengths, limits)
-        inner = Limits(limits.rule, limits.table, limits.column, limits.replaced)
+        inner = replace(limits, locate=None)
         columns = (key.convert(values.keys, inner).to_pylist(), value.convert(values.items, inner).to_pylist())
         entries = list(zip(*columns, strict=True))
         ends = np.cumsum(lengths.fill_null(0).to_numpy())
@@ -155,9 +156,9 @@ def _entries(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.struct([kind.key_field, kind.item_field]))
 
 
-def _checked_for_null(values: pa.Array, lengths: pa.Array, limits: Limits) -> pa.Array:
+def _checked_for_null(values: pa.Array, lengths: pa.Array, limits: OutOfRangePolicy) -> pa.Array:
     """An empty repeated field may mean NULL: it is handled by the policy; `clamp` keeps it empty."""
-    return limits.without(values, pc.equal(lengths, 0), _MAY_BE_NULL)
+    return limits.keep_clamped(values, pc.equal(lengths, 0), _MAY_BE_NULL)
 
 
 def _record(fields: tuple[tuple[str, Codec], ...]) -> Codec:

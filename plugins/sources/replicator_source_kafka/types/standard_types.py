@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.datatype import (
     BINARY,
     BOOL,
@@ -24,7 +25,6 @@ from replicator_source_kafka.types.connect_type import ConnectType
 from replicator_source_kafka.types.nested import array_of, record_of
 from replicator_source_kafka.types.semantic_types import semantic_codec
 from replicator_source_kafka.types.values.byte_arrays import from_base64
-from replicator_source_kafka.types.values.out_of_range import Limits
 
 _PLAIN: dict[str, DataType] = {
     "int8": INT8,
@@ -74,7 +74,7 @@ def _record(fields: tuple[tuple[str, Codec], ...]) -> Codec:
     kind = Record(tuple((name, codec.kind) for name, codec in fields))
     wire = pa.struct([pa.field(name, codec.wire) for name, codec in fields])
 
-    def convert(values: pa.Array, limits: Limits) -> pa.Array:
+    def convert(values: pa.Array, limits: OutOfRangePolicy) -> pa.Array:
         return record_of(values, [codec for _, codec in fields], kind, limits)
 
     return Codec(wire, kind, convert)

@@ -21,7 +21,7 @@ from replicator_source_postgres.schema.schema_diff import Observed, compare, ide
 from replicator_source_postgres.types.array import split_arrays
 from replicator_source_postgres.types.convert import Converter
 from replicator_source_postgres.types.mapping import standard_type
-from replicator_source_postgres.types.out_of_range import OutOfRangePolicy
+from replicator_source_postgres.types.out_of_range import column_policy
 from replicator_source_postgres.unlogged.unlogged_changes import UnloggedChanges
 
 
@@ -243,7 +243,7 @@ class SchemaTracker:
         live = _catalogue_column(facts, column)
         if live is None or live.missing is None:
             return alter
-        policy = OutOfRangePolicy(self._out_of_range, str(facts), column.name, Counter())
+        policy = column_policy(self._out_of_range, str(facts), column.name, Counter())
         _, _, elements = split_arrays(pa.array([live.missing]), policy)
         converter = Converter(TableId(self._database, facts.name if facts else ""), column, self._out_of_range)
         return replace(alter, default=converter.convert(elements.cast(pa.binary()))[0].as_py())

@@ -21,7 +21,7 @@ from replicator_sdk.schema import Column, TableId
 from replicator_source_postgres.types import temporal
 from replicator_source_postgres.types.convert import Converter
 from replicator_source_postgres.types.mapping import PgType
-from replicator_source_postgres.types.out_of_range import OutOfRangePolicy
+from replicator_source_postgres.types.out_of_range import column_policy
 
 _OID = 26
 _DIRECT = frozenset({16, 17, 20, 21, 23, 25, 114, 700, 701, 1042, 1043, 1082, 1083, 1114, 1184, 2950, 3802})
@@ -85,7 +85,7 @@ class AdbcConverter:
             return Converter(self.table, self.column, self.out_of_range, self.replaced).convert(
                 values.cast(pa.binary())
             )
-        policy = OutOfRangePolicy(self.out_of_range, str(self.table), self.column.name, self.replaced)
+        policy = column_policy(self.out_of_range, str(self.table), self.column.name, self.replaced)
         if kind == DATE:
             return temporal.from_binary_dates(_moved(values, pa.int32(), _EPOCH_DAYS), policy)
         if kind in {TIMESTAMP, INSTANT}:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s, bounds_of, joined_bytes, variable_width
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.config import OutOfRange
-from replicator_source_postgres.types.out_of_range import OutOfRangePolicy
 
 
 def split_arrays(
@@ -34,10 +34,8 @@ def _only_plain(text: pa.StringArray, policy: OutOfRangePolicy) -> pa.StringArra
     bounded = pc.starts_with(text, "[")
     nested = pc.match_substring_regex(text, r"^(\[[^=]*=)?\{\{")
     odd = pc.or_(bounded, nested)
-    count = pc.sum(odd).as_py() or 0
-    if not count:
+    if not policy.note_where(odd, "an array of several dimensions or with a lower bound other than 1"):
         return text
-    policy.note("an array of several dimensions or with a lower bound other than 1", count)
     if policy.rule is OutOfRange.NULL:
         return pc.if_else(odd, pa.scalar(None, pa.string()), text)
     return pc.replace_substring_regex(text, r"^\[[^=]*=", "")

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.datatype import BINARY, BOOL, DATE, INSTANT, TIME, TIMESTAMP, Array, DataType, Decimal
 from replicator_sdk.schema import Column, TableId
 from replicator_source_postgres.types import temporal
 from replicator_source_postgres.types.array import split_arrays
 from replicator_source_postgres.types.bytea import unhex
-from replicator_source_postgres.types.out_of_range import OutOfRangePolicy
+from replicator_source_postgres.types.out_of_range import column_policy, finite
 
 _UTF8_HINT = (
     "the database's encoding does not say which (SQL_ASCII?); convert the data, or exclude the column from the pipeline"
@@ -43,7 +44,7 @@ class Converter:
         Raises:
             DataError: When a value is outside the type's range and the policy is to fail, or not a value of the type.
         """
-        policy = OutOfRangePolicy(self.out_of_range, str(self.table), self.column.name, self.replaced)
+        policy = column_policy(self.out_of_range, str(self.table), self.column.name, self.replaced)
         try:
             text = raw.cast(pa.string())
         except pa.ArrowInvalid:
@@ -67,7 +68,7 @@ def to_arrow(text: pa.StringArray, kind: DataType, policy: OutOfRangePolicy) -> 
         values = to_arrow(elements, kind.element, policy)
         return pa.ListArray.from_arrays(offsets, values, type=kind.arrow, mask=is_null)
     if isinstance(kind, Decimal):
-        return policy.finite(text).cast(kind.arrow)
+        return finite(text, policy).cast(kind.arrow)
     if kind in _BULK:
         return _BULK[kind](text, policy)
     return text if kind.arrow == pa.string() else text.cast(kind.arrow)

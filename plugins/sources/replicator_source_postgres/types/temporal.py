@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.datatype import DATE, INSTANT, TIME, TIMESTAMP
-from replicator_source_postgres.types.out_of_range import OutOfRangePolicy
 
 _LAST_MICROSECOND = "23:59:59.999999"
 _INFINITY, _PAST_INFINITY = "infinity", "-infinity"
@@ -30,7 +30,7 @@ def instants(text: pa.StringArray, policy: OutOfRangePolicy) -> pa.Array:
 
 def times(text: pa.StringArray, policy: OutOfRangePolicy) -> pa.Array:
     """Microseconds since midnight from `12:00:00.5`; 24:00:00, which Postgres allows, is out of range."""
-    text = policy.apply(text, pc.equal(text, "24:00:00"), _MIDNIGHT, _LAST_MICROSECOND)
+    text = policy.replace_where(text, pc.equal(text, "24:00:00"), _MIDNIGHT, _LAST_MICROSECOND)
     # Arrow reads timestamps from text, but no times.
     moments = pc.binary_join_element_wise("1970-01-01", text, " ").cast(TIMESTAMP.arrow)
     return moments.cast(pa.int64()).cast(TIME.arrow)
@@ -59,16 +59,16 @@ def from_binary_timestamps(moments: pa.Array, kind: pa.DataType, policy: OutOfRa
 def from_binary_times(times: pa.Array, policy: OutOfRangePolicy) -> pa.Array:
     """time64 from microseconds since midnight."""
     moved = times.cast(pa.int64())
-    return policy.apply(moved, pc.equal(moved, _DAY), _MIDNIGHT, _DAY - 1).cast(TIME.arrow)
+    return policy.replace_where(moved, pc.equal(moved, _DAY), _MIDNIGHT, _DAY - 1).cast(TIME.arrow)
 
 
 def _bounded(values: pa.Array, policy: OutOfRangePolicy, lowest: int, highest: int, bits: int) -> pa.Array:
     """Applies the policy to numbers of the server's, for the same kinds of values as `_within`."""
     limit = 1 << bits
-    values = policy.apply(values, pc.equal(values, pa.scalar(-limit, values.type)), _PAST_INFINITY, lowest)
-    values = policy.apply(values, pc.equal(values, pa.scalar(limit - 1, values.type)), _INFINITY, highest)
-    values = policy.apply(values, pc.less(values, pa.scalar(lowest, values.type)), _BEFORE, lowest)
-    return policy.apply(values, pc.greater(values, pa.scalar(highest, values.type)), _AFTER, highest)
+    values = policy.replace_where(values, pc.equal(values, pa.scalar(-limit, values.type)), _PAST_INFINITY, lowest)
+    values = policy.replace_where(values, pc.equal(values, pa.scalar(limit - 1, values.type)), _INFINITY, highest)
+    values = policy.replace_where(values, pc.less(values, pa.scalar(lowest, values.type)), _BEFORE, lowest)
+    return policy.replace_where(values, pc.greater(values, pa.scalar(highest, values.type)), _AFTER, highest)
 
 
 def _cast(text: pa.StringArray, kind: pa.DataType, policy: OutOfRangePolicy, lowest: str, highest: str) -> pa.Array:
@@ -80,7 +80,7 @@ def _cast(text: pa.StringArray, kind: pa.DataType, policy: OutOfRangePolicy, low
 
 def _within(text: pa.StringArray, policy: OutOfRangePolicy, lowest: str, highest: str) -> pa.StringArray:
     """Applies the policy to the known kinds of values that do not parse; used only when the fast cast fails."""
-    text = policy.apply(text, pc.equal(text, "-infinity"), _PAST_INFINITY, lowest)
-    text = policy.apply(text, pc.equal(text, "infinity"), _INFINITY, highest)
-    text = policy.apply(text, pc.ends_with(text, " BC"), _BEFORE, lowest)
-    return policy.apply(text, pc.match_substring_regex(text, "^[0-9]{5}"), _AFTER, highest)
+    text = policy.replace_where(text, pc.equal(text, "-infinity"), _PAST_INFINITY, lowest)
+    text = policy.replace_where(text, pc.equal(text, "infinity"), _INFINITY, highest)
+    text = policy.replace_where(text, pc.ends_with(text, " BC"), _BEFORE, lowest)
+    return policy.replace_where(text, pc.match_substring_regex(text, "^[0-9]{5}"), _AFTER, highest)

@@ -229,7 +229,7 @@ class SqliteReader(EventReader):
         row = decoder.struct(columns[: len(places)], len(rows))
         before = decoder.struct(columns[len(places) :], len(rows))
         if decoder.replaced:
-            self._context.metrics.count("values.out_of_range", decoder.replaced, table=schema.table)
+            self._context.metrics.count("values.out_of_range", decoder.replaced.total(), table=schema.table)
         codes = pa.array(op, pa.int8())
         return ChangeBatch(schema, codes, row, _needed(codes, row, before, schema), ordinals, before_is_full=True)
 

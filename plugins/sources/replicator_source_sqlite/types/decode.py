@@ -9,6 +9,7 @@ from __future__ import annotations
 import decimal
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
@@ -17,8 +18,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from replicator_sdk import Column, OutOfRange, TableSchema
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.datatype import DataType, Decimal
-from replicator_sdk.errors import DataError
 
 _DIGITS: Final = decimal.Context(prec=76)
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.(\d+))?)?(?:Z|[+-]\d\d:\d\d)?)?")
@@ -41,12 +42,12 @@ class Decoder:
     Attributes:
         schema: The table.
         out_of_range: What happens to values that do not fit. A key's value always fails: two rows must not become one.
-        replaced: How many values were replaced so far.
+        replaced: How many values were replaced so far, by kind of value.
     """
 
     schema: TableSchema
     out_of_range: OutOfRange
-    replaced: int = field(default=0)
+    replaced: Counter[str] = field(default_factory=Counter)
 
     def column(self, column: Column, values: Sequence[Any]) -> pa.Array:
         """`values` in the column's Arrow type.
@@ -75,16 +76,14 @@ class Decoder:
             return None
         try:
             return _exact(column.type, value)
-        except TypeMismatchError as mismatch:
-            if self.out_of_range is OutOfRange.FAIL or column.name in self.schema.primary_key:
-                raise DataError(
-                    f"column {column.name!r} holds a value that is no {column.source_type or column.type}",
-                    code="RPL-3510",
-                    hint="fix the value at the source, or set outOfRange to null or clamp",
-                    table=str(self.schema.table),
-                ) from None
-            self.replaced += 1
-            return mismatch.nearest if self.out_of_range is OutOfRange.CLAMP else None
+        except TypeMismatchError as error:
+            nearest = error.nearest
+        rule = self._policy(column).note(f"a value that is no {column.source_type or column.type}", 1)
+        return nearest if rule is OutOfRange.CLAMP else None
+
+    def _policy(self, column: Column) -> OutOfRangePolicy:
+        rule = OutOfRange.FAIL if column.name in self.schema.primary_key else self.out_of_range
+        return OutOfRangePolicy(rule, str(self.schema.table), column.name, "RPL-3510", self.replaced)
 
 
 def _plain(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:

@@ -99,7 +99,7 @@ def _real(moments: Moments, policy: ColumnPolicy) -> Moments:
         moments = replace(moments, present=moments.present & ~partial)
     early = moments.present & (moments.year == 0)
     if early.any():
-        clamp = policy.note_out_of_range(_YEAR_ZERO, int(early.sum())) is OutOfRange.CLAMP
+        clamp = policy.note(_YEAR_ZERO, int(early.sum())) is OutOfRange.CLAMP
         lowest = {name: np.where(early, 1, getattr(moments, name)) for name in ("year", "month", "day")}
         present = moments.present if clamp else moments.present & ~early
         moments = replace(moments, **lowest, time=np.where(early, 0, moments.time), present=present)
@@ -110,7 +110,7 @@ def _real(moments: Moments, policy: ColumnPolicy) -> Moments:
     wrong = late & (moments.day > last)
     if not wrong.any():
         return moments
-    clamp = policy.note_out_of_range(_NO_SUCH_DAY, int(wrong.sum())) is OutOfRange.CLAMP
+    clamp = policy.note(_NO_SUCH_DAY, int(wrong.sum())) is OutOfRange.CLAMP
     present = moments.present if clamp else moments.present & ~wrong
     return replace(moments, day=np.where(wrong, last, moments.day), present=present)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import DataError
 
@@ -30,15 +31,20 @@ class Policy:
 
     def of(self, column: str) -> ColumnPolicy:
         """The rules for one of its columns."""
-        return ColumnPolicy(self, column)
+        return ColumnPolicy(
+            self.out_of_range, self.table, column, "RPL-3736", self.replaced, zero_dates=self.zero_dates
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnPolicy:
-    """The rules for one column's values, and the errors that name it."""
+class ColumnPolicy(OutOfRangePolicy):
+    """The rules for one column's values, and the errors that name it.
 
-    policy: Policy
-    column: str
+    Attributes:
+        zero_dates: As in `Policy`.
+    """
+
+    zero_dates: str = field(kw_only=True)
 
     def note_zero_dates(self, count: int) -> None:
         """Count zero and partial dates about to become NULL.
@@ -46,32 +52,13 @@ class ColumnPolicy:
         Raises:
             DataError: When the rule is to fail.
         """
-        if self.policy.zero_dates == "fail":
+        if self.zero_dates == "fail":
             raise self.error(
                 ZERO_DATE,
                 code="RPL-3735",
                 hint='fix the rows at the source, or set "zeroDates" to "null" or "text"',
             )
-        self.policy.replaced[ZERO_DATE] += count
-
-    def note_out_of_range(self, what: str, count: int) -> OutOfRange:
-        """Count values about to be replaced; returns the rule, which is `null` or `clamp`.
-
-        Raises:
-            DataError: When the rule is to fail.
-        """
-        if self.policy.out_of_range is OutOfRange.FAIL:
-            raise self.error(
-                what,
-                code="RPL-3736",
-                hint='fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
-            )
-        self.policy.replaced[what] += count
-        return self.policy.out_of_range
-
-    def error(self, what: str, *, code: str, hint: str) -> DataError:
-        """The error that names the column and the kind of value."""
-        return DataError(f"column {self.column!r} holds {what}", code=code, table=str(self.policy.table), hint=hint)
+        self.replaced[ZERO_DATE] += count
 
     def unreadable(self, kind: str) -> DataError:
         """The error for bytes that are no value of the column's type."""

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import DataError
 from replicator_source_kafka.formats.json_records.json_value import fit
 from replicator_source_kafka.types.connect_type import ConnectType
 from replicator_source_kafka.types.standard_types import codec_of
-from replicator_source_kafka.types.values.out_of_range import Limits
 from tests.plugins.sources.kafka.formats.connect import written
 
 TIME, DATA, CONNECT = "io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data."
@@ -32,7 +32,7 @@ def convert(of: ConnectType, *values: Any, connector: str = "", rule: OutOfRange
     """The values as the converter writes them, and a NULL after them, in their standard type."""
     codec = codec_of(of, connector)
     read = pa.array([fit(written(v), codec.wire) for v in (*values, None)], codec.wire)
-    result = codec.convert(read, Limits(rule, "t", "c"))
+    result = codec.convert(read, OutOfRangePolicy(rule, "t", "c", "RPL-3905"))
     assert result.type == codec.kind.arrow
     result.validate(full=True)
     found: list[Any] = result.to_pylist()
