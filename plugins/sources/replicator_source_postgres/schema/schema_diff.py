@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from replicator_sdk.authoring.renames import ordered_renames
+from replicator_sdk.authoring.schema_diff import column_steps
 from replicator_sdk.datatype import FLOAT32, FLOAT64, INT16, INT32, INT64, DataType, Decimal
 from replicator_sdk.event import Alter, AlterKind
 from replicator_sdk.schema import Column, TableSchema
@@ -101,16 +101,11 @@ def _same(announced: Column, candidate: Column | None) -> Column | None:
 
 
 def compare(known: TableSchema, now: TableSchema) -> tuple[Alter, ...]:
-    """The steps from `known` to `now`, in an order in which each can be applied: drops free names for renames."""
-    before = {_identity(column): column for column in known.columns}
-    after = {_identity(column): column for column in now.columns}
-    drops = [Alter(AlterKind.DROP_COLUMN, previous=c) for key, c in before.items() if key not in after]
-    pairs = [(old, after[key]) for key, old in before.items() if key in after]
-    steps = drops + ordered_renames([(old, new.name) for old, new in pairs], [*known.names, *now.names])
-    for old, new in pairs:
-        steps += _column_steps(replace(old, name=new.name), new)
-    steps += [Alter(AlterKind.ADD_COLUMN, column=c) for key, c in after.items() if key not in before]
-    renamed = {old.name: new.name for old, new in pairs}
+    """The steps from `known` to `now`; columns of one identity are the same column."""
+    now_named = {_identity(column): column.name for column in now.columns}
+    renamed = {old.name: now_named[_identity(old)] for old in known.columns if _identity(old) in now_named}
+    steps = column_steps(known, now, {name: was for was, name in renamed.items()})
+    # The log announces the key's columns without their order in the key.
     if {renamed.get(name, name) for name in known.primary_key} != set(now.primary_key):
         steps.append(Alter(AlterKind.CHANGE_KEY))
     return tuple(steps)
@@ -118,16 +113,6 @@ def compare(known: TableSchema, now: TableSchema) -> tuple[Alter, ...]:
 
 def _identity(column: Column) -> str:
     return column.source_id or column.name
-
-
-def _column_steps(old: Column, new: Column) -> list[Alter]:
-    steps = []
-    if (old.type, old.source_type) != (new.type, new.source_type):
-        steps.append(Alter(AlterKind.RETYPE_COLUMN, column=replace(new, nullable=old.nullable), previous=old))
-    if old.nullable != new.nullable:
-        kind = AlterKind.RELAX_COLUMN if new.nullable else AlterKind.TIGHTEN_COLUMN
-        steps.append(Alter(kind, column=new, previous=replace(new, nullable=old.nullable)))
-    return steps
 
 
 def keeps_values(old: Column, new: Column) -> bool:

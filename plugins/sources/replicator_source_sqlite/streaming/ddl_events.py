@@ -12,16 +12,14 @@ from typing import Any
 
 from replicator_sdk import (
     Alter,
-    AlterKind,
-    Column,
     DDLEvent,
     DDLOperation,
     Offset,
     OutOfRange,
     TableId,
     TableSchema,
-    ordered_renames,
 )
+from replicator_sdk.authoring.schema_diff import alter_steps
 from replicator_sdk.errors import BugError
 from replicator_source_sqlite.capture.changelog import Version
 from replicator_source_sqlite.offset import SqliteOffset
@@ -100,7 +98,7 @@ class DDLEvents:
 
 
 def alters(old: TableSchema, new: TableSchema, origin: dict[str, str], defaults: dict[str, Any]) -> tuple[Alter, ...]:
-    """The steps from `old` to `new`, in an order in which a target can apply each of them.
+    """The steps from `old` to `new`.
 
     Args:
         old: The schema before.
@@ -108,27 +106,5 @@ def alters(old: TableSchema, new: TableSchema, origin: dict[str, str], defaults:
         origin: New column name → old column name, for columns that existed.
         defaults: Value of existing rows in added columns, by name.
     """
-    pairs = [(old[origin[column.name]], column) for column in new.columns if column.name in origin]
-    kept = set(origin.values())
-    steps = [Alter(AlterKind.DROP_COLUMN, None, column) for column in old.columns if column.name not in kept]
-    steps += ordered_renames([(before, after.name) for before, after in pairs], [*old.names, *new.names])
-    for before, after in pairs:
-        steps += _steps(replace(before, name=after.name), after)
-    for column in new.columns:
-        if column.name not in origin:
-            steps.append(Alter(AlterKind.ADD_COLUMN, column, None, defaults.get(column.name)))
-    if tuple(origin.get(k) for k in new.primary_key) != old.primary_key:
-        steps.append(Alter(AlterKind.CHANGE_KEY))
-    return tuple(steps)
-
-
-def _steps(before: Column, after: Column) -> list[Alter]:
-    steps: list[Alter] = []
-    if before.type != after.type:
-        retyped = replace(before, type=after.type, source_type=after.source_type)
-        steps.append(Alter(AlterKind.RETYPE_COLUMN, retyped, before))
-        before = retyped
-    if before.nullable != after.nullable:
-        kind = AlterKind.RELAX_COLUMN if after.nullable else AlterKind.TIGHTEN_COLUMN
-        steps.append(Alter(kind, after, before))
-    return steps
+    in_order = {name: origin[name] for name in new.names if name in origin}
+    return alter_steps(old, new, in_order, defaults=defaults, compare_source_types=False)
