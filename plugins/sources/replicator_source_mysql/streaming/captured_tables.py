@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from replicator_sdk.authoring.log_position import StructureChange
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.context import Metrics
 from replicator_sdk.errors import SchemaDriftError
-from replicator_sdk.event import Alter, DDLOperation
+from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_mysql.binlog.batches.table_plan import TablePlan
@@ -33,18 +33,6 @@ class Definitions(Protocol):
         Raises:
             SchemaDriftError: When a statement that was not understood has touched it.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class StructureChange:
-    """What a statement did to one captured table, net: the parts of a `DDLEvent` that the reader does not know itself."""
-
-    operation: DDLOperation
-    table: TableId
-    schema: TableSchema | None = None
-    previous: TableId | None = None
-    alters: tuple[Alter, ...] = ()
-    needs_snapshot: bool = False
 
 
 class CapturedTables:

@@ -15,7 +15,7 @@ from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.streaming.captured_tables import CapturedTables
-from replicator_source_mysql.streaming.log_position import LogPosition
+from replicator_source_mysql.streaming.log_position import BinlogPosition
 from replicator_source_mysql.streaming.schema_tracker import SchemaTracker
 from replicator_source_mysql.streaming.transactions import Mark, MarkKind, TransactionScanner
 from replicator_source_mysql.streaming.xa_transactions import HeldRows, PreparedTransactions
@@ -34,7 +34,7 @@ class EventDispatcher:
 
     def __init__(
         self,
-        place: LogPosition,
+        place: BinlogPosition,
         structure: SchemaTracker,
         captured: CapturedTables,
         usual: Session,
@@ -180,7 +180,7 @@ class EventDispatcher:
         after = self._place.after(mark, self._resume)
         for change in self._structure.follow(mark.query, after, self._captured):
             self._place.begin_group(mark.begin, mark.proof.created, self._resume)
-            self._place.report(change)
+            self._place.emit_structure(change)
         self._decoder.forget()
 
 

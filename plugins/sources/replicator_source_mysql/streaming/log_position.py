@@ -8,21 +8,20 @@ import numpy as np
 import structlog
 
 from replicator_sdk.authoring.arrow_buffers import Int64s
-from replicator_sdk.batch import Commits, single_commit
-from replicator_sdk.event import DDLEvent
+from replicator_sdk.authoring.log_position import LogPosition, StructureChange
+from replicator_sdk.batch import Commits
 from replicator_sdk.source import EventEmitter
 from replicator_source_mysql.binlog.dump.log_fingerprint import LogFingerprint
 from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.binlog.log_availability import Origin
 from replicator_source_mysql.gtid import GtidProgress, GtidTrail
 from replicator_source_mysql.offset import MySqlOffset
-from replicator_source_mysql.streaming.captured_tables import StructureChange
 from replicator_source_mysql.streaming.transactions import Mark
 
 log = structlog.get_logger(__name__)
 
 
-class LogPosition:
+class BinlogPosition(LogPosition[MySqlOffset]):
     """A position in the log of one server; used by the reader's thread.
 
     Args:
@@ -31,17 +30,13 @@ class LogPosition:
         emitter: Where events go.
 
     Attributes:
-        offset: The last commit that was emitted.
         here: The end of the last transaction that was read; it is before `offset` while that is read again.
-        ordinal: How many events were emitted after `offset`.
     """
 
     def __init__(self, origin: Origin, offset: MySqlOffset, emitter: EventEmitter) -> None:
+        super().__init__(emitter, offset)
         self.origin = origin
-        self.emitter = emitter
-        self.offset = offset
         self.here = offset.reading_from
-        self.ordinal = 0
         self._known_until = offset if offset.resume else None
         self._progress = origin.progress_at(offset)
         self._last = (offset.file, LogFingerprint.parse(offset.proof))
@@ -100,39 +95,23 @@ class LogPosition:
         def offset_at(i: int) -> MySqlOffset:
             return self._offset(marks[i].place, trail.after(i), resume, marks[i].proof)
 
-        self._commit(Commits(ordinals, stamps, offset_at))
+        self.commit(Commits(ordinals, stamps, offset_at))
 
-    def commit_at(self, offset: MySqlOffset, timestamp: int = -1) -> None:
-        """Emit the commit of what was emitted since the last one."""
-        self._commit(single_commit(self.ordinal, offset, timestamp))
-
-    def _commit(self, commits: Commits) -> None:
+    def commit(self, commits: Commits) -> None:
+        """Emit commits, unless they are known; the position is after the last of them in any case."""
         last = commits.last
         assert isinstance(last, MySqlOffset)
         self.here = last
         self._last = (last.file, LogFingerprint.parse(last.proof))
         if self.is_known:
             return
-        self.emitter.emit_commits(commits)
-        self.offset, self.ordinal = last, 0
+        super().commit(commits)
         self._progress = self.origin.progress_at(last)
 
-    def report(self, change: StructureChange) -> None:
+    def emit_structure(self, change: StructureChange, ordinal: int | None = None) -> None:
         """Emit a change of structure as the next event, unless it is known."""
         if self.is_known:
             return
         kinds = [alter.kind.value for alter in change.alters]
         log.info("structure changed", table=str(change.table), operation=change.operation.value, steps=kinds)
-        self.emitter.emit(
-            DDLEvent(
-                offset=self.offset,
-                operation=change.operation,
-                table=change.table,
-                schema=change.schema,
-                prev_table=change.previous,
-                alters=change.alters,
-                ordinal=self.ordinal,
-                needs_snapshot=change.needs_snapshot,
-            )
-        )
-        self.ordinal += 1
+        super().emit_structure(change, ordinal)

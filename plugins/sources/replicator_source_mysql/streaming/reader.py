@@ -27,7 +27,7 @@ from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.streaming.captured_tables import CapturedTables
 from replicator_source_mysql.streaming.event_dispatcher import EventDispatcher
-from replicator_source_mysql.streaming.log_position import LogPosition
+from replicator_source_mysql.streaming.log_position import BinlogPosition
 from replicator_source_mysql.streaming.schema_tracker import SchemaTracker
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class MySqlEventReader(EventReader):
         self._closed = threading.Event()
         self._stream: BinlogStream | None = None
         self._structure = SchemaTracker(context)
-        self._place: LogPosition
+        self._place: BinlogPosition
         self._dispatcher: EventDispatcher
 
     # ------------------------------------------------------------ before the run
@@ -89,7 +89,7 @@ class MySqlEventReader(EventReader):
                     raise _prepared_elsewhere(start)
                 self._structure.resume(start.reading_from)
             usual = _usual_session(connection, is_mariadb=origin.server.is_mariadb)
-        self._place = LogPosition(origin, start, self._emitter)
+        self._place = BinlogPosition(origin, start, self._emitter)
         captured = CapturedTables(self._definition, self._endpoint.config, self._structure)
         self._dispatcher = EventDispatcher(self._place, self._structure, captured, usual, self._context)
         return start

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from replicator_sdk.authoring.log_position import StructureChange
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError
 from replicator_sdk.schema import TableId
@@ -20,7 +21,7 @@ from replicator_source_mysql.ddl.parse.statement import read_statement
 from replicator_source_mysql.definition import TableDefinition
 from replicator_source_mysql.hints import COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
-from replicator_source_mysql.streaming.captured_tables import CapturedTables, StructureChange
+from replicator_source_mysql.streaming.captured_tables import CapturedTables
 from replicator_source_mysql.streaming.schema_baseline import Baseline, read_baseline
 
 if TYPE_CHECKING:

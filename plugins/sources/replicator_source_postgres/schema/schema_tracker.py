@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
+from replicator_sdk.authoring.log_position import StructureChange
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
@@ -23,18 +24,6 @@ from replicator_source_postgres.types.convert import Converter
 from replicator_source_postgres.types.mapping import standard_type
 from replicator_source_postgres.types.out_of_range import column_policy
 from replicator_source_postgres.unlogged.unlogged_changes import UnloggedChanges
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaChange:
-    """A schema change, not yet with position and time."""
-
-    operation: DDLOperation
-    table: TableId
-    schema: TableSchema
-    previous: TableId | None = None
-    alters: tuple[Alter, ...] = ()
-    needs_snapshot: bool = False
 
 
 class SchemaTracker:
@@ -103,7 +92,7 @@ class SchemaTracker:
         for oid in [oid for oid, name in self.relation_ids.items() if name == table]:
             del self.relation_ids[oid]
 
-    def on_relation(self, relation: Relation, report: Callable[[SchemaChange], None]) -> RelationPlan | None:
+    def on_relation(self, relation: Relation, report: Callable[[StructureChange], None]) -> RelationPlan | None:
         """Plan how to decode `relation`; every schema change it shows is reported first.
 
         Returns:
@@ -128,7 +117,7 @@ class SchemaTracker:
         now = facts and (facts.schema, facts.name)
         return self.relation_ids.former.get(name) == oid and now != (name.schema, name.table)
 
-    def refresh(self, oid: int, report: Callable[[SchemaChange], None]) -> None:
+    def refresh(self, oid: int, report: Callable[[StructureChange], None]) -> None:
         """Report what the catalogue shows; called once everything written before it has been read.
 
         The log announces a schema change with the next row only, which may never be written.
@@ -151,7 +140,7 @@ class SchemaTracker:
         now = self._catalogue.schema(facts, table)
         return bool(compare(known, narrow(now, known) if table in self._narrowed else now))
 
-    def replay(self, change: EmittedChange, report: Callable[[SchemaChange], None]) -> None:
+    def replay(self, change: EmittedChange, report: Callable[[StructureChange], None]) -> None:
         """Report what an earlier run emitted from the catalogue, whatever the catalogue shows now."""
         now = change.schema.table
         if now not in self.schemas and change.before in self.schemas:
@@ -164,7 +153,7 @@ class SchemaTracker:
         self,
         now: TableSchema,
         facts: TableFacts | None,
-        report: Callable[[SchemaChange], None],
+        report: Callable[[StructureChange], None],
         *,
         certain: bool,
     ) -> None:
@@ -177,26 +166,26 @@ class SchemaTracker:
         if not alters and (certain or in_order(now)):
             return
         alters = tuple(self._with_default(alter, facts) for alter in alters)
-        change = SchemaChange(DDLOperation.ALTER_TABLE, now.table, now, alters=alters)
+        change = StructureChange(DDLOperation.ALTER_TABLE, now.table, now, alters=alters)
         change = replace(change, needs_snapshot=not certain or self._rewrote(change, facts))
         self.schemas[now.table] = now
         if facts is not None and change.needs_snapshot:
             self._unlogged.mark_reported(facts.oid)
         report(change)
 
-    def _rename(self, before: TableId, now: TableId, report: Callable[[SchemaChange], None]) -> None:
+    def _rename(self, before: TableId, now: TableId, report: Callable[[StructureChange], None]) -> None:
         schema = rename_table(self.schemas.pop(before), now)
         self.schemas[now] = schema
         self.replaced[now] = self.replaced.pop(before)
         if before in self._narrowed:
             self._narrowed = self._narrowed - {before} | {now}
-        report(SchemaChange(DDLOperation.RENAME_TABLE, now, schema, previous=before))
+        report(StructureChange(DDLOperation.RENAME_TABLE, now, schema, previous=before))
 
-    def _record_identifier(self, oid: int, table: TableId, report: Callable[[SchemaChange], None]) -> None:
+    def _record_identifier(self, oid: int, table: TableId, report: Callable[[StructureChange], None]) -> None:
         """Record the table's identifier; another table under a known name is a replaced table."""
         same_name = [other for other, name in self.relation_ids.items() if name == table and other != oid]
         if same_name and oid not in self.relation_ids:
-            report(SchemaChange(DDLOperation.TRUNCATE_TABLE, table, self.schemas[table], needs_snapshot=True))
+            report(StructureChange(DDLOperation.TRUNCATE_TABLE, table, self.schemas[table], needs_snapshot=True))
         for other in same_name:
             del self.relation_ids[other]
         self.relation_ids.rename(oid, table)
@@ -248,7 +237,7 @@ class SchemaTracker:
         converter = Converter(TableId(self._database, facts.name if facts else ""), column, self._out_of_range)
         return replace(alter, default=converter.convert(elements.cast(pa.binary()))[0].as_py())
 
-    def _rewrote(self, change: SchemaChange, facts: TableFacts | None) -> bool:
+    def _rewrote(self, change: StructureChange, facts: TableFacts | None) -> bool:
         """Whether rows may now hold values that the log did not carry."""
         if facts is None:
             return False

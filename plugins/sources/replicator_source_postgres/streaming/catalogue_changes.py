@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from replicator_sdk.authoring.log_position import StructureChange
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.schema import TableId
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.schema.emitted_changes import STATE_KEY, EmittedChange, dump_changes, load_changes
-from replicator_source_postgres.schema.schema_tracker import SchemaChange, SchemaTracker
+from replicator_source_postgres.schema.schema_tracker import SchemaTracker
 from replicator_source_postgres.streaming.catalogue_poller import CataloguePoller
-from replicator_source_postgres.streaming.log_position import LogPosition
+from replicator_source_postgres.streaming.log_position import WalPosition
 
 
 class CatalogueChanges:
@@ -25,7 +26,7 @@ class CatalogueChanges:
     """
 
     def __init__(
-        self, position: LogPosition, tracker: SchemaTracker, poller: CataloguePoller, context: DeltaSourceContext
+        self, position: WalPosition, tracker: SchemaTracker, poller: CataloguePoller, context: DeltaSourceContext
     ) -> None:
         self._position = position
         self._tracker = tracker
@@ -51,14 +52,15 @@ class CatalogueChanges:
 
     def _emit(self, oid: int, table: TableId, base: PostgresOffset, end: PostgresOffset) -> None:
         """Emit what the catalogue shows of a table; stored first, so that a replay emits the same at the same position."""
-        changes: list[SchemaChange] = []
+        changes: list[StructureChange] = []
         self._tracker.refresh(oid, changes.append)
         if not changes:
             return
-        last = changes[-1]
+        schema = changes[-1].schema
+        assert schema is not None
         needs_snapshot = any(change.needs_snapshot for change in changes)
         self._forget_durable()
-        self._emitted.append(EmittedChange(base, end, oid, table, last.schema, needs_snapshot))
+        self._emitted.append(EmittedChange(base, end, oid, table, schema, needs_snapshot))
         self._context.put_state(STATE_KEY, dump_changes(self._emitted))
         self._position.emit_between(base, changes, end)
 
@@ -76,7 +78,7 @@ class CatalogueChanges:
         """
         while self._to_replay and self._to_replay[0].end.lsn <= up_to:
             change = self._to_replay.pop(0)
-            changes: list[SchemaChange] = []
+            changes: list[StructureChange] = []
             self._tracker.replay(change, changes.append)
             self._position.emit_between(change.base, changes, change.end)
 

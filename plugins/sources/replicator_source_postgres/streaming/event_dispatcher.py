@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from replicator_sdk.authoring.log_position import StructureChange
 from replicator_sdk.batch import Commits
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.event import DDLOperation
 from replicator_source_postgres.offset import CommitRecord, PostgresOffset
 from replicator_source_postgres.pgoutput import Decoder, Relation, Truncation, Window
 from replicator_source_postgres.pgoutput.images import RelationPlan
-from replicator_source_postgres.schema.schema_tracker import SchemaChange, SchemaTracker
+from replicator_source_postgres.schema.schema_tracker import SchemaTracker
 from replicator_source_postgres.streaming.catalogue_changes import CatalogueChanges
-from replicator_source_postgres.streaming.log_position import LogPosition
+from replicator_source_postgres.streaming.log_position import WalPosition
 
 
 class EventDispatcher:
@@ -30,7 +31,7 @@ class EventDispatcher:
     """
 
     def __init__(
-        self, position: LogPosition, tracker: SchemaTracker, changes: CatalogueChanges, context: DeltaSourceContext
+        self, position: WalPosition, tracker: SchemaTracker, changes: CatalogueChanges, context: DeltaSourceContext
     ) -> None:
         self._position = position
         self._tracker = tracker
@@ -107,9 +108,9 @@ class EventDispatcher:
         """Plan the decoding of a relation, and emit its schema changes; called by the decoder for every relation message."""
         emitted = 0
 
-        def report(change: SchemaChange) -> None:
+        def report(change: StructureChange) -> None:
             nonlocal emitted
-            self._position.emit_schema_change(change, ordinal + emitted)
+            self._position.emit_structure(change, ordinal + emitted)
             emitted += 1
 
         plan = self._tracker.on_relation(relation, report)
@@ -121,8 +122,8 @@ class EventDispatcher:
         for rank, relation in enumerate(truncation.relations):
             table = self._tracker.table_of(relation)
             if table is not None:
-                change = SchemaChange(DDLOperation.TRUNCATE_TABLE, table, self._tracker.schemas[table])
-                self._position.emit_schema_change(change, truncation.ordinal + rank)
+                change = StructureChange(DDLOperation.TRUNCATE_TABLE, table, self._tracker.schemas[table])
+                self._position.emit_structure(change, truncation.ordinal + rank)
 
     def _count_replaced(self) -> None:
         for table, counter in self._tracker.replaced.items():

@@ -6,7 +6,7 @@ from replicator_source_postgres.replication.log_continuity import HELD_BYTES
 from replicator_source_postgres.schema.schema_tracker import SchemaTracker
 from replicator_source_postgres.streaming.catalogue_changes import CatalogueChanges
 from replicator_source_postgres.streaming.catalogue_poller import CataloguePoller
-from replicator_source_postgres.streaming.log_position import LogPosition
+from replicator_source_postgres.streaming.log_position import WalPosition
 
 
 class Heartbeat:
@@ -20,7 +20,7 @@ class Heartbeat:
     """
 
     def __init__(
-        self, position: LogPosition, tracker: SchemaTracker, poller: CataloguePoller, changes: CatalogueChanges
+        self, position: WalPosition, tracker: SchemaTracker, poller: CataloguePoller, changes: CatalogueChanges
     ) -> None:
         self._position = position
         self._tracker = tracker

@@ -6,47 +6,30 @@ from dataclasses import replace
 
 import structlog
 
-from replicator_sdk.batch import Commits, single_commit
-from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.authoring.log_position import LogPosition, StructureChange
+from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventEmitter
 from replicator_source_postgres.offset import BEGIN, CommitRecord, PostgresOffset
 from replicator_source_postgres.replication.timelines import Timelines
-from replicator_source_postgres.schema.schema_tracker import SchemaChange
 
 log = structlog.get_logger(__name__)
 
 
-class LogPosition:
+class WalPosition(LogPosition[PostgresOffset]):
     """The reader's position in the log; used by the reader's thread.
 
     Attributes:
-        offset: The last commit that was emitted.
-        ordinal: How many events were emitted after it.
-        emitter: Where events go.
         timelines: Which timeline holds which part of the log.
     """
 
     def __init__(self, emitter: EventEmitter) -> None:
-        self.offset = PostgresOffset(0)
-        self.ordinal = 0
-        self.emitter = emitter
+        super().__init__(emitter, PostgresOffset(0))
         self.timelines = Timelines()
 
     def offset_at(self, lsn: int, commit: CommitRecord | None, step: int = 0) -> PostgresOffset:
         """The offset at a position of the log, with what is known of the log up to there."""
         return PostgresOffset(lsn, step, self.timelines.at(lsn), commit)
-
-    def commit(self, commits: Commits) -> None:
-        """Emit commits, and advance to the last of them."""
-        self.emitter.emit_commits(commits)
-        last = commits.last
-        assert isinstance(last, PostgresOffset)
-        self.offset, self.ordinal = last, 0
-
-    def commit_at(self, offset: PostgresOffset) -> None:
-        """Emit the commit of what was emitted since the last one."""
-        self.commit(single_commit(self.ordinal, offset))
 
     def advance(self, lsn: int) -> None:
         """Emit that no transaction ends between the last commit and `lsn`."""
@@ -76,13 +59,12 @@ class LogPosition:
         base = max(self.offset, self.offset_at(read_up_to - 1, self.offset.commit))
         return base, replace(base, step=base.step + 1)
 
-    def emit_between(self, base: PostgresOffset, changes: list[SchemaChange], end: PostgresOffset) -> None:
+    def emit_between(self, base: PostgresOffset, changes: list[StructureChange], end: PostgresOffset) -> None:
         """Emit schema changes as a transaction of their own."""
         if self.offset != base:
             self.commit_at(base)
         for change in changes:
-            self.emit_schema_change(change, self.ordinal)
-            self.ordinal += 1
+            self.emit_structure(change)
         self.commit_at(end)
 
     def emit_drop(self, base: PostgresOffset, table: TableId, end: PostgresOffset) -> None:
@@ -90,23 +72,11 @@ class LogPosition:
         log.warning("table dropped at the source", table=str(table))
         if self.offset != base:
             self.commit_at(base)
-        self.emitter.emit(DDLEvent(self.offset, DDLOperation.DROP_TABLE, table, ordinal=self.ordinal))
-        self.ordinal += 1
+        super().emit_structure(StructureChange(DDLOperation.DROP_TABLE, table))
         self.commit_at(end)
 
-    def emit_schema_change(self, change: SchemaChange, ordinal: int) -> None:
-        """Emit a schema change as the event `ordinal` after the last commit."""
+    def emit_structure(self, change: StructureChange, ordinal: int | None = None) -> None:
+        """Emit a change of structure as in `LogPosition`, and log it."""
         kinds = [alter.kind.value for alter in change.alters]
         log.info("structure changed", table=str(change.table), operation=change.operation.value, steps=kinds)
-        self.emitter.emit(
-            DDLEvent(
-                offset=self.offset,
-                operation=change.operation,
-                table=change.table,
-                schema=change.schema,
-                prev_table=change.previous,
-                alters=change.alters,
-                ordinal=ordinal,
-                needs_snapshot=change.needs_snapshot,
-            )
-        )
+        super().emit_structure(change, ordinal)

@@ -29,7 +29,7 @@ from replicator_source_postgres.streaming.catalogue_changes import CatalogueChan
 from replicator_source_postgres.streaming.catalogue_poller import CataloguePoller
 from replicator_source_postgres.streaming.event_dispatcher import EventDispatcher
 from replicator_source_postgres.streaming.heartbeat import Heartbeat
-from replicator_source_postgres.streaming.log_position import LogPosition
+from replicator_source_postgres.streaming.log_position import WalPosition
 from replicator_source_postgres.unlogged.unlogged_changes import UnloggedChanges
 
 log = structlog.get_logger(__name__)
@@ -76,7 +76,7 @@ class PostgresEventReader(EventReader):
         self._has_run = False
         self._connection = CatalogueConnection(endpoint, statement_timeout_seconds=0)
         self._relation_ids = RelationIds.load(context.get_state(STATE_KEY))
-        self._position = LogPosition(emitter)
+        self._position = WalPosition(emitter)
 
     # ------------------------------------------------------------ before the run
 
