@@ -12,6 +12,26 @@ _POISON = (
 
 # Code → class, message and next step.
 BY_HAND: Mapping[str, tuple[str, str, str]] = {
+    "RPL-3010": (
+        "DataError",
+        "a column holds a value that its standard type cannot hold",
+        'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
+    ),
+    "RPL-3510": (
+        "DataError",
+        "a column holds a value that its standard type cannot hold",
+        'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
+    ),
+    "RPL-3736": (
+        "DataError",
+        "a column holds a value that its standard type cannot hold",
+        'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
+    ),
+    "RPL-3905": (
+        "DataError",
+        "a column holds a value that its standard type cannot hold",
+        'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
+    ),
     "RPL-1003": (
         "ConfigError",
         "a setting is unknown, missing or wrong",
