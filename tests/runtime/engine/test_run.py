@@ -695,3 +695,54 @@ def test_a_run_that_cannot_reach_its_source_shows_what_an_earlier_one_saved(
     shown = shop.status()
     assert shown["offset"] is not None
     assert {table["state"] for table in shown["tables"]} == {"REPLICATING"}
+
+
+@pytest.mark.parametrize("successor", [False, True])
+def test_a_table_that_was_away_while_half_copied_is_copied_from_scratch(shop: Shop, successor: bool) -> None:
+    """The log passed while the source did not list it, so that its chunks are no part of what it holds now."""
+    fill(shop)
+    shop.document["stages"][0]["plugin"]["properties"]["chunkRows"] = 2
+    shop.document["tables"] = [{"database": "main", "table": name} for name in ("customers", "notes")]
+
+    def dies(at: str, where: TableId) -> None:
+        if at == "loaded" and where.table == "customers":
+            raise FencedError("the process dies", code="RPL-8001", table=str(where))
+
+    in_memory_target.STORAGE.fault = dies
+    with pytest.raises(FencedError):
+        shop.run()
+    in_memory_target.STORAGE.fault = lambda at, where: None
+    shop.sql("DROP TABLE customers" if successor else "ALTER TABLE customers RENAME TO aside")
+    for _ in range(3):
+        shop.sql("INSERT INTO notes VALUES ('y')")
+        with contextlib.suppress(ReplicatorError):  # RPL-2001 at the end; the other table goes on
+            shop.run()
+    if successor:
+        shop.sql("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
+        shop.sql(*(f"INSERT INTO customers VALUES ({n}, 'new')" for n in range(10, 20)))
+    else:
+        shop.sql(
+            "UPDATE aside SET name = 'new'", "DELETE FROM aside WHERE id = 2", "ALTER TABLE aside RENAME TO customers"
+        )
+    for _ in range(3):
+        shop.sql("INSERT INTO notes VALUES ('z')")
+        shop.run()
+        shop.assert_equal("customers", "notes")
+
+
+def test_a_selected_column_that_is_gone_before_its_copy_is_said(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.document["retries"] = {"maxDurationSeconds": 3, "delaySeconds": 0.1}
+    shop.document["tables"] = [{"database": "main", "table": "customers", "columns": ["id", "name"]}]
+    fill(shop)
+    opened = SqliteSnapshotReader.open
+    done: list[int] = []
+
+    def late(self: SqliteSnapshotReader, schema: TableSchema, *arguments: Any) -> Any:
+        if not done:
+            done.append(1)
+            shop.sql("ALTER TABLE customers RENAME name TO label")
+        return opened(self, schema, *arguments)
+
+    monkeypatch.setattr(SqliteSnapshotReader, "open", late)
+    with pytest.raises(NeedsUserError, match="RPL-2003"):
+        shop.run()

@@ -69,7 +69,7 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.BEGIN_ATTEMPT, _KNOWN, (_PENDING, _REPLICATING, _FAILING), "attempt"),
     _transitions(Cause.BEGIN_COPY, (_PENDING, _FAILING), (_SNAPSHOTTING,), "snapshot"),
     _transitions(Cause.END_COPY, (_SNAPSHOTTING,), (_REPLICATING,), "snapshot"),
-    _transitions(Cause.FIND_COPIED, (_PENDING,), (_REPLICATING,), "preparation"),
+    _transitions(Cause.FIND_COPIED, (_PENDING, _FAILING), (_REPLICATING,), "preparation"),
     _transitions(Cause.JOIN, _KNOWN, (_REPLICATING,), "preparation"),
     _transitions(Cause.CREATE, (_PENDING, _REPLICATING, _FAILING), (_REPLICATING,), "preparation stream slices"),
     _transitions(Cause.FAIL, _KNOWN, (_FAILING,), "preparation apply snapshot"),

@@ -48,6 +48,7 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
             if wanted and (table in records or edits.takes_in(table)):
                 _take_in(lifecycle, registry, edits, lifecycle.take_in(table))
     edits.save()
+    _start_over_missing(lifecycle, set(present))
     there = [records[t] for t in present if t in records and matches(t) is not None]
     selected = [record for record in there if record.schemas and not record.passed_over]
     taken, listed = {record.table for record in selected}, set(present)
@@ -57,6 +58,21 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
     if not selected and not any(record.gone for record in records.values()):
         raise _nothing_left(lifecycle)
     return selected
+
+
+def _start_over_missing(lifecycle: TableLifecycle, present: set[TableId]) -> None:
+    """Start the copies over that were begun of tables which the source does not list now.
+
+    Such a table holds no offset, so that the log of its rows passes: a table of its name that appears later has other rows
+    than the chunks that were copied, even when it is the same table.
+    """
+    matches = lifecycle.run.pipeline.selection.matches
+    left = [r for t, r in lifecycle.records.items() if t not in present and matches(t) is not None]
+    begun = [record for record in left if record.snapshot is not None and record.needs_snapshot]
+    for record in begun:
+        lifecycle.start_over(record)
+    if begun:
+        lifecycle.save()
 
 
 def _listed(lifecycle: TableLifecycle, registry: TableRegistry) -> list[TableId]:
@@ -92,6 +108,10 @@ def _take_in(lifecycle: TableLifecycle, registry: TableRegistry, edits: Selectio
         edits.join(record, registry)
         if record.schemas:
             edits.follow(record, selected, lambda: describe(run, registry, record.table))
+        if record.schemas and lifecycle.takes_snapshots and record.needs_snapshot and selected.columns is not None:
+            describe(
+                run, registry, record.table
+            )  # a selected column may be gone since, and its copy would fail for ever
         if not record.schemas:
             schema = _described(run, registry, record.table)
             if schema is None:

@@ -11,9 +11,10 @@ import structlog
 
 from replicator_runtime.engine.preparation.discovery import describe_again
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
+from replicator_runtime.engine.run_state.error_policy import belongs_to_table
 from replicator_runtime.engine.tables.table_store import SnapshotRecord
 from replicator_sdk import DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
-from replicator_sdk.errors import BugError
+from replicator_sdk.errors import BugError, ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Snapshots:
             [r for r in self._later if not self._lifecycle.is_waiting(r)],
             [r for r in self._later if self._lifecycle.is_waiting(r)],
         )
-        self.begin([record for record in due if describe_again(self._lifecycle, record)])
+        self.begin([record for record in due if self._is_still_there(record)])
         copied = False
         for record, error in self.finished():
             if error is None:
@@ -85,6 +86,18 @@ class Snapshots:
             elif self._lifecycle.fail(record, error):
                 self._later.append(record)
         return copied
+
+    def _is_still_there(self, record: TableRecord) -> bool:
+        """Whether a table whose copy failed can be copied again; one that cannot be described stops alone."""
+        isolate = self._run.config.on_table_error == "isolate"
+        try:
+            return describe_again(self._lifecycle, record)
+        except ReplicatorError as error:
+            if not belongs_to_table(error, record.table, isolate=isolate):
+                raise
+            if self._lifecycle.fail(record, error):
+                self._later.append(record)
+            return False
 
     @property
     def running(self) -> bool:

@@ -6,8 +6,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.stream.pending_acks import PendingAcks
-from replicator_runtime.engine.stream.steps_after_copy import has_other_names
+from replicator_runtime.engine.stream.steps_after_copy import has_other_columns
 from replicator_sdk.errors import SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -122,16 +123,17 @@ class InFlight:
         """The batches, none of which would write values to other columns than their table was copied with.
 
         Raises:
-            Rejoin: When a table's columns were renamed since its copy and have their former names again: the log announces
-                nothing then. The table is copied again.
+            Rejoin: When changes of structure around a table's copy undo each other: the log announces nothing then. The
+                table is copied again.
         """
         for item in batches:
             changes = item.changes
             copied = self._tables.copied_before(changes.table, changes.identity.position)
-            if copied is not None and has_other_names(copied, changes.schema):
+            if copied is not None and has_other_columns(copied, changes.schema):
                 for each in batches:
                     each.close()
-                self._tables.failed(changes.table, _renamed_since_copy(changes))
+                self._tables.failed(changes.table, _altered_since_copy(changes))
+                raise Rejoin
         return batches
 
     def finish_batch(self) -> None:
@@ -182,9 +184,9 @@ class InFlight:
             item.close()
 
 
-def _renamed_since_copy(changes: TableChanges) -> SnapshotNeededError:
+def _altered_since_copy(changes: TableChanges) -> SnapshotNeededError:
     return SnapshotNeededError(
-        "columns have other names in the log than in the table's copy, and the log announced no change",
+        "the log has other columns than the table's copy, and announced no change",
         code="RPL-4104",
         table=str(changes.table),
         position=str(changes.identity.position),

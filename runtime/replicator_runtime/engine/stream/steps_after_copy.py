@@ -37,10 +37,10 @@ def steps_after_copy(event: DDLEvent, copied: TableSchema) -> DDLEvent:
     return replace(event, alters=alter_steps(copied, event.schema, origins, defaults=defaults))
 
 
-def has_other_names(copied: TableSchema, schema: TableSchema) -> bool:
-    """Whether a column of the copy has another name in `schema`, so that values would be written to the wrong column."""
+def has_other_columns(copied: TableSchema, schema: TableSchema) -> bool:
+    """Whether `schema` has other columns than the copy, or other names for them: values would go to the wrong column."""
     names = {column.source_id: column.name for column in copied.columns}
-    return any(names.get(column.source_id, column.name) != column.name for column in schema.columns)
+    return names != {column.source_id: column.name for column in schema.columns}
 
 
 def _begins_at(steps: tuple[Alter, ...], copied: TableSchema, last: TableSchema) -> bool:

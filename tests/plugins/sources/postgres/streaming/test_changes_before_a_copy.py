@@ -69,19 +69,28 @@ def test_a_change_that_the_copy_has_is_not_applied_again(
 
 
 @pytest.mark.parametrize(
-    "later", ["ALTER TABLE t ADD c int", "ALTER TABLE t DROP b", "ALTER TABLE t RENAME b TO c", _SWAP]
+    ("before", "after"),
+    [
+        (_SWAP, "ALTER TABLE t ADD c int"),
+        (_SWAP, "ALTER TABLE t DROP b"),
+        (_SWAP, "ALTER TABLE t RENAME b TO c"),
+        (_SWAP, _SWAP),
+        ("ALTER TABLE t ADD c int", "ALTER TABLE t DROP c"),
+        ("ALTER TABLE t RENAME a TO c", "ALTER TABLE t RENAME c TO a"),
+    ],
 )
 def test_of_changes_that_are_announced_together_only_those_after_the_copy_are_applied(
-    later: str, postgres_database: PostgresDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    before: str, after: str, postgres_database: PostgresDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where the two undo each other, the log announces nothing, and the table is copied again."""
     db = postgres_database
     db.execute("CREATE TABLE t (id int PRIMARY KEY, a text, b text); CREATE TABLE o (id int PRIMARY KEY)")
     db.execute("INSERT INTO t VALUES (1, 'a1', 'b1')")
     pipeline = Pipeline(db, tmp_path, "t", "o", heartbeatIntervalSeconds=60)
-    _alter_before_the_copy(monkeypatch, lambda: db.execute(_SWAP))
+    _alter_before_the_copy(monkeypatch, lambda: db.execute(before))
     with pipeline.running():
         _wait_until_copied("t", "o")
-        db.execute(later)
+        db.execute(after)
         db.execute("INSERT INTO t (id, a) VALUES (2, 'a2')")
         pipeline.wait_until_equal()
     for n in (3, 4, 5):
