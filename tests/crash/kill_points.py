@@ -142,6 +142,9 @@ and `plugins/targets/delta/apply/test_slice.py`."""
 OF_TAKE_OVER: frozenset[str] = frozenset({"state.adopt.before", "state.adopt.after", "state.offset.taken_over"})
 """While a second run takes over from one that still writes: tried in `state/test_kill.py`."""
 
+PARTS_FOR_JAVA: frozenset[str] = frozenset({"session", "files"})
+"""The parts of the recovery that a killed Java virtual machine needs: tried in `sqlite/test_killed_java.py`."""
+
 ALL = (
     AT_THE_BEGINNING,
     ON_THE_WAY,

@@ -275,6 +275,20 @@ def rows_before_progress(patch: Patch) -> None:
     patch.setattr(file_target.FileConsumer, "_publish", publish)
 
 
+def keep_dead_session(patch: Patch) -> None:
+    """A Spark session whose Java virtual machine is gone is used on."""
+    from replicator_runtime.spark import session
+
+    patch.setattr(session, "is_dead", lambda found: False)
+
+
+def leave_files(patch: Patch) -> None:
+    """The files that a killed Java virtual machine left are nobody's concern."""
+    from replicator_runtime.spark import scratch_folders
+
+    patch.setattr(scratch_folders, "_sweep", lambda base: None)
+
+
 PARTS: dict[str, Callable[[Patch], None]] = {
     "lease": no_take_over,
     "identity": identity_of_a_process,
@@ -290,6 +304,8 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "copy": finish_nothing,
     "drop": drop_without_a_note,
     "orphans": adopt_orphans,
+    "session": keep_dead_session,
+    "files": leave_files,
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.crash.kills import kill, kills
+from tests.crash.kills import harms, kill, kills
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
 from tests.end_to_end.replicator import Ended, Running
@@ -147,8 +147,12 @@ def test_a_virtual_machine_that_never_lives_ends_the_run_after_its_budget(make_p
     pair.assert_recovered()
 
 
-def test_what_a_killed_replicators_virtual_machine_left_is_deleted_by_the_next_start(make_pair: MakePair) -> None:
-    pair = make_pair(delta=True)
+@pytest.mark.parametrize("removed", ["", "files"])
+def test_what_a_killed_replicators_virtual_machine_left_is_deleted_by_the_next_start(
+    make_pair: MakePair, removed: str
+) -> None:
+    """Unless it lacks the part of the recovery that deletes it."""
+    pair = make_pair(delta=True, removed=removed)
     running = _start(pair)
     _equal(pair, running)
     kill(running)
@@ -156,8 +160,24 @@ def test_what_a_killed_replicators_virtual_machine_left_is_deleted_by_the_next_s
     running = _start(pair)
     _until(lambda: _status(pair).get("phase") == "streaming", "streaming", running)
     _stop(running)
-    assert _left(pair) == []
-    pair.assert_recovered()
+    assert (_left(pair) == []) == (not removed)
+    if removed:
+        harms.append(removed)
+    else:
+        pair.assert_recovered()
+
+
+def test_where_a_dead_session_is_kept_a_killed_virtual_machine_ends_the_run(make_pair: MakePair) -> None:
+    """The twin of the kills above."""
+    pair = make_pair(delta=True, removed="session")
+    running = _start(pair, retries={"maxDurationSeconds": 10, "delaySeconds": 0.5})
+    _equal(pair, running)
+    _kill_java(running)
+    pair.change_rows()
+    ended = running.wait(SECONDS)
+    assert ended.status not in {0, -signal.SIGKILL}, ended.messages[-3000:]
+    assert pair.differences() != {}
+    harms.append("session")
 
 
 def test_no_file_of_another_process_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
