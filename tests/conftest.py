@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.services.spark.fixtures",
     "tests.services.network",
     "tests.quick",
+    "tests.unclosed",
 ]
 
 

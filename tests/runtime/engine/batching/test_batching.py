@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -62,6 +63,13 @@ def replay(log: Log, start: int, target: Target, data: st.DataObject, *, spill: 
     """Read from `start`, with random window cuts, until a random end; returns the offset that was saved."""
     watermarks = target.watermarks()
     batcher = Batcher((Place(start), 0), watermarks, generation=1, epoch=1, spill_bytes=0 if spill else 1 << 30)
+    with closing(batcher):
+        return _replayed(log, start, batcher, target, watermarks, data)
+
+
+def _replayed(
+    log: Log, start: int, batcher: Batcher, target: Target, watermarks: Watermarks, data: st.DataObject
+) -> int:
     saved, at = start, start
     while at < len(log):
         if data.draw(st.integers(0, 9)) == 0:
@@ -73,12 +81,10 @@ def replay(log: Log, start: int, target: Target, data: st.DataObject, *, spill: 
             for name, position in target.positions.items():
                 watermarks[TABLES[name].table].position = max(watermarks[TABLES[name].table].position, position)
             if data.draw(st.integers(0, 4)) == 0:
-                batcher.close()
                 return data.draw(st.integers(start, saved))  # crash before the offset was saved
     else:
         target.take(batcher.take())
         saved = at
-    batcher.close()
     return saved
 
 
