@@ -283,7 +283,7 @@ def keep_dead_session(patch: Patch) -> None:
 
 
 def leave_files(patch: Patch) -> None:
-    """The files that a killed Java virtual machine left are nobody's concern."""
+    """The files that a killed Java virtual machine left stay on disk."""
     from replicator_runtime.spark import scratch_folders
 
     patch.setattr(scratch_folders, "_sweep", lambda base: None)
