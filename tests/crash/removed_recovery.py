@@ -134,13 +134,12 @@ def start_at_the_end(patch: Patch) -> None:
     """A run goes on from where the log ends now, and not from the offset saved last."""
     from replicator_runtime.engine.run_state.run import Run
 
-    true_load, looked = Run.load_offset, set[str]()
+    true_load = Run.load_offset
 
     def load(self: Run) -> None:
         true_load(self)
-        if self.saved_offset is not None and self.run_id not in looked:
+        if self.saved_offset is not None and self.committed_offset is None:  # until this run saves one itself
             self.saved_offset = self.pipeline.source.latest_offset()
-        looked.add(self.run_id)
 
     patch.setattr(Run, "load_offset", load)
 
