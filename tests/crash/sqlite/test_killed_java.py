@@ -45,8 +45,11 @@ def _until(condition: Callable[[], Any], what: str, running: Running) -> Any:
 
 def _java(running: Running) -> psutil.Process | None:
     """The run's virtual machine, once it is one (it begins as a shell script)."""
-    children = psutil.Process(running.process.pid).children(recursive=True)
-    return next((p for p in children if p.name() == "java" and p.status() != psutil.STATUS_ZOMBIE), None)
+    try:
+        children = psutil.Process(running.process.pid).children(recursive=True)
+        return next((p for p in children if p.name() == "java" and p.status() != psutil.STATUS_ZOMBIE), None)
+    except psutil.NoSuchProcess:  # one of them ended meanwhile
+        return None
 
 
 def _kill_java(running: Running, but: psutil.Process | None = None) -> psutil.Process:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from replicator_sdk import Offset, TableProgress, TableSchema
-from replicator_sdk.errors import FencedError
+from replicator_sdk.errors import FencedError, NeedsUserError
 from sqlite_files.values import Row, identity, stored
 
 ReadOffset = Callable[[Mapping[str, bytes]], Offset]
@@ -29,10 +29,14 @@ class TableFile:
         progress: What its last commit says.
     """
 
-    def __init__(self, connection: sqlite3.Connection, read_offset: ReadOffset) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, read_offset: ReadOffset, owner: str) -> None:
+        self._connection, self._owner = connection, owner
         connection.execute("CREATE TABLE IF NOT EXISTS _about (name TEXT PRIMARY KEY, value TEXT)")
         about = {name: json.loads(value) for name, value in connection.execute("SELECT name, value FROM _about")}
+        if about.get("owner", owner) != owner:
+            raise NeedsUserError(
+                f"the file is of replicator {about['owner']}", code="SQF-0004", hint="choose another `folder`"
+            )
         self.schema = TableSchema.from_json(about["schema"]) if "schema" in about else None
         self.progress = TableProgress.from_json(about["progress"], read_offset) if "progress" in about else None
         self.loaded: list[int] = about.get("loaded", [])
@@ -48,7 +52,12 @@ class TableFile:
                 "a newer run writes this table", code="SQF-0003", hint="stop this run", table=str(schema.table)
             )
         self.schema, self.progress, self.loaded = schema, progress, sorted(loaded)
-        about = {"schema": schema.to_json(), "progress": progress.to_json(), "loaded": self.loaded}
+        about = {
+            "owner": self._owner,
+            "schema": schema.to_json(),
+            "progress": progress.to_json(),
+            "loaded": self.loaded,
+        }
         self._connection.executemany(
             "INSERT OR REPLACE INTO _about VALUES (?, ?)", [(name, json.dumps(value)) for name, value in about.items()]
         )
@@ -87,12 +96,16 @@ class TableFile:
 
 
 @contextmanager
-def transaction(path: Path, read_offset: ReadOffset) -> Iterator[TableFile]:
-    """Committed at the end, undone on an error."""
+def transaction(path: Path, read_offset: ReadOffset, owner: str) -> Iterator[TableFile]:
+    """Committed at the end, undone on an error.
+
+    Raises:
+        NeedsUserError: When the file is of another replicator than `owner`.
+    """
     with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            yield TableFile(connection, read_offset)
+            yield TableFile(connection, read_offset, owner)
         except BaseException:
             connection.execute("ROLLBACK")
             raise

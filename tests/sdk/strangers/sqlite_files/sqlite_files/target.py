@@ -27,6 +27,7 @@ from replicator_sdk import (
     TableProgress,
     TableSchema,
 )
+from replicator_sdk.authoring.table_ownership import owner_of
 from replicator_sdk.errors import SchemaDriftError
 from sqlite_files.table import TableFile, quoted, transaction
 from sqlite_files.values import stored
@@ -131,7 +132,7 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
         return self._folder / f"{table}.db"
 
     def _open(self, table: TableId) -> AbstractContextManager[TableFile]:
-        return transaction(self.path(table), self._context.read_offset)
+        return transaction(self.path(table), self._context.read_offset, owner_of(self._context))
 
     def _progress(self, position: Position) -> TableProgress:
         return TableProgress(self._context.generation, self._context.epoch, position)
