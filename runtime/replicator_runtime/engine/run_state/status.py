@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 _EVERY_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
 
 
 class StatusWriter:
-    """Writes the status every few seconds in a thread of its own, and once more when closed."""
+    """Writes the status every few seconds in a thread of its own, within a second after the phase changes, and when closed."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -36,8 +38,11 @@ class StatusWriter:
         self._write(error)
 
     def _loop(self) -> None:
-        while not self._done.wait(_EVERY_SECONDS):
-            self._write(None)
+        phase, written_at = self._run.progress.phase, time.monotonic()
+        while not self._done.wait(_LOOK_SECONDS):
+            if self._run.progress.phase != phase or time.monotonic() - written_at >= _EVERY_SECONDS:
+                phase, written_at = self._run.progress.phase, time.monotonic()
+                self._write(None)
 
     def _write(self, error: BaseException | None) -> None:
         try:

@@ -1,0 +1,29 @@
+"""The status file shows what the run does now, also for a moment."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from replicator_runtime.engine.run_state import status
+from replicator_runtime.engine.run_state.progress import Progress
+
+if TYPE_CHECKING:
+    import pytest
+
+    from replicator_runtime.engine.run_state.run import Run
+
+
+def test_a_change_of_phase_is_written_before_the_next_regular_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+    run = cast("Run", SimpleNamespace(progress=Progress(), store=SimpleNamespace(put_status=written.append)))
+    monkeypatch.setattr(status, "status", lambda run, error: run.progress.phase)
+    writer = status.StatusWriter(run)
+    writer.start()
+    run.progress.set_phase("retrying")
+    until = time.monotonic() + 3
+    while not written and time.monotonic() < until:
+        time.sleep(0.02)
+    writer.close()
+    assert written[0] == "retrying"
