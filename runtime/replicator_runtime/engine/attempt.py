@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from replicator_sdk import (
         EventConsumer,
         Offset,
-        SnapshotReader,
         TableId,
     )
 
@@ -49,14 +48,18 @@ class Attempt:
 
     Args:
         lifecycle: Of all tables; it outlives the attempt.
+        snapshots: The run's copies, for a target that loads chunks; they go on when the attempt ends.
         maintenance: The run's.
         goal: The offset to stop at; None to go on for ever.
     """
 
-    def __init__(self, lifecycle: TableLifecycle, maintenance: Maintenance, goal: Offset | None) -> None:
+    def __init__(
+        self, lifecycle: TableLifecycle, snapshots: Snapshots, maintenance: Maintenance, goal: Offset | None
+    ) -> None:
         self._lifecycle = lifecycle
         self._run = lifecycle.run
         self._began = time.monotonic()
+        self._snapshots = snapshots
         self._maintenance = maintenance
         self._goal = goal
         self._source = self._run.pipeline.source
@@ -78,17 +81,17 @@ class Attempt:
             self._forget_old_schemas()
             self._lifecycle.takes_snapshots = self._takes_snapshots()
             records = discover(self._lifecycle)
+            self._snapshots.begin_attempt()
             self._lifecycle.begin_attempt(records)
             self._consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(self._consumer.stop)
             self._consumer.start()
             self._applier = self._make_applier(self._consumer)
             self._exit.callback(self._applier.close)
-            reader = self._source.create_snapshot_reader(self._definition({}), SourceContext(self._run))
-            if reader is None:
-                self._without_snapshots(records)
+            if self._lifecycle.takes_snapshots:
+                self._with_snapshots(records)
             else:
-                self._with_snapshots(records, reader)
+                self._without_snapshots(records)
 
     def _takes_snapshots(self) -> bool:
         """Whether the engine copies this source's tables; asked before they are known."""
@@ -104,7 +107,7 @@ class Attempt:
             return
         kept = [e.offset for e in self._run.offsets.history() if e.offset is not None]
         for record in self._lifecycle.records.values():
-            if kept:
+            if kept and not record.copying:
                 record.forget_schemas_before(self._run.read_offset(kept[-1].fields))
 
     def _make_applier(self, consumer: EventConsumer) -> Applier:
@@ -123,14 +126,16 @@ class Attempt:
 
     # --- sources whose snapshots the engine coordinates
 
-    def _with_snapshots(self, records: list[TableRecord], reader: SnapshotReader) -> None:
+    def _with_snapshots(self, records: list[TableRecord]) -> None:
         prepare_log(self._lifecycle, self._definition({}), self._working(records))
         gone = gone_tables(self._lifecycle)
         watermarks = find_watermarks(self._lifecycle, self._consumer, [*records, *gone])
-        waiting = [r for r in self._working(records) if r.needs_snapshot]
-        snapshots = Snapshots(self._lifecycle, reader, self._consumer)
-        self._exit.callback(snapshots.close)
-        snapshots.begin(waiting)
+        waiting = [r for r in self._working(records) if r.needs_snapshot or r.copying]
+        snapshots = self._snapshots
+        if not isinstance(self._consumer, SnapshotLoader):
+            snapshots = Snapshots(self._lifecycle, self._consumer)
+            self._exit.callback(snapshots.close)
+        snapshots.begin(waiting, self._definition({}))
         if waiting and (not watermarks or not isinstance(self._consumer, SnapshotLoader)):
             self._run.progress.set_phase("snapshot")
             waiting_since = time.monotonic()

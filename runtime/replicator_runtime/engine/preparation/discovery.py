@@ -52,7 +52,7 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
     selected = [record for record in there if record.schemas and not record.passed_over]
     taken, listed = {record.table for record in selected}, set(present)
     for table, record in records.items():
-        record.selected = table in taken
+        record.selected = table in taken or record.copying  # what its copy lacks is in the log after the saved offset
         record.gone = table not in listed and matches(table) is not None and not record.needs_snapshot
     if not selected and not any(record.gone for record in records.values()):
         raise _nothing_left(lifecycle)
