@@ -65,15 +65,13 @@ class Attempt:
         self._applier: Applier
 
     def run(self) -> None:
-        """Continue from the saved offset.
+        """Continue from the saved offset, which is loaded, as is what is stored of the tables.
 
         Raises:
             Rejoin: When tables are to join; the next attempt follows at once.
             Exception: Anything source, target or state failed with.
         """
         with self._exit:
-            self._run.load_offset()
-            self._lifecycle.load()
             self._exit.callback(self._lifecycle.positions.save)
             self._forget_old_schemas()
             self._lifecycle.takes_snapshots = self._takes_snapshots()

@@ -118,8 +118,6 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
     error: BaseException | None = None
     try:
         with run.lease.renewing(lost):
-            run.load_offset()
-            lifecycle.show_stored()
             reached = _Attempts(lifecycle, until_current=until_current).run()
         if fenced:
             raise fenced[0]
@@ -190,9 +188,12 @@ class _Attempts:
         return self._run.saved_offset, self._run.progress.total_rows
 
     def _begin(self) -> None:
-        """Refuse a source that the state does not belong to, and find its end."""
+        """Read what is stored, refuse a source that it does not belong to, and find the source's end."""
         source = self._run.pipeline.source
+        self._run.load_offset()
+        self._lifecycle.load()
         if not self._identified:
+            self._lifecycle.show_stored()
             check_identity(self._run.store, source.identity())
             self._identified = True
         if self._until_current and self._goal is None:

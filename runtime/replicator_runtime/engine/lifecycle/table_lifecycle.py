@@ -132,7 +132,6 @@ class TableLifecycle:
 
     def show_stored(self) -> None:
         """Show the selected tables in the state an earlier run left them in, until an attempt begins."""
-        self.load()
         for record in self.records.values():
             if self.run.pipeline.selection.matches(record.table) is not None:
                 self.run.progress.set_table(record.table, record.state)
