@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from tests.services.kafka.broker import Content, KafkaBroker
+from tests.services.threads import repeating
 
 Row: TypeAlias = tuple[Any, ...]
 _STRUCT: Mapping[str, Any] = {"type": "struct", "optional": True}
@@ -72,28 +73,15 @@ class KafkaTables:
     @contextmanager
     def changing(self, chance: random.Random, pause: float = 0.05) -> Iterator[None]:
         """Change rows all the time and structure now and then, from a thread, as long as the block lasts."""
-        stop, errors = threading.Event(), []
+        numbers = itertools.count(101)
 
-        def work() -> None:
-            try:
-                number = 100
-                while not stop.wait(pause):
-                    self.change_rows(chance)
-                    if chance.random() < 0.1:
-                        number += 1
-                        self.change_structure(number)
-            except BaseException as error:  # noqa: BLE001 - raised below
-                errors.append(error)
+        def change() -> None:
+            self.change_rows(chance)
+            if chance.random() < 0.1:
+                self.change_structure(next(numbers))
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
+        with repeating(change, pause):
             yield
-        finally:
-            stop.set()
-            thread.join(60)
-        if errors:
-            raise errors[0]
 
     # ------------------------------------------------------------ what the tables hold
 

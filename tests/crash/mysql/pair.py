@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from tests.crash.mysql.command import COMMAND as WITHOUT
 from tests.crash.three_runs import ThreeRuns
 from tests.end_to_end.mysql.database.pipeline import MysqlPipeline, make_mysql_pipeline
 from tests.services.mysql.server import MysqlDatabase
+from tests.services.threads import repeating
 
 _FIRST_SERVER_ID = 7000
 
@@ -61,28 +61,15 @@ class MysqlPair:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Change rows all the time and structure now and then, from a thread, as long as the block lasts."""
-        stop, errors = threading.Event(), []
+        numbers = itertools.count()
 
-        def work() -> None:
-            try:
-                for number in range(10_000):
-                    if stop.wait(0.05):
-                        return
-                    self.change_rows()
-                    if number % 8 == 0:
-                        self.change_structure()
-            except BaseException as error:  # noqa: BLE001 - raised below
-                errors.append(error)
+        def change() -> None:
+            self.change_rows()
+            if next(numbers) % 8 == 0:
+                self.change_structure()
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
+        with repeating(change, 0.05):
             yield
-        finally:
-            stop.set()
-            thread.join(60)
-        if errors:
-            raise errors[0]
 
     def kill_at(self, point: str) -> None:
         """A run that dies at `point`."""
