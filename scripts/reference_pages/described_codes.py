@@ -14,22 +14,22 @@ _POISON = (
 BY_HAND: Mapping[str, tuple[str, str, str]] = {
     "RPL-3010": (
         "DataError",
-        "a column holds a value that its standard type cannot hold",
+        "NaN or an infinity in a number, an infinite date, one BC or after 9999, a time of 24:00:00 or an array with other bounds than 1, which the standard type of its column cannot hold",
         'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
     ),
     "RPL-3510": (
         "DataError",
-        "a column holds a value that its standard type cannot hold",
+        "a value does not fit the type that its column is declared with; SQLite stores it nevertheless",
         'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
     ),
     "RPL-3736": (
         "DataError",
-        "a column holds a value that its standard type cannot hold",
+        "a date in the year 0, or a day that its month does not have, which the standard type of its column cannot hold",
         'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
     ),
     "RPL-3905": (
         "DataError",
-        "a column holds a value that its standard type cannot hold",
+        "a time or number outside what the standard type of its column holds, or with more digits",
         'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
     ),
     "RPL-1003": (
@@ -137,4 +137,33 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "an unexpected error happened",
         "run again with --debug and --log-level debug, and report it with the log",
     ),
+}
+
+# Code → what happened, for errors whose message is what was being done and the words of the server or the driver.
+CAUSES: Mapping[str, str] = {
+    "RPL-3101": "the server refuses user or password, or pg_hba.conf has no line that lets this user in from this host",
+    "RPL-3102": "the server has no database of that name",
+    "RPL-3106": "no encrypted connection came about: the server's certificate is not trusted or is for another name, or it has no TLS",
+    "RPL-3107": "the server cannot be reached, or the connection was lost",
+    "RPL-3108": "the server does not know a table, column, publication or slot that is named",
+    "RPL-3109": "a statement took too long, or waited too long for a lock",
+    "RPL-3110": "the server reports an error that none of the other codes is for",
+    "RPL-3111": "wal_level is not logical, so that the log does not hold row changes",
+    "RPL-3801": "the server refuses user or password, or does not let this user in from this host",
+    "RPL-3802": "the user lacks a right",
+    "RPL-3803": "no encrypted connection came about: the server's certificate is not trusted or is for another name, or one side does without TLS",
+    "RPL-3804": "the server cannot be reached, or the connection was lost",
+    "RPL-3805": "the server no longer has the log after the saved offset",
+    "RPL-3807": "the server ended the stream, because another replica with the same server id asked for it",
+    "RPL-3808": "the server does not know a database or column that is named",
+    "RPL-3809": "a statement waited too long for a lock",
+    "RPL-3810": "the server reports an error that none of the other codes is for",
+    "RPL-3811": "the server does not know a table that was there a moment ago",
+    "RPL-3840": "the server's log_bin is off",
+    "RPL-3962": "the connection to a broker was lost, or what arrived is damaged",
+    "RPL-3965": "the client refuses a setting of `kafka`",
+    "RPL-3967": "no broker can be reached, or one reports an error that may pass",
+    "RPL-6562": "BigQuery cannot follow the change of structure in place",
+    "RPL-6701": "BigQuery's change stream cannot take the table: it needs a primary key of few columns, of types that cluster",
+    "RPL-6707": "BigQuery's change stream cannot follow the change of structure: a new key, new values for rows that are there, or a new name",
 }

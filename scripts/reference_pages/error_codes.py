@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reference_pages.described_codes import BY_HAND
+from reference_pages.described_codes import BY_HAND, CAUSES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("sdk", "state", "runtime", "plugins")
 CODE = re.compile(r"RPL-\d{4}")
 
 # Names of hints that several modules import.
-_SHARED_HINTS = {"COPY_AGAIN", "COPY_TABLE_AGAIN", "SUPERSEDED_HINT"}
+_SHARED_HINTS = {"COPY_AGAIN", "COPY_TABLE_AGAIN", "DROP_SLOT", "SUPERSEDED_HINT"}
 
 
 @dataclass
@@ -74,6 +74,8 @@ def error_codes() -> dict[str, Meaning]:
             _read_function(function, constants, named, found)
     for code, (kind, message, hint) in BY_HAND.items():
         found[code].kinds, found[code].messages, found[code].hints = {kind}, [message], [hint]
+    for code, cause in CAUSES.items():
+        found[code].messages.insert(0, cause)
     for meaning in found.values():
         _fill(meaning)
     return dict(sorted(found.items()))
@@ -92,9 +94,7 @@ def _named_codes(node: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 def _fill(meaning: Meaning) -> None:
-    """Add the message and the next step that a class of errors implies."""
-    if not meaning.messages:
-        meaning.messages.append("what was being done, and the server's own message")
+    """Add the next step that a class of errors implies."""
     if not meaning.hints and meaning.kinds == {"BugError"}:
         meaning.hints.append("report it with the log")
     if not meaning.hints and meaning.kinds == {"RetryableError"}:

@@ -13,6 +13,8 @@ import pytest
 
 from replicator_runtime.cli.report import ERROR_PAGE
 from replicator_runtime.config import InvalidPipelineError, build_pipeline
+from replicator_runtime.config.reference import describe_settings
+from replicator_runtime.plugin_host import PluginHost
 from replicator_sdk import errors
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +68,13 @@ def test_every_code_says_what_happened_what_to_do_and_how_it_ends(codes: dict[st
         assert meaning.kinds & known, f"{code} is raised as {meaning.kinds}: add it to BY_HAND"
 
 
+def test_no_two_codes_of_a_page_describe_the_same(codes: dict[str, Any]) -> None:
+    described: dict[tuple[str, ...], list[str]] = {}
+    for code, meaning in codes.items():
+        described.setdefault((meaning.messages[0], *sorted(meaning.packages)), []).append(code)
+    assert [shared for shared in described.values() if len(shared) > 1] == []
+
+
 def test_no_code_has_two_meanings(codes: dict[str, Any]) -> None:
     """The engine and the commands may share a code; other packages may not."""
     together = {"replicator_runtime", "replicator_runtime.engine"}
@@ -84,6 +93,17 @@ def test_every_setting_and_command_has_a_meaning(pages: ModuleType) -> None:
         rows = [line for line in part.splitlines() if line.startswith("| `")]
         assert rows
         assert [row for row in rows if re.search(r"\|\s*\|$", row)] == []
+
+
+def test_settings_are_named_as_the_pipeline_writes_them() -> None:
+    """Not as Python does: a key with an underscore is refused."""
+    for plugin in PluginHost().listing().plugins:
+        config = plugin.plugin.config_type
+        names = {name for name in config.model_fields if "_" in name}
+        for setting in describe_settings(config):
+            named = set(re.findall(r"`([^`]*)`", setting.description))
+            assert not named & names, setting
+            assert not [name for name in named if re.search(r"\.[A-Z_]{3,}$", name)], setting
 
 
 def build(document: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,8 @@ class KafkaConfig(PluginConfig):
         start_from: Where the first start begins: `earliest`, `latest`, a point in time (ISO 8601 with a zone: the first
             record of each partition that is not older), or offsets (`{"topic": {"0": 123}}`; partitions left out begin
             at their earliest). Topics that are added later begin at their earliest offset.
-        kafka: Settings of the client, only those in `client_settings.ALLOWED`.
+        kafka: Settings of the Kafka client under the names that Kafka gives them, such as `security.protocol`; the page of the
+            source lists those that are allowed.
         on_poison: What to do with a record that cannot be read: `stop`, or `quarantine` it in the table
             `_replicator.kafka_quarantine`.
         on_new_partitions: What to do when a topic has more partitions than before: `fail`, since a key may have moved

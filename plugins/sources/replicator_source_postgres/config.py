@@ -12,7 +12,10 @@ from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 SslMode = Literal["disable", "require", "verify-ca", "verify-full"]
 """libpq's modes without `allow` and `prefer`, which fall back to plain text without an error."""
 
-Identifier = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[^\x00]+$")]
+Identifier = Annotated[
+    str,
+    Field(min_length=1, max_length=63, pattern=r"^[^\x00]+$", json_schema_extra={"rule": "must not hold a zero byte"}),
+]
 
 
 class PostgresConfig(PluginConfig):
@@ -45,7 +48,11 @@ class PostgresConfig(PluginConfig):
     ssl_mode: SslMode = "verify-full"
     ssl_root_cert: Path | None = None
     publication: Identifier | None = None
-    slot: str | None = Field(default=None, pattern=r"^[a-z0-9_]{1,63}$")
+    slot: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9_]{1,63}$",
+        json_schema_extra={"rule": "must hold only lower-case letters, digits and _, 63 at most"},
+    )
     out_of_range: OutOfRange | None = None
     heartbeat_interval_seconds: float = Field(default=1.0, gt=0, le=600)
     connect_timeout_seconds: int = Field(default=10, ge=2, le=300)

@@ -17,9 +17,10 @@ _Cause = tuple[type[ReplicatorError], str, str, tuple[str, ...], tuple[str, ...]
 The words are the server's or libpq's own, in lower case; they are matched before the SQLSTATE, which may be too general.
 """
 
+_TLS_MISSING = ("server does not support ssl",)
+_TLS_OTHER_NAME = ("does not match host name",)
 _TLS_REFUSED = (
     "certificate",
-    "server does not support ssl",
     "sslmode",
     "could not create ssl context",
     "unknown ca",
@@ -32,7 +33,7 @@ _TLS_REFUSED = (
     "no cipher match",
     "dh key too small",
 )
-"""Messages of libpq and OpenSSL about a failed verification or negotiation.
+"""Messages of libpq and OpenSSL about a failed verification or negotiation, the most particular ones first.
 
 Every other TLS error (unexpected end of file, connection reset, bad record) is a lost connection.
 """
@@ -60,7 +61,21 @@ _CAUSES: tuple[_Cause, ...] = (
     (
         NeedsUserError,
         "RPL-3106",
-        "give sslRootCert the server's authority and use the name in its certificate; sslMode disable sends everything in clear",
+        "turn TLS on at the server (ssl = on, with its certificate), or set `sslMode` to disable, which sends everything in clear",
+        (),
+        _TLS_MISSING,
+    ),
+    (
+        NeedsUserError,
+        "RPL-3106",
+        "write as `host` a name that is in the server's certificate",
+        (),
+        _TLS_OTHER_NAME,
+    ),
+    (
+        NeedsUserError,
+        "RPL-3106",
+        "set `sslRootCert` to a PEM file with the certificate of the authority that signed the server's",
         (),
         _TLS_REFUSED,
     ),
@@ -107,7 +122,7 @@ _CAUSES: tuple[_Cause, ...] = (
     (
         RetryableError,
         "RPL-3109",
-        "the server was too slow or a lock was held; the attempt is repeated",
+        "look for a session at the source that holds a lock on the table, and for a load that makes the server slow",
         ("57014", "55P03"),
         (),
     ),
@@ -119,11 +134,17 @@ _NO_DATABASE: _Cause = (
     ("3D000",),
     (),
 )
-_UNREACHABLE: _Cause = (RetryableError, "RPL-3107", "check host, port and network; the attempt is repeated", (), ())
+_UNREACHABLE: _Cause = (
+    RetryableError,
+    "RPL-3107",
+    "check that the server runs, and `host`, `port` and the network between",
+    (),
+    (),
+)
 _OTHER: _Cause = (
     RetryableError,
     "RPL-3110",
-    "the attempt is repeated; if it fails again, see the server's log",
+    "see the server's log; what helps follows from the message",
     (),
     (),
 )
@@ -151,7 +172,7 @@ def diagnose(error: psycopg.Error, doing: str) -> ReplicatorError:
 def _cause(state: str, words: str) -> _Cause:
     for cause in _CAUSES:
         # An error with an SQLSTATE comes from the server: TLS works, and the words may be the name of a table.
-        if any(text in words for text in cause[4]) and not (state and cause[4] is _TLS_REFUSED):
+        if any(text in words for text in cause[4]) and not (state and cause[1] == "RPL-3106"):
             return cause
     for cause in (*_CAUSES, _NO_DATABASE):
         if state in cause[3]:

@@ -88,7 +88,9 @@ class BigQueryConfig(MergeFlushSettings):
     staging_bucket: Annotated[str, Field(min_length=1)]
     staging_bucket_location: Annotated[str, Field(min_length=1)] = "us"
     load_interval: Annotated[float, Field(ge=0)] = 90.0
-    staging_table_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")] = "_staging_"
+    staging_table_prefix: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9_]+$", json_schema_extra={"rule": "must hold only letters, digits and _"})
+    ] = "_staging_"
     staging_expiration_hours: Annotated[int, Field(ge=24)] = 72
     require_manual_drops: bool = False
     soft_deletes: bool = False

@@ -36,7 +36,13 @@ class MergeFlushSettings(PluginConfig):
     upsert_enabled: bool = False
     delete_enabled: bool = False
     kafka_key_field_name: str = ""
-    intermediate_table_suffix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")] = "_tmp"
+    intermediate_table_suffix: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9_]{1,64}$",
+            json_schema_extra={"rule": "must hold only letters, digits and _, 64 at most"},
+        ),
+    ] = "_tmp"
     merge_interval_ms: Annotated[int, Field(ge=_OFF)] = 60000
     merge_records_threshold: Annotated[int, Field(ge=_OFF)] = _OFF
     use_storage_write_api: bool = True

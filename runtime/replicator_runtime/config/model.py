@@ -15,7 +15,15 @@ from replicator_runtime.config.default_paths import default_base_path
 
 SOURCE_TYPES = ("cdcSource", "cdc-origin")
 TARGET_TYPES = ("cdcTarget", "cdc-destination")
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$",
+        json_schema_extra={
+            "rule": "must begin with a letter or digit and hold only letters, digits, _, . and -, 63 at most"
+        },
+    ),
+]
 
 DMLName = Literal["INSERT", "UPDATE", "DELETE"]
 DDLName = Literal["CREATE_DATABASE", "DROP_DATABASE", "DROP_TABLE", "TRUNCATE_TABLE", "ALTER_TABLE", "RENAME_TABLE"]
@@ -63,7 +71,12 @@ class PluginReference(Settings):
 class StageConfig(Settings):
     """A source or a target."""
 
-    name: str = Field(min_length=1, pattern=r"\S", description="The stage's name, used by `connections`.")
+    name: str = Field(
+        min_length=1,
+        pattern=r"\S",
+        json_schema_extra={"rule": "must not be blank"},
+        description="The stage's name, used by `connections`.",
+    )
     plugin: PluginReference = Field(description="The plugin and its settings.")
 
 
@@ -168,8 +181,8 @@ class ResourcesConfig(Settings):
 class PipelineConfig(Settings):
     """A whole pipeline."""
 
-    name: str = Field(pattern=NAME_PATTERN, description="Names the replicator and its state.")
-    namespace: str = Field(default="default", pattern=NAME_PATTERN, description="Keeps replicators of one name apart.")
+    name: Name = Field(description="Names the replicator and its state.")
+    namespace: Name = Field(default="default", description="Keeps replicators of one name apart.")
     description: str = Field(default="", description="For people.")
     offset_base_path: str = Field(
         default_factory=default_base_path,

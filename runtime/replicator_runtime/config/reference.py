@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,14 @@ def _documented_attributes(model: type[BaseModel]) -> dict[str, str]:
             found[key] += " " + line.strip()
         else:
             key = ""
-    return found
+    return {name: _in_json_names(text, keys) for name, text in found.items()}
+
+
+def _in_json_names(text: str, keys: Mapping[str, str]) -> str:
+    """`text` with fields named as the pipeline's JSON writes them."""
+    for name, key in keys.items():
+        text = text.replace(f"`{name}`", f"`{key}`")
+    return text
 
 
 def _describe(schema: dict[str, Any], definitions: dict[str, Any], prefix: str) -> list[Setting]:

@@ -62,7 +62,17 @@ def _problem(model: type[BaseModel], loc: tuple[int | str, ...], kind: str, mess
         return Problem(path, f'unknown key "{loc[-1]}"', did_you_mean(str(loc[-1]), keys))
     if kind == "missing":
         return Problem(path, "missing", f'add "{loc[-1]}"')
+    if kind == "string_pattern_mismatch" and (rule := _rule_in_words(model, loc)):
+        return Problem(path, rule)
+    message = message.removeprefix("Value error, ")
     return Problem(path, message[:1].lower() + message[1:])
+
+
+def _rule_in_words(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    """What the setting at `loc` says of its pattern (`json_schema_extra={"rule": …}`); empty when it says nothing."""
+    field = known_keys(_model_at(model, loc[:-1]) or model).get(str(loc[-1]))
+    extra = field.json_schema_extra if field is not None else None
+    return str(extra.get("rule", "")) if isinstance(extra, dict) else ""
 
 
 def _model_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel] | None:

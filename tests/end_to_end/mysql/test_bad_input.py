@@ -69,7 +69,9 @@ def test_a_wrong_password_needs_the_user(mysql_pipeline: MysqlPipeline) -> None:
 
 def test_a_server_whose_certificate_is_not_trusted_is_refused(mysql_pipeline: MysqlPipeline) -> None:
     """`verify-full` is what an omitted `sslMode` means, and the system's authorities do not know the server's."""
-    assert mysql_pipeline.with_source(sslMode="verify-full").fails(NeedsUserError, "certificate")["code"] == "RPL-3803"
+    error = mysql_pipeline.with_source(sslMode="verify-full").fails(NeedsUserError, "certificate")
+    assert error["code"] == "RPL-3803"
+    assert "`sslRootCert`" in error["hint"]
     mysql_pipeline.assert_nothing_lost()
 
 

@@ -71,8 +71,8 @@ def test_keys_are_read_in_camel_case_only(build: Build, key: str) -> None:
         ({"connections": [{"from": "inn", "to": "out"}]}, "connections[0].from", 'did you mean "in"?'),
         ({"connections": [{"from": "out", "to": "out"}]}, "connections[0].from", '"out" is not the source'),
         ({"connections": [{"from": "in", "to": "in"}]}, "connections[0].to", '"in" is not the target'),
-        ({"name": "../etc"}, "name", "pattern"),
-        ({"namespace": ""}, "namespace", "pattern"),
+        ({"name": "../etc"}, "name", "letters, digits, _, . and -"),
+        ({"namespace": ""}, "namespace", "must begin with a letter or digit"),
         ({"ddlBlacklist": ["CREATE_TABLE"]}, "ddlBlacklist[0]", "input should be"),
         ({"dmlBlacklist": ["insert"]}, "dmlBlacklist[0]", "input should be"),
         ({"onTableError": "ignore"}, "onTableError", "isolate"),
@@ -94,7 +94,19 @@ def test_stages_must_be_one_source_and_one_target_with_different_names(build: Bu
 def test_a_blank_stage_name_is_refused(build: Build) -> None:
     document = pipeline()
     document["stages"][0]["name"] = "  "
-    assert "stages[0].name" in problems_of(build, document)
+    assert "must not be blank" in problems_of(build, document)["stages[0].name"]
+
+
+def test_the_settings_of_plugins_say_in_words_what_a_name_may_hold() -> None:
+    """A regular expression is no sentence."""
+    patterns = 0
+    for plugin in PluginHost().listing().plugins:
+        for field in plugin.plugin.config_type.model_fields.values():
+            if any(getattr(part, "pattern", None) for part in field.metadata):
+                patterns += 1
+                assert isinstance(field.json_schema_extra, dict)
+                assert field.json_schema_extra["rule"]
+    assert patterns
 
 
 def test_an_unknown_plugin_is_a_problem_of_its_stage(build: Build) -> None:

@@ -47,7 +47,7 @@ def _translated(error: Exception, doing: str, table: str | None) -> ReplicatorEr
         )
     if isinstance(error, (CorruptBatchError, ConnectionError, TimeoutError)):
         return RetryableError(
-            f"{doing}: {_name(error)}", code="RPL-3962", hint="the attempt is repeated; check network and brokers"
+            f"{doing}: {_name(error)}", code="RPL-3962", hint="check the brokers and the network between"
         )
     if _is_kafka(error) or is_tls_error(error):
         return _of_kafka(error, doing, table)
@@ -62,9 +62,9 @@ def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorErro
     if isinstance(error, errors.OffsetOutOfRangeError):
         return HistoryLostError(f"{doing}: the broker no longer has these records", code="RPL-3971", hint=NEW_SNAPSHOT)
     if isinstance(error, errors.LeaderNotAvailableError):
-        hint = "the attempt is repeated; if the error persists, check the brokers"
+        hint = "if it persists, check the brokers"
         return RetryableError(f"{doing}: the partition {error.args[0]} has no leader", code="RPL-3968", hint=hint)
-    hint = "check bootstrapServers, security.protocol and network; the attempt is repeated"
+    hint = "check that the brokers run, and bootstrapServers, security.protocol and the network between"
     return RetryableError(f"{doing}: {_name(error)}", code="RPL-3967", hint=hint)
 
 

@@ -20,9 +20,24 @@ _NO_RIGHT: _Kind = (NeedsUserError, "RPL-3802", "`replicator assess` prints the 
 _TLS: _Kind = (
     NeedsUserError,
     "RPL-3803",
-    "give sslRootCert the server's authority and use the name in its certificate; sslMode disable sends everything in clear",
+    "set `sslRootCert` to a PEM file with the certificate of the authority that signed the server's",
 )
-_UNREACHABLE: _Kind = (RetryableError, "RPL-3804", "check host, port and network; the attempt is repeated")
+_TLS_OTHER_NAME: _Kind = (NeedsUserError, "RPL-3803", "write as `host` a name that is in the server's certificate")
+_TLS_MISSING: _Kind = (
+    NeedsUserError,
+    "RPL-3803",
+    "turn TLS on at the server, or set `sslMode` to disable, which sends everything in clear",
+)
+_TLS_DEMANDED: _Kind = (
+    NeedsUserError,
+    "RPL-3803",
+    "the server accepts no connection in clear: remove `sslMode` or set it to verify-full",
+)
+_UNREACHABLE: _Kind = (
+    RetryableError,
+    "RPL-3804",
+    "check that the server runs, and `host`, `port` and the network between",
+)
 _LOST: _Kind = (
     HistoryLostError,
     "RPL-3805",
@@ -45,8 +60,8 @@ _DROPPED: _Kind = (
     "RPL-3811",
     "the table was dropped or renamed just now: the attempt is repeated with the tables that are there then",
 )
-_BUSY: _Kind = (RetryableError, "RPL-3809", "something at the server holds a lock for long; the attempt is repeated")
-_OTHER: _Kind = (RetryableError, "RPL-3810", "the attempt is repeated; if it stays, look at the server's error log")
+_BUSY: _Kind = (RetryableError, "RPL-3809", "look for a session at the source that holds a lock for long")
+_OTHER: _Kind = (RetryableError, "RPL-3810", "look at the server's error log; what helps follows from the message")
 
 _BY_NUMBER: dict[int, _Kind] = {
     1044: _NO_RIGHT,  # ER_DBACCESS_DENIED_ERROR
@@ -66,9 +81,9 @@ _BY_NUMBER: dict[int, _Kind] = {
     1698: _REFUSED,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
     1789: _LOST,  # ER_MASTER_HAS_PURGED_REQUIRED_GTIDS
     1820: _REFUSED,  # ER_MUST_CHANGE_PASSWORD
-    2026: _TLS,  # CR_SSL_CONNECTION_ERROR
+    2026: _TLS_MISSING,  # CR_SSL_CONNECTION_ERROR
     3118: _REFUSED,  # ER_ACCOUNT_HAS_BEEN_LOCKED
-    3159: _TLS,  # ER_SECURE_TRANSPORT_REQUIRED
+    3159: _TLS_DEMANDED,  # ER_SECURE_TRANSPORT_REQUIRED
 }
 _CUT_OFF = (
     "eof occurred", "unexpected eof", "unexpected_eof", "lost connection", "connection reset", "broken pipe", "timed out",
@@ -91,8 +106,8 @@ _BY_TEXT: tuple[tuple[str, _Kind], ...] = (
     ("same server_uuid/server_id", _SAME_ID),
     ("same server_id", _SAME_ID),
     ("same uuid", _SAME_ID),
+    ("certificate is not valid for", _TLS_OTHER_NAME),
     ("certificate", _TLS),
-    ("hostname mismatch", _TLS),
     *((words, _UNREACHABLE) for words in _CUT_OFF),
     ("ssl", _TLS),
     ("tls", _TLS),
@@ -126,7 +141,9 @@ def _classify(number: int, words: str, error: Exception) -> _Kind:
         return _UNREACHABLE
     if isinstance(error, ssl.SSLError):
         # Its number is OpenSSL's, not the server's.
-        return next((kind for text, kind in _BY_TEXT if text in words and kind in {_TLS, _UNREACHABLE}), _TLS)
+        return next(
+            (kind for text, kind in _BY_TEXT if text in words and kind in {_TLS, _TLS_OTHER_NAME, _UNREACHABLE}), _TLS
+        )
     if number in {0, 1236} or number >= 2000:
         for text, kind in _BY_TEXT:
             if text in words:

@@ -18,6 +18,7 @@ import structlog
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import HistoryLostError
 from replicator_source_postgres.connection import Endpoint
+from replicator_source_postgres.hints import COPY_AGAIN, DROP_SLOT
 from replicator_source_postgres.offset import CommitRecord, PostgresOffset, lsn_text
 from replicator_source_postgres.pgoutput import Window
 from replicator_source_postgres.replication.replication_stream import ReplicationStream, StatusThread
@@ -31,10 +32,6 @@ HELD_BYTES: Final = 64 << 20
 STATE_KEY: Final = "postgres-publication"
 _STATUS_SECONDS = 1.0
 _MESSAGES, _BYTES = 4096, 1 << 20
-_COPY_AGAIN = (
-    "give the pipeline another `name` (and another `slot`, where it has one) and its target another place; it then copies"
-    " all tables. Drop the old slot once it is not needed"
-)
 
 
 def confirmable_lsn(offset: PostgresOffset) -> int:
@@ -43,8 +40,8 @@ def confirmable_lsn(offset: PostgresOffset) -> int:
     return commit.lsn if commit is not None and offset.lsn - commit.lsn <= HELD_BYTES else offset.lsn
 
 
-def check_timeline(timelines: Timelines, offset: PostgresOffset) -> None:
-    """Check that the history of the server's timelines includes `offset`.
+def check_timeline(timelines: Timelines, offset: PostgresOffset, slot: str) -> None:
+    """Check that the history of the server's timelines includes `offset`; `slot` was read up to there.
 
     Raises:
         HistoryLostError: When it does not.
@@ -55,7 +52,7 @@ def check_timeline(timelines: Timelines, offset: PostgresOffset) -> None:
             " lacked the end of the log",
             code="RPL-3211",
             position=str(offset),
-            hint=_COPY_AGAIN,
+            hint=f"{COPY_AGAIN}; {DROP_SLOT}('{slot}')",
         )
 
 
@@ -118,7 +115,7 @@ class LogContinuity:
             return
         stream = ReplicationStream.open(self._endpoint, self._slot, self._publication, PostgresOffset(commit.lsn))
         with contextlib.closing(stream), StatusThread(stream, lambda: PostgresOffset(0), _STATUS_SECONDS):
-            check_timeline(stream.timelines, offset)
+            check_timeline(stream.timelines, offset, self._slot)
             is_same = self._is_same(stream, commit, offset.lsn)
         if not is_same:
             raise HistoryLostError(
@@ -126,7 +123,7 @@ class LogContinuity:
                 " others after it that were not read; the server was restored to an earlier state and written to since",
                 code="RPL-3212",
                 position=str(offset),
-                hint=_COPY_AGAIN,
+                hint=f"{COPY_AGAIN}; {DROP_SLOT}('{self._slot}')",
             )
 
     def _is_same(self, stream: ReplicationStream, commit: CommitRecord, until: int) -> bool:

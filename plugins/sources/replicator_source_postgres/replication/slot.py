@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
+from replicator_source_postgres.hints import COPY_AGAIN, DROP_SLOT
 from replicator_source_postgres.offset import PostgresOffset
 
 if TYPE_CHECKING:
@@ -20,12 +21,6 @@ SELECT s.plugin, s.database, s.active_pid, s.confirmed_flush_lsn - '0/0'::pg_lsn
        coalesce(pg_catalog.pg_current_wal_lsn() - s.restart_lsn, -1)::int8
 FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = %s
 """
-
-_COPY_AGAIN = (
-    "give the pipeline another `name` (and another `slot`, where it has one) and its target another place; it then copies"
-    " all tables. Drop the old slot once it is not needed"
-)
-"""The next step after a lost log: a new name has a new state, and the target's tables belong to the old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ class Slot:
                 f"the replication slot {self.name!r} does not exist any more, and the log after the saved offset is lost",
                 code="RPL-3203",
                 position=str(offset),
-                hint=_COPY_AGAIN,
+                hint=COPY_AGAIN,
             )
         self._check_kind(state)
         if state.is_lost:
@@ -130,7 +125,7 @@ class Slot:
                 " read from it, or the state is an old copy",
                 code="RPL-3204",
                 position=str(offset),
-                hint=_COPY_AGAIN,
+                hint=f"{COPY_AGAIN}; {DROP_SLOT}('{self.name}')",
             )
         self._check_end(offset)
         self._check_free(state)
@@ -144,7 +139,7 @@ class Slot:
                 f"the server's log ends at {end}, before the saved offset: it was restored or failed over",
                 code="RPL-3205",
                 position=str(offset),
-                hint=_COPY_AGAIN,
+                hint=f"{COPY_AGAIN}; {DROP_SLOT}('{self.name}')",
             )
 
     def _check_kind(self, state: SlotState) -> None:
@@ -168,5 +163,5 @@ class Slot:
         return HistoryLostError(
             f"the slot {self.name!r} has lost the log {where} (wal_status {state.wal_status})",
             code="RPL-3202",
-            hint=f"raise max_slot_wal_keep_size; then {_COPY_AGAIN}",
+            hint=f"raise max_slot_wal_keep_size; then {COPY_AGAIN}; {DROP_SLOT}('{self.name}')",
         )

@@ -168,7 +168,7 @@ class PostgresEventReader(EventReader):
         dispatcher = EventDispatcher(self._position, tracker, changes, self._context)
         stream = ReplicationStream.open(self._endpoint, self._slot_name, self._publication_name, self._position.offset)
         with contextlib.closing(stream), StatusThread(stream, self._durable, self._status_seconds()):
-            check_timeline(stream.timelines, self._position.offset)
+            check_timeline(stream.timelines, self._position.offset, self._slot_name)
             self._position.timelines = stream.timelines
             self._context.set_ok()
             self._receive(stream, dispatcher, Heartbeat(self._position, tracker, poller, changes))

@@ -166,7 +166,9 @@ class MemoryRegistry(TableRegistry):
     def describe_table(self, table: TableId) -> TableSchema:
         """The schema now."""
         if table not in self._tables:
-            raise NeedsUserError("there is no such table", code="RPL-9107", hint="create it", table=str(table))
+            raise NeedsUserError(
+                "no table of that name was created in memory", code="RPL-9107", hint="create it", table=str(table)
+            )
         return self._tables[table].schema
 
 

@@ -42,6 +42,7 @@ def test_an_unknown_database_needs_the_user(pump: Pump) -> None:
 def test_an_unreachable_server_is_retried(pump: Pump) -> None:
     error = refusal(pump, port=1, connect_timeout_seconds=2)
     assert (type(error), error.code) == (RetryableError, "RPL-3107")
+    assert "repeated" not in error.hint, "an assessment shows it too, and repeats nothing"
 
 
 def test_a_role_without_replication_needs_the_user(pump: Pump) -> None:
@@ -154,6 +155,17 @@ def test_only_a_failed_negotiation_of_tls_needs_the_user() -> None:
         'weak sslmode "require" may not be used with sslrootcert=system (use "verify-full")',
     ]
     assert [diagnose(OperationalError(words), "connecting").code for words in refused] == ["RPL-3106"] * len(refused)
+
+
+def test_each_cause_of_refused_tls_has_its_own_next_step() -> None:
+    steps = {
+        "SSL error: certificate verify failed": "`sslRootCert`",
+        'server certificate for "db" does not match host name "localhost"': "`host`",
+        "server does not support SSL, but SSL was required": "`sslMode`",
+    }
+    for words, setting in steps.items():
+        hint = diagnose(OperationalError(words), "connecting").hint
+        assert [name for name in ("`sslRootCert`", "`host`", "`sslMode`") if name in hint] == [setting]
 
 
 def test_a_table_called_certificate_is_not_a_tls_error(pump: Pump) -> None:
