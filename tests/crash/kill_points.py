@@ -87,6 +87,13 @@ ON_THE_WAY: Mapping[str, Twin] = {
 }
 """While it applies changes, among them a change of structure."""
 
+OF_TAKE_OVER: Mapping[str, Twin] = {
+    "state.adopt.before": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "state.adopt.after": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "state.offset.taken_over": _GO_ON_FROM_THE_SAVED_OFFSET,
+}
+"""While a run takes over what a killed one had stored, before it does anything else."""
+
 LATER: Mapping[str, Twin] = {"state.lease.before_renew": _TAKE_OVER}
 """After some seconds of running."""
 
@@ -139,15 +146,13 @@ OF_SLICES: frozenset[str] = frozenset(
 `runtime/engine/slices/test_distributed_stream.py` and in `slices` here, with twins in `runtime/engine/slices/test_slice_recovery.py`
 and `plugins/targets/delta/apply/test_slice.py`."""
 
-OF_TAKE_OVER: frozenset[str] = frozenset({"state.adopt.before", "state.adopt.after", "state.offset.taken_over"})
-"""While a second run takes over from one that still writes: tried in `state/test_kill.py`."""
-
 PARTS_FOR_JAVA: frozenset[str] = frozenset({"session", "files"})
 """The parts of the recovery that a killed Java virtual machine needs: tried in `sqlite/test_killed_java.py`."""
 
 ALL = (
     AT_THE_BEGINNING,
     ON_THE_WAY,
+    OF_TAKE_OVER,
     LATER,
     DELTA_AT_THE_BEGINNING,
     DELTA_ON_THE_WAY,

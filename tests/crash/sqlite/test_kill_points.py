@@ -41,7 +41,7 @@ def test_no_named_point_is_left_out() -> None:
     for package in packages:
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
-    tried = {point for moment in kill_points.ALL for point in moment} | kill_points.OF_SLICES | kill_points.OF_TAKE_OVER
+    tried = {point for moment in kill_points.ALL for point in moment} | kill_points.OF_SLICES
     assert {p for p in failpoint.registered() if not p.startswith(("test.", "bigquery.", "merge_flush."))} | {
         "file.commit.before",
         "file.commit.after",
@@ -81,6 +81,18 @@ def test_three_runs_after_a_kill_on_the_way_are_equal(
     other.kill_at(point)
     other.change_rows()
     other.assert_next_run_harms(twin)
+
+
+@both(kill_points.OF_TAKE_OVER)
+def test_three_runs_after_a_kill_while_a_run_takes_over_from_a_killed_one_are_equal(
+    point: str, twin: Twin, changed_pair: Pair, make_pair: MakePair
+) -> None:
+    """The harder history: the first of the two kills falls between data and offset, and no run ends between them."""
+    pair = make_pair(like=changed_pair)
+    pair.kill_at("engine.offset.before_save")
+    pair.change_rows()
+    pair.kill_at(point)
+    assert_recovered(pair, twin, make_pair)
 
 
 @both(kill_points.LATER)

@@ -8,21 +8,34 @@ import time
 from tests.crash.kills import kill, killed
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.database import Writer
+from tests.crash.sqlite.pair import Pair
 
 
 def test_three_runs_after_each_of_many_kills_at_random_times_are_equal(make_pair: MakePair) -> None:
-    """At every third time the run after the kill is killed as well."""
+    """Every kill is followed by three whole runs."""
     pair, chance = make_pair(), random.Random(10)
     transactions = 0
-    for number in range(8):
+    for number in range(7):
         with Writer(pair.database, random.Random(number)) as writer:
-            for _ in range(2 if number % 3 == 0 else 1):
-                running = pair.start()
-                time.sleep(chance.uniform(0.8, 3))
-                kill(running)
+            _kill_at_random(pair, chance)
         transactions += writer.transactions
         pair.assert_recovered()
     assert transactions > 100
+
+
+def test_three_runs_after_a_kill_of_the_run_that_recovers_from_another_are_equal(make_pair: MakePair) -> None:
+    """The harder history: no run ends between the three kills, so each run takes over what the one before had begun."""
+    pair, chance = make_pair(), random.Random(12)
+    with Writer(pair.database, random.Random(20)):
+        for _ in range(3):
+            _kill_at_random(pair, chance)
+    pair.assert_recovered()
+
+
+def _kill_at_random(pair: Pair, chance: random.Random) -> None:
+    running = pair.start()
+    time.sleep(chance.uniform(0.8, 3))
+    kill(running)
 
 
 def test_without_the_tables_own_progress_random_kills_do_harm(make_pair: MakePair) -> None:

@@ -77,10 +77,14 @@ def test_a_late_write_of_a_stopped_run_changes_nothing_its_successors_read(
     assert _seen(_directory(path, kind), lease) == seen, "from the files alone"
     assert _seen(_directory(path, kind), None) == seen, "to a reader"
     lease.release()
-    for run in range(3):
+    for run in range(4, 7):
         later = _directory(path, kind)
-        with_lease = later.acquire(f"later {run}")
+        with_lease = later.acquire(f"run {run}")
         assert _seen(later, with_lease) == seen
+        for each in ("value", "offset", "status"):
+            worker.change(later, with_lease, each, run)
+        seen = _seen(later, with_lease)
+        assert (seen["value"], seen["offset"], seen["status"]) == (str(run).encode(), run, {"number": run})
         with_lease.release()
 
 
