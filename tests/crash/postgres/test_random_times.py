@@ -65,7 +65,10 @@ def pair(postgres_database: PostgresDatabase, tmp_path: Path) -> Iterator[Pair]:
 
 @pytest.mark.timeout(600)
 def test_three_runs_after_each_of_three_kills_under_concurrent_writers_are_equal(pair: Pair) -> None:
-    """One in the first run, wherever it is; one while it streams; one while it meets six schema changes."""
+    """One in the first run, wherever it is; one while it streams; one while it meets six schema changes.
+
+    Every kill is followed by three whole runs.
+    """
     chance = random.Random(7)
     transactions = 0
     for moment in ("copying", "streaming", "changes of structure"):

@@ -1,14 +1,21 @@
-"""A snapshot interrupted between its chunks and resumed later overlaps with the log; nothing may get lost in it."""
+"""A snapshot interrupted between its chunks and resumed later overlaps with the log; nothing may get lost in it.
+
+A run that resumes it and ends is tried with the target `file`, and one that is killed as well with Delta.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.crash import kill_points
+from tests.crash.file_target import file_target_rows
 from tests.crash.kill_points import Twin
-from tests.crash.kills import harms
+from tests.crash.kills import harms, killed
 from tests.crash.one_process import CopyInProcess, OneProcess
 from tests.crash.three_runs import ThreeRuns
 from tests.end_to_end.comparison import copies_differ
@@ -56,9 +63,47 @@ class Documents:
         )
 
     def differences(self) -> str:
-        """How the table and its copy differ."""
+        """How the table and its copy in Delta differ."""
         with self._database.connect() as connection:
             return copies_differ(connection, self._lake, [("public", "document")])
+
+    def rows(self) -> Counter[tuple[Any, ...]]:
+        """The table's rows, as a bag."""
+        return Counter(self._database.execute("SELECT * FROM document"))
+
+
+@dataclass(frozen=True)
+class InFile:
+    """The copy in the target `file`, a process for each run."""
+
+    documents: Documents
+    replicator: Replicator
+
+    def run_until_current(self) -> object:
+        """Run until the target has all changes."""
+        return self.replicator.until_current(seconds=120)
+
+    def differences(self) -> int:
+        """How many rows differ."""
+        source, copy = self.documents.rows(), file_target_rows(self.replicator.folder / "target", "document")
+        return (source - copy).total() + (copy - source).total()
+
+
+def test_three_runs_after_a_kill_between_chunks_and_a_move_of_later_rows_are_equal(
+    postgres_database: PostgresDatabase, tmp_path: Path, file_target_package: str
+) -> None:
+    """One kill: the next run resumes the snapshot and ends. The log holds a move that the rows of later chunks have already."""
+    source = postgres_source(postgres_database, chunkRows=1000)
+    target = ("file", {"path": str(tmp_path / "target")})
+    replicator = Replicator(tmp_path, source, target, environment={"PYTHONPATH": file_target_package})
+    documents = Documents(postgres_database, replicator.lake)
+    documents.create()
+    killed(
+        replicator.start("--until-current", REPLICATOR_FAILPOINTS="engine.snapshot.chunks_loaded=kill"),
+        "engine.snapshot.chunks_loaded",
+    )
+    documents.execute("UPDATE document SET id = id + 10000 WHERE id BETWEEN 7901 AND 7910")
+    ThreeRuns(documents, [InFile(documents, replicator)]).check()
 
 
 @pytest.mark.timeout(400)
@@ -66,7 +111,9 @@ class Documents:
 def test_rows_moved_before_and_after_a_resumed_snapshot_keep_what_their_updates_do_not_carry(
     postgres_database: PostgresDatabase, tmp_path: Path, twin: Twin | None
 ) -> None:
-    """The first four chunks are read before a move of rows in the others, the others after it; the log begins before it.
+    """The harder history: the run that resumes is killed as well, and no run ends between the two kills.
+
+    The first four chunks are read before a move of rows in the others, the others after it; the log begins before it.
 
     So the log holds a move that the rows have already, and then one that they do not have. No update carries the large
     values. A run that does not know about the overlap looks for them where no row is.
