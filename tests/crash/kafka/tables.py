@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import uuid
@@ -16,6 +15,7 @@ from tests.services.threads import repeating
 
 Row: TypeAlias = tuple[Any, ...]
 _STRUCT: Mapping[str, Any] = {"type": "struct", "optional": True}
+_REQUIRED = {"id", "size"}
 _SOURCE = ("version", "connector", "name", "snapshot", "db", "schema", "table")
 
 
@@ -30,14 +30,16 @@ class KafkaTables:
         """Makes the topics, with some rows as a connector's snapshot has them."""
         self._broker, self._prefix = broker, f"tables{uuid.uuid4().hex[:10]}"
         self.topics = f"{self._prefix}\\..*"
-        self._columns = {"item": {"id": "int32", "name": "string"}, "note": {"text": "string"}}
+        self._columns = {"item": {"id": "int32", "name": "string", "size": "int32"}, "note": {"text": "string"}}
+        self._former: list[str] = []
+        self._structures = 0
         self._items: dict[int, dict[str, Any]] = {}
         self._notes: Counter[str] = Counter()
         self._unsent: list[tuple[str, Content]] = []
         for table, partitions in (("item", 3), ("note", 1)):
             broker.create_topic(f"{self._prefix}.public.{table}", partitions)
         for key in range(1, 101):
-            self._items[key] = {"id": key, "name": f"item {key}"}
+            self._items[key] = {"id": key, "name": f"item {key}", "size": key % 3}
             self._record("item", "r", None, self._items[key])
         for number in range(50):
             self._note(f"note {number % 7}")
@@ -56,29 +58,45 @@ class KafkaTables:
                 self._delete_note("twice")
         self._send()
 
-    def change_structure(self, number: int) -> None:
-        """A new column, and later a wider one, between changes of the old structure and of the new one."""
-        self._note(f"before {number}")
-        columns = self._columns["item"]
-        name, before = f"c{number}", f"c{number - 1}"
-        if columns.get(before) == "int32":
-            columns[before] = "int64"
-        columns[name] = "int32"
+    def change_structure(self) -> None:
+        """A new column, a wider one, a renamed one or a dropped one: another of these at every call.
+
+        Rows change before it and after it; every fifth gets a value in the columns of the change.
+        """
+        cycle, kind = divmod(self._structures, 4)
+        self._structures += 1
+        self._note(f"before {self._structures}")
+        self._change_item_columns(cycle, kind)
         for key in [key for key in self._items if key % 5 == 0]:
-            widened = {before: 2**40 + number} if before in columns else {}
-            self._write(key, {**self._items[key], name: number, **widened})
-        self._note(f"after {number}")
+            self._write(key, self._items[key] | self._values(cycle, kind))
+        self._note(f"after {self._structures}")
         self._send()
+
+    def _change_item_columns(self, cycle: int, kind: int) -> None:
+        """A new name of a column is a column that records no longer have, and another one that they did not have."""
+        columns, name = self._columns["item"], f"c{cycle}"
+        if kind < 2:
+            columns[name] = "int64" if kind else "int32"
+        elif kind == 2:
+            columns[f"renamed_{name}"] = columns.pop(name)
+            self._former.append(name)
+        else:
+            dropped = f"renamed_c{cycle - 1}" if cycle else "size"
+            del columns[dropped]
+            self._former.append(dropped)
+
+    def _values(self, cycle: int, kind: int) -> dict[str, int]:
+        """What rows get in the columns that a change of structure made or made wider."""
+        return ({f"c{cycle}": cycle}, {f"c{cycle}": 2**40 + cycle}, {f"renamed_c{cycle}": 2**40 - cycle}, {})[kind]
 
     @contextmanager
     def changing(self, chance: random.Random, pause: float = 0.05) -> Iterator[None]:
         """Change rows all the time and structure now and then, from a thread, as long as the block lasts."""
-        numbers = itertools.count(101)
 
         def change() -> None:
             self.change_rows(chance)
             if chance.random() < 0.1:
-                self.change_structure(next(numbers))
+                self.change_structure()
 
         with repeating(change, pause):
             yield
@@ -86,8 +104,8 @@ class KafkaTables:
     # ------------------------------------------------------------ what the tables hold
 
     def columns(self, table: str) -> list[str]:
-        """The names of a table's columns."""
-        return list(self._columns[table])
+        """The names of a table's columns at the target: dropped ones stay there."""
+        return [*self._columns[table], *(self._former if table == "item" else ())]
 
     def rows(self, table: str) -> Counter[Row]:
         """The rows of a table, as a bag."""
@@ -99,7 +117,7 @@ class KafkaTables:
     # ------------------------------------------------------------ single changes
 
     def _insert(self, chance: random.Random, key: int) -> None:
-        self._write(chance.randint(1000, 10**6), {"name": f"new {key}"})
+        self._write(chance.randint(1000, 10**6), {"name": f"new {key}", "size": 1})
 
     def _update(self, chance: random.Random, key: int) -> None:
         self._write(key, {**self._items.get(key, {}), "name": f"changed {chance.randint(0, 99)}"})
@@ -117,7 +135,9 @@ class KafkaTables:
 
     def _write(self, key: int, row: Mapping[str, Any]) -> None:
         before = self._items.get(key)
-        self._items[key] = {**row, "id": key}
+        self._items[key] = {name: row.get(name) for name in self._columns["item"]} | {
+            "id": key
+        }  # a dropped one is NULL
         self._record("item", "u" if before else "c", before, self._items[key])
 
     def _note(self, text: str) -> None:
@@ -154,7 +174,9 @@ class KafkaTables:
 
     def _envelope(self, table: str) -> dict[str, Any]:
         name = f"{self._prefix}.public.{table}"
-        columns = [{"field": c, "type": kind, "optional": c != "id"} for c, kind in self._columns[table].items()]
+        columns = [
+            {"field": c, "type": kind, "optional": c not in _REQUIRED} for c, kind in self._columns[table].items()
+        ]
         texts = [{"field": part, "type": "string", "optional": True} for part in _SOURCE]
         source = [*texts, {"field": "ts_ms", "type": "int64", "optional": False}]
         fields = [
