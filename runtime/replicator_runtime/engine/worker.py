@@ -180,7 +180,10 @@ class _Attempts:
                     self._budget.progressed()
                 self._after(error)
             else:
-                return self._goal is not None and not run.stop.is_set()
+                reached = self._goal is not None and not run.stop.is_set()
+                if reached:
+                    run.progress.read(True, -1)
+                return reached
         return False
 
     def _mark(self) -> tuple[object, int]:

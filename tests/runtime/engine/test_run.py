@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -695,6 +696,38 @@ def test_a_run_that_cannot_reach_its_source_shows_what_an_earlier_one_saved(
     shown = shop.status()
     assert shown["offset"] is not None
     assert {table["state"] for table in shown["tables"]} == {"REPLICATING"}
+
+
+def test_the_status_of_a_run_that_ended_has_no_lag_and_says_when_it_was_current(shop: Shop) -> None:
+    """The age of the last change is not a lag."""
+    fill(shop)
+    shop.run()
+    change(shop)
+    before = datetime.now(UTC)
+    shop.run()
+    shown = shop.status()
+    assert shown["phase"] == "done"
+    assert [shown["lagSeconds"], *(table["lagSeconds"] for table in shown["tables"])] == [None, None, None]
+    assert datetime.fromisoformat(shown["currentAt"]) >= before.replace(microsecond=0)
+
+
+def test_lag_rises_while_the_source_is_locked_and_falls_when_it_is_not(shop: Shop) -> None:
+    shop.sql("PRAGMA journal_mode=DELETE")
+    fill(shop)
+    stop, progress = threading.Event(), Progress()
+    thread = threading.Thread(target=lambda: shop.run(until_current=False, stop=stop, progress=progress))
+    thread.start()
+    database = sqlite3.connect(shop.path, timeout=30, isolation_level=None)
+    try:
+        _wait(lambda: progress.snapshot().lag_seconds == 0.0)
+        database.execute("BEGIN EXCLUSIVE")
+        _wait(lambda: (progress.snapshot().lag_seconds or 0) > 1, 60)
+        database.execute("ROLLBACK")
+        _wait(lambda: progress.snapshot().lag_seconds == 0.0, 60)
+    finally:
+        database.close()
+        stop.set()
+        thread.join(30)
 
 
 @pytest.mark.parametrize("successor", [False, True])

@@ -67,6 +67,8 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
 
 def _lag(found: Mapping[str, Any]) -> str:
     lag = found.get("lagSeconds")
+    if lag is None and (current := found.get("currentAt")):
+        return f"last current at {current}"
     return "lag unknown" if lag is None else f"lag {lag:.1f} s"
 
 

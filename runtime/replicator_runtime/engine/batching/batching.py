@@ -100,6 +100,11 @@ class Batcher:
         """Whether no committed change waits."""
         return not self._sealed
 
+    @property
+    def waiting(self) -> frozenset[TableId]:
+        """The tables that have committed changes which wait."""
+        return frozenset(self._sealed)
+
     def add(self, batch: ChangeBatch) -> None:
         """Take a batch of the open window."""
         if batch.table not in self._watermarks:

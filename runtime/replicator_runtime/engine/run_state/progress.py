@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from replicator_sdk import TableId
 
 
-_NOT_READING = frozenset({"retrying", "failed"})
+_NOT_READING = frozenset({"retrying", "snapshot"})
+_ENDED = frozenset({"done", "failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class TableView:
         snapshot_percent: Of the snapshot, 0 to 100; None when there is none.
         snapshot_seconds_left: Estimated; None when unknown.
         rows_per_second: Over the last ten seconds.
-        lag_seconds: Now less the commit time of the last change applied; 0 when everything read is applied; None when
-            unknown.
+        lag_seconds: While it replicates, 0 when none of its changes waits, and else no more than the run's; while it is
+            copied or failing, the age of the last change applied. None when unknown, or when the run has ended.
         error: One line; empty when fine.
         error_parts: Code, message and hint of the same error, as `error_view` makes them; None when fine.
     """
@@ -50,13 +51,22 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A whole run at one moment; `phase` is one of starting, snapshot, streaming, retrying, stopping, done, failed."""
+    """A whole run at one moment.
+
+    Attributes:
+        phase: One of starting, snapshot, streaming, retrying, stopping, done, failed.
+        lag_seconds: The age of the oldest change not applied; 0 when everything read is applied; while nothing is read, the
+            time since the run was last current. None when unknown, or when the run has ended.
+        current_at: When the run was last current, that is when everything read was applied, in seconds since 1970; None
+            when it was not yet.
+    """
 
     phase: str
     tables: tuple[TableView, ...]
     rows_per_second: float
     lag_seconds: float | None
     message: str = ""
+    current_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -103,7 +113,8 @@ class Progress:
         self._applied_at: dict[TableId, int] = {}
         self._read_until = -1
         self._caught_up = False
-        self._caught_up_at = -1.0
+        self._caught_up_at: float | None = None
+        self._waiting: frozenset[TableId] | None = None
         self.total_rows = 0
         self.phase = "starting"
         self.message = ""
@@ -155,10 +166,16 @@ class Progress:
             self._tables[table] = replace(view, rows=view.rows + rows)
             self._applied_at[table] = max(source_timestamp, self._applied_at.get(table, -1))
 
-    def read(self, caught_up: bool, source_timestamp: int) -> None:
-        """Everything read is applied (`caught_up`), or the oldest unapplied change was committed at the time given."""
+    def read(self, caught_up: bool, source_timestamp: int, waiting: frozenset[TableId] | None = None) -> None:
+        """Everything read is applied (`caught_up`), or the oldest unapplied change was committed at the time given.
+
+        Args:
+            caught_up: Which of the two.
+            source_timestamp: In µs since 1970.
+            waiting: The tables that have changes which wait; None when any of them may.
+        """
         with self._lock:
-            self._caught_up, self._read_until = caught_up, source_timestamp
+            self._caught_up, self._read_until, self._waiting = caught_up, source_timestamp, waiting
             if caught_up:
                 self._caught_up_at = time.time()
 
@@ -170,14 +187,36 @@ class Progress:
                 replace(
                     view,
                     rows_per_second=self._meters[table].rate() if table in self._meters else 0.0,
-                    lag_seconds=lag if view.state is TableState.REPLICATING else None,
+                    lag_seconds=self._lag_of(view, lag),
                 )
                 for table, view in sorted(self._tables.items())
             )
-        return RunView(self.phase, tables, sum(t.rows_per_second for t in tables), lag, self.message)
+            current_at = self._caught_up_at
+        speed = sum(t.rows_per_second for t in tables)
+        return RunView(self.phase, tables, speed, lag, self.message, current_at)
+
+    @property
+    def _is_reading(self) -> bool:
+        """Whether the source answers; otherwise nothing is known of it, and the lag may be as long as that lasts."""
+        return self.phase not in _NOT_READING and self.source_error is None
 
     def _lag(self) -> float | None:
-        if self._caught_up:
-            # While nothing is read nothing is known of the source: the lag may be as long as that.
-            return max(0.0, time.time() - self._caught_up_at) if self.phase in _NOT_READING else 0.0
-        return None if self._read_until < 0 else max(0.0, time.time() - self._read_until / 1e6)
+        if self.phase in _ENDED:
+            return None
+        if self._caught_up and self._caught_up_at is not None:
+            return 0.0 if self._is_reading else max(0.0, time.time() - self._caught_up_at)
+        return None if self._read_until < 0 else _age(self._read_until)
+
+    def _lag_of(self, view: TableView, of_the_run: float | None) -> float | None:
+        if self.phase in _ENDED:
+            return None
+        if view.state is not TableState.REPLICATING:
+            applied_at = self._applied_at.get(view.table, -1)
+            return None if applied_at < 0 else _age(applied_at)
+        is_waiting = self._waiting is None or view.table in self._waiting
+        return of_the_run if is_waiting or not self._is_reading else 0.0
+
+
+def _age(timestamp: int) -> float:
+    """Seconds since a time in µs since 1970; not negative when clocks differ."""
+    return max(0.0, time.time() - timestamp / 1e6)

@@ -70,6 +70,7 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
         "offset": None if run.saved_offset is None else str(run.saved_offset),
         "sequenceNumber": run.saved_sequence,
         "lagSeconds": view.lag_seconds,
+        "currentAt": _time(view.current_at),
         "validThrough": _time(run.metrics.value("source.valid_through")),
         "rowsPerSecond": round(view.rows_per_second, 1),
         "metrics": run.metrics.snapshot(),

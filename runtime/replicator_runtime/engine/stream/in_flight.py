@@ -71,6 +71,12 @@ class InFlight:
             return self._pending.oldest_timestamp
         return self._tables.batcher.oldest_timestamp if self._future is None else self._applying_oldest
 
+    @property
+    def waiting_tables(self) -> frozenset[TableId]:
+        """The tables that have changes which wait, or are not durable yet."""
+        applying = frozenset(item.changes.table for item in self._applying) if self._future is not None else frozenset()
+        return self._tables.batcher.waiting | applying | self._pending.tables
+
     def begin_batch(self) -> None:
         """Begin applying everything that waits; the batch before it ends first."""
         self.finish_batch()

@@ -219,7 +219,8 @@ class Stream:
     def _run_periodic_work(self) -> None:
         now = time.monotonic()
         is_idle = self._batcher.empty and self._in_flight.is_settled
-        self._run.progress.read(is_idle, self._in_flight.oldest_timestamp)
+        in_flight = self._in_flight
+        self._run.progress.read(is_idle, in_flight.oldest_timestamp, in_flight.waiting_tables)
         self._in_flight.save_when_idle()
         self._periodic.run()
         self._rejoining.passed(self._batcher.offset)
