@@ -1,8 +1,9 @@
-"""Each folder of the engine imports only folders above it in the table of ARCHITECTURE.md."""
+"""Each folder of the engine imports only folders above it in the table of ARCHITECTURE.md, and chains of imports are short."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tests.architecture.imports import imports_of
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from tests.architecture.packages import Source
 
 _ENGINE = "replicator_runtime.engine"
+_LONGEST_CHAIN = 9
 
 
 def ranks() -> dict[str, int]:
@@ -57,3 +59,24 @@ def test_an_import_of_a_folder_below_is_found() -> None:
     """The twin: with the order turned round, the engine as it is breaks the rule."""
     turned = {name: -rank for name, rank in ranks().items()}
     assert [line for source in sources() for line in wrong_imports(source, turned)]
+
+
+def longest_chain() -> tuple[str, ...]:
+    """The engine's modules of which each imports the next; imports for type checkers are counted, too."""
+    trees = {source.module: source.tree for source in sources() if folder(source.module) is not None}
+    imported = {
+        name: {found.name for found in imports_of(tree)} & trees.keys() - {name} for name, tree in trees.items()
+    }
+
+    @cache
+    def chain_from(module: str) -> tuple[str, ...]:
+        return (module, *max(map(chain_from, imported[module]), key=len, default=()))
+
+    return max(map(chain_from, trees), key=len)
+
+
+def test_the_longest_chain_of_imports_is_short() -> None:
+    """Who changes the last module of a chain has all the others to think of."""
+    chain = longest_chain()
+    assert chain[0] == f"{_ENGINE}.worker"
+    assert len(chain) <= _LONGEST_CHAIN, " imports ".join(chain)

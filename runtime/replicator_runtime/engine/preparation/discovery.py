@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.config.selection import entry_name, is_pattern
+from replicator_runtime.engine.preparation.description import describe, describe_listed
 from replicator_runtime.engine.preparation.selection_edits import SelectionEdits
 from replicator_runtime.engine.run_state.error_policy import belongs_to_table
 from replicator_runtime.engine.tables.table_scope import TableScope
@@ -16,9 +17,8 @@ from replicator_sdk.errors import NeedsUserError, ReplicatorError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
-    from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import TableRegistry, TableSchema
+    from replicator_sdk import TableRegistry
 
 log = structlog.get_logger()
 _LOOKS = 5
@@ -113,7 +113,7 @@ def _take_in(lifecycle: TableLifecycle, registry: TableRegistry, edits: Selectio
                 run, registry, record.table
             )  # a selected column may be gone since, and its copy would fail for ever
         if not record.schemas:
-            schema = _described(run, registry, record.table)
+            schema = describe_listed(run, registry, record.table)
             if schema is None:
                 lifecycle.forget(record.table)
                 return
@@ -144,56 +144,6 @@ def unknown_tables(lifecycle: TableLifecycle) -> list[TableId]:
         present = [summary.table for summary in registry.list_tables()]
     edits, matches = SelectionEdits(lifecycle), pipeline.selection.matches
     return [t for t in present if t not in lifecycle.records and matches(t) is not None and edits.takes_in(t)]
-
-
-def describe_again(lifecycle: TableLifecycle, record: TableRecord) -> bool:
-    """Whether a table whose copy failed is still there; one that has other columns by now is copied with those."""
-    run = lifecycle.run
-    with run.pipeline.source.create_table_registry() as registry:
-        there = any(summary.table == record.table for summary in registry.list_tables())
-        schema = _described(run, registry, record.table) if there else None
-    if schema is None:
-        lifecycle.forget(record.table)
-        return False
-    if schema != record.schema:
-        record.snapshot, record.schemas = None, [(None, schema)]
-    lifecycle.save()
-    return True
-
-
-def _described(run: Run, registry: TableRegistry, table: TableId) -> TableSchema | None:
-    """The schema of a table that was listed a moment ago; None when it has been dropped or renamed since."""
-    try:
-        return describe(run, registry, table)
-    except NeedsUserError:
-        if all(summary.table != table for summary in registry.list_tables()):
-            return None
-    return describe(run, registry, table)  # another table may have taken its place just then
-
-
-def describe(run: Run, registry: TableRegistry, table: TableId) -> TableSchema:
-    """The table's schema, with the selected columns only."""
-    schema = registry.describe_table(table)
-    selected = run.pipeline.selection.matches(table)
-    if selected is None or selected.columns is None:
-        return schema
-    missing = [name for name in selected.columns if name not in schema]
-    if missing:
-        near = difflib.get_close_matches(missing[0], schema.names, 1)
-        raise NeedsUserError(
-            f"the table has no column {missing[0]!r}",
-            code="RPL-2003",
-            hint=f"did you mean {near[0]!r}?" if near else "its columns: " + ", ".join(schema.names[:20]),
-            table=str(table),
-        )
-    if not schema.primary_key:
-        raise NeedsUserError(
-            "columns cannot be selected of a table without a key",
-            code="RPL-2004",
-            hint="replicate all its columns, or give it a primary key",
-            table=str(table),
-        )
-    return schema.select(selected.columns)
 
 
 def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import structlog
 
-from replicator_runtime.engine.preparation.discovery import describe_again
+from replicator_runtime.engine.preparation.description import describe_again
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import belongs_to_table
 from replicator_runtime.engine.tables.table_store import SnapshotRecord
