@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.comparisons import bigquery, mysql, postgres, topics
+from bench.comparisons.commits import commits
 from bench.comparisons.latency import latency
 from bench.comparisons.turns import Plan
 from bench.data.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
@@ -34,7 +35,7 @@ _ON_MYSQL: dict[str, Callable[[MysqlOrders, Plan, Book], None]] = {
     "mysql-decode": mysql.decode,
 }
 
-_WITHOUT_SOURCE: dict[str, Callable[[Plan, Book], None]] = {"bigquery": bigquery.bigquery}
+_WITHOUT_SOURCE: dict[str, Callable[[Plan, Book], None]] = {"bigquery": bigquery.bigquery, "commits": commits}
 
 
 def main() -> None:

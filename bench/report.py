@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 import psutil
 
 from bench.comparisons.bigquery import FLUSH, STAGING
+from bench.comparisons.commits import COMMITS, LENGTHS
+from bench.comparisons.commits import what as commit_after
 from bench.comparisons.postgres import BACKLOG, DECODE, SNAPSHOT
 from bench.comparisons.topics import ONE_CORE, TOPIC
 from bench.comparisons.turns import Plan
@@ -74,6 +76,10 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         small, large = (book.median("memory", "ours", f"MB of Python, {n}") for n in ("backlog", "backlog × 10"))
         return large / small if small and large else None
 
+    def longer(book: Book) -> float | None:
+        short, long = (book.median(COMMITS, "ours", commit_after(n)) for n in (LENGTHS[0], LENGTHS[-1]))
+        return long / short if short and long else None
+
     return (
         _against("snapshot", SNAPSHOT, "dlt + connectorx", 1.0),
         _against("snapshot", SNAPSHOT, "Debezium-iceberg", 10),
@@ -91,6 +97,7 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         ),
         Goal("Python, backlog × 10 ÷ backlog", "flat (≤ 1.2)", growth, _at_most(1.2)),
         Goal("table of 10 × rows ÷ table", "≤ 2 ×", size, _at_most(2)),
+        Goal("Delta commit after 100,000 ÷ after 10", "flat (≤ 1.2)", longer, _at_most(1.2)),
         _against("topic of 8 partitions, merged", TOPIC, "Debezium-jdbc", 4),
         _against("topic of 8 partitions, merged", TOPIC, "Debezium-iceberg", 2),
         _against("topic of 8 partitions, two cores", TOPIC, ONE_CORE, 1.6),

@@ -39,7 +39,7 @@ class DeltaConfig(PluginConfig):
         drop_tables: What happens to a table that the source drops.
         optimize_interval_seconds: How often small files are compacted and deletion vectors purged; 0 for never.
         vacuum_interval_seconds: How often files that no version within the retention refers to are deleted; 0 for never.
-        vacuum_retention_hours: How old such a file must be: the reach of time travel and of slow readers.
+        vacuum_retention_hours: How old such a file, or a commit, must be: the reach of time travel and of slow readers.
         target_file_bytes: About how large data files are, in memory before compression.
     """
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyarrow import fs
@@ -18,6 +18,7 @@ from pyarrow import fs
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_target_delta.location import is_on_disk
 
+Stamp: TypeAlias = tuple[int, int]
 _LOG: Final = "_delta_log"
 _WAIT_SECONDS: Final = 30.0
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfss"}
@@ -61,6 +62,12 @@ class Storage:
         """Bytes of a file relative to the root."""
         filesystem, base = _filesystem(self.root)
         return int(filesystem.get_file_info(f"{base}/{path}").size)
+
+    def stamp(self, path: str) -> Stamp | None:
+        """Size and time of change of a file relative to the root; None when there is none."""
+        filesystem, base = _filesystem(self.root)
+        found = filesystem.get_file_info(f"{base}/{path}")
+        return (int(found.size), int(found.mtime_ns or 0)) if found.type is fs.FileType.File else None
 
     def sync(self, path: str) -> None:
         """Make a written local file survive a power cut; object stores do so on close."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from py4j.protocol import Py4JJavaError
@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_target_delta.ddl.table_folder import file_system
 from replicator_target_delta.files.live_files import DataFile
-from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.files.storage import Stamp, Storage
 from replicator_target_delta.location import is_on_disk
 from replicator_target_delta.log.log_replay import Content, replay
 from replicator_target_delta.schema.types import Layout
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOMAIN: Final = "replicator.progress"
+# Delta writes a checkpoint each `delta.checkpointInterval` commits where maintenance does not; a listing finds it.
+_MANY_COMMITS: Final = 600
+_COORDINATED: Final = "delta.coordinatedCommits"
+_RETENTION: Final = "delta.logRetentionDuration"
 _UNWRITABLE: Final = (
     "DELTA_CANNOT_CREATE_LOG_PATH",
     "AccessControl",
@@ -55,6 +59,7 @@ class State:
         layout: Its columns.
         files: Its data files by path.
         stored: What our domain holds, parsed; None when it was never ours.
+        stamp: Of the version's commit file; None where it is not known, or the file is gone.
     """
 
     version: int
@@ -62,14 +67,18 @@ class State:
     layout: Layout
     files: dict[str, DataFile]
     stored: dict[str, Any] | None
+    stamp: Stamp | None = None
 
 
 class TableLog:
     """The log of the table at `path`. Used by one thread at a time.
 
     The state of the version read or written last is remembered for the whole process, so that a new consumer, or
-    maintenance, need not read it again. It counts only while the JVM finds that very version of that very table to be the
-    newest in storage.
+    maintenance, need not read it again. It counts only while that very version of that very table is the newest in storage.
+
+    Delta lists the whole folder of the log at the start of each transaction, on most stores also the commits before the last
+    checkpoint: after 100,000 commits that took two seconds. So the newest version is found by two look-ups instead: the commit
+    file of the remembered version is still the same one, and no file has the next version's name.
     """
 
     _states: ClassVar[dict[str, State]] = {}
@@ -89,28 +98,69 @@ class TableLog:
     def begin(self) -> Transaction:
         """A transaction on the newest version there is in storage."""
         with translated(self.path):
-            transaction = self._log.startTransaction()
-            snapshot = transaction.snapshot()
             state = self._states.get(self.path)
+            if state is not None and (handle := self._on_known(state)) is not None:
+                return Transaction(self, handle, state)
+            handle = self._log.startTransaction()
+            snapshot = handle.snapshot()
             if state is None or not _is_of(state, snapshot):
-                state = self._states[self.path] = self._read(snapshot, int(snapshot.version()))
-        return Transaction(self, transaction, state)
+                state = self._read(snapshot, int(snapshot.version()))
+            state = self._states[self.path] = replace(state, stamp=self.stamp(state.version))
+        return Transaction(self, handle, state)
+
+    def _on_known(self, state: State) -> Any:
+        """A transaction on the remembered version, started without a listing; None where the log has to be listed."""
+        snapshot = self._log.unsafeVolatileSnapshot()
+        if state.stamp is None or not _is_of(state, snapshot) or _needs_listing(state, snapshot):
+            return None
+        if self.stamp(state.version) != state.stamp or self.stamp(state.version + 1) is not None:
+            return None
+        return self._log.startTransaction(self._none, self._jvm.scala.Option.apply(snapshot))
+
+    def stamp(self, version: int) -> Stamp | None:
+        """Size and time of a version's commit file, which another file of its name would not share; None when there is none."""
+        return self.storage.stamp(f"_delta_log/{version:020}.json") if version >= 0 else None
 
     def forget(self) -> None:
         """Have the next `begin` read everything again, also in the JVM."""
         self._states.pop(self.path, None)
         deltalog = self._jvm.org.apache.spark.sql.delta.DeltaLog
-        deltalog.invalidateCache(self._spark._jsparkSession, self._jvm.org.apache.hadoop.fs.Path(self.path))  # noqa: SLF001
-        self._log = deltalog.forTable(self._spark._jsparkSession, self.path)  # noqa: SLF001
+        with translated(self.path):
+            deltalog.invalidateCache(self._spark._jsparkSession, self._jvm.org.apache.hadoop.fs.Path(self.path))  # noqa: SLF001
+            self._log = deltalog.forTable(self._spark._jsparkSession, self.path)  # noqa: SLF001
 
-    def checkpoint(self, commits: int) -> None:
-        """Write a checkpoint when at least `commits` versions came since the last, so that a commit need not."""
+    def checkpoint(self, commits: int) -> bool:
+        """Write a checkpoint when at least `commits` versions came since the last, so that a commit need not.
+
+        Returns:
+            Whether it did.
+        """
         with translated(self.path):
             snapshot = self._log.unsafeVolatileSnapshot()
             last = self._log.readLastCheckpointFile()
             done = int(last.get().version()) if last.isDefined() else 0
-            if int(snapshot.version()) - done >= commits:
-                self._log.checkpoint(snapshot, self._jvm.scala.Option.empty())
+            if int(snapshot.version()) - done < commits:
+                return False
+            self._log.checkpoint(snapshot, self._none)
+            self._log.update(False, self._none, self._none)  # lists the log: the JVM keeps only the commits after it
+        return True
+
+    def clean_up(self, hours: int) -> None:
+        """Delete commits older than `hours` that a checkpoint has replaced; for as long as the table says where it says so."""
+        with translated(self.path):
+            snapshot = self._log.unsafeVolatileSnapshot()
+            if _RETENTION in json.loads(snapshot.metadata().json())["metaData"]["configuration"]:
+                return  # set by the table's owner, and kept by Delta at each checkpoint
+            jvm = self._jvm
+            milliseconds = jvm.scala.jdk.javaapi.OptionConverters.toScala(
+                jvm.java.util.OptionalLong.of(hours * 3_600_000)
+            )
+            granularity = scala_object(jvm.org.apache.spark.sql.delta, "TruncationGranularity").HOUR()
+            self._log.cleanUpExpiredLogs(snapshot, self._none, milliseconds, granularity)
+
+    @property
+    def _none(self) -> Any:
+        return self._jvm.scala.Option.empty()
 
     def remember(self, state: State) -> None:
         """Take `state` for what the version it names holds; only for the commit just made."""
@@ -248,7 +298,7 @@ class Transaction:
             del files[file.path]
         for file in added:
             files[file.path] = file
-        self._log.remember(State(version, metadata, layout, files, stored))
+        self._log.remember(State(version, metadata, layout, files, stored, self._log.stamp(version)))
 
 
 def _is_of(state: State, snapshot: Any) -> bool:
@@ -256,6 +306,12 @@ def _is_of(state: State, snapshot: Any) -> bool:
     if state.version != int(snapshot.version()):
         return False
     return state.version < 0 or bool(state.metadata["id"] == snapshot.metadata().id())
+
+
+def _needs_listing(state: State, snapshot: Any) -> bool:
+    """Whether the JVM knows of too many commits since a checkpoint, or another service says which commits there are."""
+    many = int(snapshot.logSegment().deltas().size()) > _MANY_COMMITS
+    return many or any(key.startswith(_COORDINATED) for key in state.metadata["configuration"])
 
 
 def _fields(metadata: dict[str, Any]) -> list[dict[str, Any]]:

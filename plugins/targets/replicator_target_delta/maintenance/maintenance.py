@@ -47,7 +47,8 @@ class Maintenance:
                 self._compact(target, spark)
             if self._due(self._vacuumed, table, self._config.vacuum_interval_seconds):
                 self._vacuum(spark, target.log.path)
-            target.log.checkpoint(_MANY_COMMITS)
+            if target.log.checkpoint(_MANY_COMMITS):
+                target.log.clean_up(self._config.vacuum_retention_hours)
 
     def _due(self, last: dict[TableId, float], table: TableId, interval: float) -> bool:
         """Whether `interval` has passed; a table is first due one interval after it is first seen, but compacted at once."""

@@ -57,3 +57,38 @@ def test_vacuum_deletes_unreferenced_files_and_only_when_it_is_due(lake: Lake) -
     eager.target.maintain(eager.context(), [TABLE])
     assert not orphan.exists()
     assert len(eager.rows(TABLE)) == 10
+
+
+def commits(lake: Lake) -> list[int]:
+    return sorted(int(p.stem) for p in (lake.path(TABLE) / "_delta_log").glob("*.json"))
+
+
+def many_old_commits(lake: Lake) -> None:
+    """40 commits; the first 15, and a checkpoint of the last of these, seem to be made a month ago."""
+    consumer = lake.consumer()
+    for number in range(1, 16):
+        consumer.apply_batch(batch(number, [insert(row(number))]))
+    consumer._table(TABLE).log.checkpoint(1)
+    month = time.time() - 30 * 86400
+    for number in range(15):
+        for file in (lake.path(TABLE) / "_delta_log").glob(f"{number:020}.*"):
+            os.utime(file, (month + number, month + number))
+    for number in range(16, 41):
+        consumer.apply_batch(batch(number, [insert(row(number))]))
+
+
+def test_commits_that_are_older_than_the_reach_of_time_travel_are_deleted(lake: Lake) -> None:
+    """Else the log's folder, which every reader lists, grows as long as the table is written."""
+    many_old_commits(lake)
+    lake.target.maintain(lake.context(), [TABLE])
+    assert min(commits(lake)) == 14
+    lake.consumer().apply_batch(batch(41, [insert(row(41))]))
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(1, 42))
+
+
+def test_commits_are_kept_as_long_as_the_table_itself_says(lake: Lake) -> None:
+    many_old_commits(lake)
+    wish = "'delta.logRetentionDuration' = 'interval 60 days'"
+    lake.spark().sql(f"ALTER TABLE delta.`{lake.path(TABLE)}` SET TBLPROPERTIES ({wish})")
+    lake.target.maintain(lake.context(), [TABLE])
+    assert min(commits(lake)) == 0

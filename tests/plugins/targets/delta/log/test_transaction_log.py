@@ -1,0 +1,126 @@
+"""A commit finds the newest version without a listing of the log, and notices what others wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replicator_sdk.errors import RetryableError
+from replicator_target_delta.consumer import DeltaConsumer
+from replicator_target_delta.log import transaction_log
+from replicator_target_delta.log.transaction_log import TableLog
+from tests.plugins.targets.changes import TABLE, at, batch, insert, row
+from tests.plugins.targets.delta.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def log_folder(lake: Lake) -> Path:
+    return lake.path(TABLE) / "_delta_log"
+
+
+def filled(lake: Lake, commits: int = 3) -> DeltaConsumer:
+    consumer = lake.consumer()
+    for number in range(1, commits + 1):
+        consumer.apply_batch(batch(number, [insert(row(number))]))
+    return consumer
+
+
+@pytest.fixture
+def listing_fails(lake: Lake) -> Callable[[], None]:
+    """Makes every listing of the log fail from now on: Delta refuses a log in which versions are missing."""
+
+    def spoil() -> None:
+        (log_folder(lake) / f"{1000:020}.json").write_text("{}")
+
+    return spoil
+
+
+def test_a_commit_after_a_commit_does_not_list_the_log(lake: Lake, listing_fails: Callable[[], None]) -> None:
+    consumer = filled(lake)
+    listing_fails()
+    for number in (4, 5, 6):
+        consumer.apply_batch(batch(number, [insert(row(number))]))
+    assert (log_folder(lake) / f"{5:020}.json").exists()
+
+
+def test_a_log_in_which_versions_are_missing_is_refused_when_it_is_listed(
+    lake: Lake, listing_fails: Callable[[], None]
+) -> None:
+    """What the test above relies on."""
+    consumer = filled(lake)
+    listing_fails()
+    with pytest.raises(RetryableError, match="RPL-4401"):
+        consumer._table(TABLE).log.forget()
+
+
+def test_the_log_is_listed_again_when_many_commits_came_since_a_checkpoint(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that what the JVM keeps of a table does not grow with the number of its commits."""
+    monkeypatch.setattr(transaction_log, "_MANY_COMMITS", 4)
+    consumer = filled(lake)
+    log: TableLog = consumer._table(TABLE).log
+    for number in range(4, 20):
+        consumer.apply_batch(batch(number, [insert(row(number))]))
+        if number == 10:
+            log._log.checkpoint()
+    assert int(log._log.unsafeVolatileSnapshot().logSegment().deltas().size()) < 12
+
+
+def test_after_a_checkpoint_only_the_commits_since_are_kept(lake: Lake) -> None:
+    consumer = filled(lake, 5)
+    log: TableLog = consumer._table(TABLE).log
+    log.checkpoint(1)
+    consumer.apply_batch(batch(6, [insert(row(6))]))
+    assert int(log._log.unsafeVolatileSnapshot().logSegment().deltas().size()) == 1
+
+
+def test_a_commit_of_another_process_is_noticed(lake: Lake) -> None:
+    """Another engine set a property: its commit has the name that ours would get next."""
+    consumer = filled(lake)
+    lake.spark().sql(f"ALTER TABLE delta.`{lake.path(TABLE)}` SET TBLPROPERTIES ('a' = 'b')")
+    consumer.apply_batch(batch(4, [insert(row(4))]))
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [1, 2, 3, 4]
+    assert consumer._table(TABLE).begin().state.metadata["configuration"]["a"] == "b"
+
+
+def test_a_folder_that_was_replaced_by_an_older_copy_is_not_written_as_if_it_were_the_newer_one(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """The remembered version's commit file is not there any more."""
+    consumer = filled(lake, 2)
+    copy = tmp_path / "copy"
+    shutil.copytree(lake.path(TABLE), copy)
+    for number in (3, 4):
+        consumer.apply_batch(batch(number, [insert(row(number))]))
+    shutil.rmtree(lake.path(TABLE))
+    shutil.copytree(copy, lake.path(TABLE))
+    with pytest.raises(RetryableError, match="RPL-4403"):
+        consumer.apply_batch(batch(5, [insert(row(5))]))
+    versions = sorted(int(p.stem) for p in log_folder(lake).glob("*.json"))
+    assert versions == [0, 1]
+
+
+def test_a_folder_that_was_replaced_by_another_table_of_the_same_version_is_noticed(lake: Lake, tmp_path: Path) -> None:
+    consumer = filled(lake, 3)
+    other = Lake(tmp_path / "other", lake.spark())
+    filled(other, 3)
+    shutil.rmtree(lake.path(TABLE))
+    shutil.copytree(other.path(TABLE), lake.path(TABLE))
+    [commit] = log_folder(lake).glob(f"{2:020}.json")
+    identity = next(
+        json.loads(line)["metaData"]["id"]
+        for line in (log_folder(lake) / f"{0:020}.json").read_text().splitlines()
+        if "metaData" in line
+    )
+    assert commit.exists()
+    assert consumer._table(TABLE).begin().state.metadata["id"] == identity
+    progress = consumer.progress(TABLE)
+    assert progress is not None
+    assert progress.position == at(3)
