@@ -106,6 +106,17 @@ def test_a_part_takes_the_known_shape() -> None:
     assert fitted.before.to_pylist() == [None, {"id": 3, "amount": None, "note": None}]
 
 
+def test_the_row_before_a_change_is_another_one_once_a_column_is_dropped() -> None:
+    """So a table without a key keeps that row: a limit that docs/source-kafka.md names."""
+    wide, narrow = schema(("text", "string"), ("size", "int32"), key=()), schema(("text", "string"), key=())
+    came = conform(part(pa.array([{"text": "a", "size": 5}], wide.struct), None, wide), wide)
+    gone = pa.array([{"text": "a"}], narrow.struct)
+    went = conform(part(gone, gone, narrow), wide)
+    assert went.before is not None
+    assert went.before.to_pylist() == [{"text": "a", "size": None}]
+    assert went.before != came.row
+
+
 def test_a_number_that_a_float_cannot_hold_is_an_error() -> None:
     seen = schema(("id", "int64"))
     row = pa.array([{"id": 2**53 + 1}], seen.struct)
