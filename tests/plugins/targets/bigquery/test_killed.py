@@ -1,4 +1,4 @@
-"""A run that is killed at any named place: the next one brings the table to the same end, nothing lost or twice."""
+"""A run that is killed at any named place: three runs, with changes of rows and structure between them, lose and double nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 import replicator_target_bigquery.consumer  # noqa: F401 - registers the places
 from replicator_sdk import failpoint
-from tests.plugins.targets.bigquery.support.keyless_run import LAST, live
+from tests.plugins.targets.bigquery.support.keyless_run import LAST, WIDER, live
 from tests.plugins.targets.bigquery.support.killed_run import run
+from tests.plugins.targets.bigquery.support.later_runs import LaterRuns, named
 from tests.plugins.targets.bigquery.support.project import Project
 
 LIFE = Path(__file__).parent / "support" / "keyless_run.py"
@@ -21,16 +22,19 @@ AGAIN = ("bigquery.commit.before@3", "bigquery.commit.after@5", "bigquery.commit
 
 
 @pytest.mark.parametrize("place", [p for p in (*PLACES, *AGAIN) if p != "bigquery.claimed"])
-def test_the_next_run_goes_on(project: Project, tmp_path: Path, place: str) -> None:
+def test_three_runs_after_a_kill_are_equal(project: Project, tmp_path: Path, place: str) -> None:
     assert run(LIFE, project, tmp_path, place) == -signal.SIGKILL
-    live(project.config, 2)
-    assert sorted(project.select("SELECT name, number, extra FROM {d}.log")) == LAST
+    _later_runs(project).check()
 
 
-def test_a_run_that_is_killed_while_it_takes_over_leaves_the_table_to_the_next(
+def test_three_runs_after_a_kill_of_a_run_that_takes_over_from_a_killed_one_are_equal(
     project: Project, tmp_path: Path
 ) -> None:
+    """The harder history: no run ends between the two kills."""
     assert run(LIFE, project, tmp_path, "bigquery.staging.loaded") == -signal.SIGKILL
     assert run(LIFE, project, tmp_path, "bigquery.claimed", epoch=2) == -signal.SIGKILL
-    live(project.config, 3)
-    assert sorted(project.select("SELECT name, number, extra FROM {d}.log")) == LAST
+    _later_runs(project, epoch=2).check()
+
+
+def _later_runs(project: Project, epoch: int = 1) -> LaterRuns:
+    return LaterRuns(project, live, WIDER, named(WIDER.names, LAST), epoch=epoch)
