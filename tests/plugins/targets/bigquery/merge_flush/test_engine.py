@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.crash.three_runs import ThreeRuns
 from tests.end_to_end.replicator import COMMAND
 from tests.plugins.targets.bigquery.merge_flush.support.projects import KEY
 from tests.plugins.targets.bigquery.support.project import Project
@@ -42,22 +45,70 @@ def shop_pipeline(project: Project, folder: Path) -> Path:
     return folder / "pipeline.json"
 
 
-def test_a_shop_arrives_and_a_kill_between_stream_and_merge_loses_nothing(project: Project, tmp_path: Path) -> None:
-    shop = sqlite3.connect(tmp_path / "shop.db")
-    shop.executescript(
-        "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO customers VALUES (1, 'a'), (2, 'b');"
+@dataclass
+class Shop:
+    """A SQLite file with one table, which a pipeline replicates; `source` and `copy` of three runs."""
+
+    project: Project
+    folder: Path
+    pipeline: Path
+    structures: int = 0
+
+    def execute(self, *statements: str) -> None:
+        """Run statements in one transaction."""
+        with closing(sqlite3.connect(self.folder / "shop.db")) as database, database:
+            for statement in statements:
+                database.execute(statement)
+
+    def change_rows(self) -> None:
+        """A row comes, one moves to another key and one goes."""
+        self.execute(
+            "INSERT INTO customers (id, name) SELECT max(id) + 1, 'later' FROM customers",
+            "INSERT INTO customers (id, name) SELECT max(id) + 1, 'goes' FROM customers",
+            "UPDATE customers SET id = (SELECT max(id) + 1 FROM customers) WHERE id = (SELECT min(id) FROM customers)",
+            "DELETE FROM customers WHERE name = 'goes'",
+        )
+
+    def change_structure(self) -> None:
+        """Another column, then another name of it."""
+        self.structures += 1
+        self.execute(
+            "ALTER TABLE customers ADD COLUMN city TEXT DEFAULT 'Rome'"
+            if self.structures == 1
+            else "ALTER TABLE customers RENAME COLUMN city TO town"
+        )
+
+    def run_until_current(self) -> None:
+        """A run that is not killed."""
+        assert replicate(self.pipeline) == 0
+
+    def held(self) -> list[list[Any]]:
+        """Key, id and name of the copy's rows."""
+        return self.project.select(f"SELECT {KEY}.id, id, name FROM {{d}}.customers ORDER BY id")
+
+    def differences(self) -> str:
+        """How the table and its copy differ."""
+        with closing(sqlite3.connect(self.folder / "shop.db")) as database:
+            found = database.execute("SELECT * FROM customers ORDER BY id")
+            names, rows = [column[0] for column in found.description], found.fetchall()
+        wanted = [[str(row[0]), *(None if value is None else str(value) for value in row)] for row in rows]
+        copied = self.project.select(f"SELECT {KEY}.id, {', '.join(names)} FROM {{d}}.customers ORDER BY id")
+        return f"{wanted} at the source, {copied} at the target" if wanted != copied else ""
+
+
+def test_a_shop_arrives_and_three_runs_after_a_kill_between_stream_and_merge_are_equal(
+    project: Project, tmp_path: Path
+) -> None:
+    shop = Shop(project, tmp_path, shop_pipeline(project, tmp_path))
+    shop.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
+    shop.execute("INSERT INTO customers VALUES (1, 'a'), (2, 'b')")
+    shop.run_until_current()
+    assert shop.held() == [["1", "1", "a"], ["2", "2", "b"]]
+    shop.execute(
+        "UPDATE customers SET id = 3 WHERE id = 1",
+        "DELETE FROM customers WHERE id = 2",
+        "INSERT INTO customers VALUES (1, 'n')",
     )
-    shop.commit()
-    pipeline = shop_pipeline(project, tmp_path)
-    assert replicate(pipeline) == 0
-    held = f"SELECT {KEY}.id, id, name FROM {{d}}.customers ORDER BY id"
-    assert project.select(held) == [["1", "1", "a"], ["2", "2", "b"]]
-    shop.executescript(
-        "UPDATE customers SET id = 3 WHERE id = 1; DELETE FROM customers WHERE id = 2; INSERT INTO customers VALUES (1, 'n');"
-    )
-    shop.commit()
-    shop.close()
-    assert replicate(pipeline, "engine.batch.applied") == -signal.SIGKILL
-    assert project.select(held) == [["1", "1", "a"], ["2", "2", "b"]], "streamed, and not merged"
-    assert replicate(pipeline) == 0
-    assert project.select(held) == [["1", "1", "n"], ["3", "3", "a"]]
+    assert replicate(shop.pipeline, "engine.batch.applied") == -signal.SIGKILL
+    assert shop.held() == [["1", "1", "a"], ["2", "2", "b"]], "streamed, and not merged"
+    ThreeRuns(shop, [shop]).check()
