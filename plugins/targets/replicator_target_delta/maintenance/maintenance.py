@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.errors import FencedError, ReplicatorError
 from replicator_sdk.schema import TableId
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.log.transaction_log import translated
@@ -36,32 +37,41 @@ class Maintenance:
         self._vacuumed: dict[TableId, float] = {}
 
     def run(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
-        """Do what is due for `tables`; fenced like an apply."""
+        """Do what is due for `tables`; fenced like an apply.
+
+        A table that fails is logged and left to the next time; the others are maintained nevertheless.
+
+        Raises:
+            FencedError: When a newer run has written a table.
+        """
         spark = context.spark()
         for table in tables:
-            target = TargetTable(table, self._config, context, spark)
-            attempt = target.begin()
-            if attempt.progress is None:
-                continue
-            if self._due(self._optimized, table, self._config.optimize_interval_seconds):
-                self._compact(target, spark)
-            if self._due(self._vacuumed, table, self._config.vacuum_interval_seconds):
-                self._vacuum(spark, target.log.path)
-            if target.log.checkpoint(_MANY_COMMITS):
-                target.log.clean_up(self._config.vacuum_retention_hours)
+            try:
+                self._maintain(table, context, spark)
+            except FencedError:
+                raise
+            except Exception as error:  # noqa: BLE001 - maintenance changes no rows, and one table must not stop the others
+                text = str(error) if isinstance(error, ReplicatorError) else type(error).__name__
+                log.warning("delta.maintenance_failed", table=str(table), error=text)
 
-    def _due(self, last: dict[TableId, float], table: TableId, interval: float) -> bool:
-        """Whether `interval` has passed; a table is first due one interval after it is first seen, but compacted at once."""
-        now = time.monotonic()
-        if interval <= 0:
-            return False
-        if table not in last:
-            last[table] = now
-            return last is self._optimized
-        if now - last[table] < interval:
-            return False
-        last[table] = now
-        return True
+    def _maintain(self, table: TableId, context: DeltaTargetContext, spark: SparkSession) -> None:
+        target = TargetTable(table, self._config, context, spark)
+        if target.begin().progress is None:
+            return
+        if self._is_due(self._optimized, table, self._config.optimize_interval_seconds, at_once=True):
+            self._compact(target, spark)
+            self._optimized[table] = time.monotonic()
+        if self._is_due(self._vacuumed, table, self._config.vacuum_interval_seconds, at_once=False):
+            self._vacuum(spark, target.log.path)
+            self._vacuumed[table] = time.monotonic()
+        if target.log.checkpoint(_MANY_COMMITS):
+            target.log.clean_up(self._config.vacuum_retention_hours)
+
+    def _is_due(self, last: dict[TableId, float], table: TableId, interval: float, *, at_once: bool) -> bool:
+        """Whether `interval` has passed since it was done; a table that is new here is due at once, or one interval later."""
+        if interval <= 0 or (table not in last and at_once):
+            return interval > 0
+        return time.monotonic() - last.setdefault(table, time.monotonic()) >= interval
 
     def _compact(self, target: TargetTable, spark: SparkSession) -> None:
         started = time.monotonic()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from unittest.mock import Mock
 
+import pytest
+
+from replicator_sdk.errors import FencedError, RetryableError
+from replicator_sdk.schema import TableId
 from tests.plugins.targets.changes import TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
@@ -92,3 +97,31 @@ def test_commits_are_kept_as_long_as_the_table_itself_says(lake: Lake) -> None:
     lake.spark().sql(f"ALTER TABLE delta.`{lake.path(TABLE)}` SET TBLPROPERTIES ({wish})")
     lake.target.maintain(lake.context(), [TABLE])
     assert min(commits(lake)) == 0
+
+
+def test_a_table_that_cannot_be_maintained_does_not_keep_others_from_it(lake: Lake) -> None:
+    """Its log is damaged; it comes first by its name."""
+    fragmented(lake)
+    bad = TableId("shop", "a_bad_one")
+    folder = lake.path(bad) / "_delta_log"
+    folder.mkdir(parents=True)
+    (folder / f"{7:020}.json").write_text("no json")
+    lake.target.maintain(lake.context(), [bad, TABLE])
+    assert len(lake.consumer()._table(TABLE).begin().state.files) == 1
+
+
+def test_a_table_whose_maintenance_failed_is_due_at_the_next_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fragmented(lake)
+    with monkeypatch.context() as patch:
+        failing = Mock(side_effect=RetryableError("no", code="RPL-4401"))
+        patch.setattr("replicator_target_delta.maintenance.maintenance.compact", failing)
+        lake.target.maintain(lake.context(), [TABLE])
+    lake.target.maintain(lake.context(), [TABLE])
+    assert len(lake.consumer()._table(TABLE).begin().state.files) == 1
+
+
+def test_maintenance_of_a_run_that_a_newer_one_has_replaced_ends(lake: Lake) -> None:
+    fragmented(lake)
+    lake.consumer(epoch=2).progress(TABLE)
+    with pytest.raises(FencedError):
+        lake.target.maintain(lake.context(epoch=1), [TABLE])
