@@ -230,7 +230,11 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
 
     @abstractmethod
     def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
-        """A consumer; called at each start and each reset. The one before is stopped first."""
+        """A consumer; called at each start and each reset. The one before is stopped first.
+
+        A target whose consumers are `SnapshotLoader`s is asked for one more when the first table is to be copied. It only
+        loads snapshots, and is not stopped at a reset, so that a long copy goes on. The two never work on one table at once.
+        """
 
     def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
         """Maintenance (compaction, removal of old files); called by the runtime on the schedule of

@@ -13,7 +13,7 @@ from replicator_runtime.engine.preparation.created_tables import create_tables
 from replicator_runtime.engine.preparation.discovery import discover, gone_tables
 from replicator_runtime.engine.preparation.log_preparation import prepare_log
 from replicator_runtime.engine.preparation.low_watermarks import copied_watermark, find_watermarks
-from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
+from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
 from replicator_runtime.engine.slices.distributed_stream import DistributedStream
 from replicator_runtime.engine.slices.slice_store import SliceStore
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from replicator_sdk import (
         EventConsumer,
         Offset,
-        SnapshotReader,
         TableId,
     )
 
@@ -49,14 +48,18 @@ class Attempt:
 
     Args:
         lifecycle: Of all tables; it outlives the attempt.
+        snapshots: The run's copies, for a target that loads chunks; they go on when the attempt ends.
         maintenance: The run's.
         goal: The offset to stop at; None to go on for ever.
     """
 
-    def __init__(self, lifecycle: TableLifecycle, maintenance: Maintenance, goal: Offset | None) -> None:
+    def __init__(
+        self, lifecycle: TableLifecycle, snapshots: Snapshots, maintenance: Maintenance, goal: Offset | None
+    ) -> None:
         self._lifecycle = lifecycle
         self._run = lifecycle.run
         self._began = time.monotonic()
+        self._snapshots = snapshots
         self._maintenance = maintenance
         self._goal = goal
         self._source = self._run.pipeline.source
@@ -76,17 +79,17 @@ class Attempt:
             self._forget_old_schemas()
             self._lifecycle.takes_snapshots = self._takes_snapshots()
             records = discover(self._lifecycle)
+            self._snapshots.begin_attempt()
             self._lifecycle.begin_attempt(records)
             self._consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(self._consumer.stop)
             self._consumer.start()
             self._applier = self._make_applier(self._consumer)
             self._exit.callback(self._applier.close)
-            reader = self._source.create_snapshot_reader(self._definition({}), SourceContext(self._run))
-            if reader is None:
-                self._without_snapshots(records)
+            if self._lifecycle.takes_snapshots:
+                self._with_snapshots(records)
             else:
-                self._with_snapshots(records, reader)
+                self._without_snapshots(records)
 
     def _takes_snapshots(self) -> bool:
         """Whether the engine copies this source's tables; asked before they are known."""
@@ -102,7 +105,7 @@ class Attempt:
             return
         kept = [e.offset for e in self._run.offsets.history() if e.offset is not None]
         for record in self._lifecycle.records.values():
-            if kept:
+            if kept and not record.copying:
                 record.forget_schemas_before(self._run.read_offset(kept[-1].fields))
 
     def _make_applier(self, consumer: EventConsumer) -> Applier:
@@ -121,23 +124,43 @@ class Attempt:
 
     # --- sources whose snapshots the engine coordinates
 
-    def _with_snapshots(self, records: list[TableRecord], reader: SnapshotReader) -> None:
+    def _with_snapshots(self, records: list[TableRecord]) -> None:
         prepare_log(self._lifecycle, self._definition({}), self._working(records))
         gone = gone_tables(self._lifecycle)
         watermarks = find_watermarks(self._lifecycle, self._consumer, [*records, *gone])
-        waiting = [r for r in self._working(records) if r.needs_snapshot]
-        snapshots = Snapshots(self._lifecycle, reader, self._consumer)
-        self._exit.callback(snapshots.close)
-        snapshots.begin(waiting)
-        if waiting and (not watermarks or not isinstance(self._consumer, SnapshotLoader)):
-            self._run.progress.set_phase("snapshot")
-            waiting_since = time.monotonic()
-            self._wait_for(snapshots)
-            self._began += time.monotonic() - waiting_since  # a later attempt does not repeat the copies
-            watermarks |= {
-                r.table: copied_watermark(r.snapshot) for r in waiting if r.snapshot is not None and r.snapshot.done
-            }
+        loads = isinstance(self._consumer, SnapshotLoader)
+        snapshots = self._snapshots if loads else self._snapshots_by_row()
+        snapshots.begin([r for r in self._working(records) if r.needs_snapshot], self._definition({}))
+        if (snapshots.running or snapshots.waiting) and not (watermarks and loads):
+            watermarks |= self._copy_first(snapshots)
         self._stream([*records, *gone], watermarks, snapshots)
+
+    def _snapshots_by_row(self) -> Snapshots:
+        """Copies that use the attempt's consumer, and so end with the attempt."""
+        snapshots = Snapshots(self._lifecycle, self._consumer)
+        self._exit.callback(snapshots.close)
+        return snapshots
+
+    def _copy_first(self, snapshots: Snapshots) -> dict[TableId, TableWatermark]:
+        """Copy before the stream begins: it would have no table, or the target takes rows one by one.
+
+        Returns:
+            The watermarks of the tables that are copied now.
+
+        Raises:
+            Rejoin: When tables were copied by consumers of their own: this attempt's may know them as they were before. Also
+                when a table that failed may be tried again beside the copies.
+        """
+        late = [r for r in self._lifecycle.records.values() if r.needs_snapshot or r.copying]
+        self._run.progress.set_phase("snapshot")
+        waiting_since = time.monotonic()
+        self._wait_for(snapshots)
+        self._began += time.monotonic() - waiting_since  # a later attempt does not repeat the copies
+        copied = {r.table: copied_watermark(r.snapshot) for r in late if r.snapshot is not None and r.snapshot.done}
+        if copied and isinstance(self._consumer, SnapshotLoader):
+            self._lifecycle.settled_watermarks = copied
+            raise Rejoin
+        return copied
 
     def _wait_for(self, snapshots: Snapshots) -> None:
         """Block until no snapshot runs; tables that fail stop alone, or are tried again beside the stream."""
@@ -149,6 +172,8 @@ class Attempt:
                 return
             if self._run.stop.is_set() and not snapshots.running:
                 raise SnapshotsStopped
+            if not before_the_stream and self._lifecycle.next_retry(()) <= time.monotonic():
+                raise Rejoin
             time.sleep(0.1)
 
     # --- sources whose reader takes snapshots by itself

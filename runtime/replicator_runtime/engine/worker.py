@@ -19,6 +19,7 @@ from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.engine.run_state.status import StatusWriter
+from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.logs import set_run
 from replicator_runtime.observability.metrics import MetricsRegistry
@@ -153,6 +154,7 @@ class _Attempts:
         self._run = lifecycle.run
         self._until_current = until_current
         self._budget = RetryBudget(self._run.config.retries)
+        self._snapshots = Snapshots(lifecycle)
         self._maintenance = Maintenance(self._run)
         self._identified = False
         self._goal: Offset | None = None
@@ -163,11 +165,17 @@ class _Attempts:
         Raises:
             Exception: What ends the run.
         """
+        try:
+            return self._run_attempts()
+        finally:
+            self._snapshots.close()
+
+    def _run_attempts(self) -> bool:
         run, seen = self._run, self._mark()
         while not run.stop.is_set():
             try:
                 self._begin()
-                Attempt(self._lifecycle, self._maintenance, self._goal).run()
+                Attempt(self._lifecycle, self._snapshots, self._maintenance, self._goal).run()
             except Rejoin:
                 log.info("run.rejoin")
             except SnapshotsStopped:
@@ -207,6 +215,8 @@ class _Attempts:
         """Wait before the next attempt, stop one table, or give up."""
         run = self._run
         isolate = run.config.on_table_error == "isolate"
+        if run.spark.is_dead:
+            self._snapshots.end_all()  # they use the session that has ended
         if run.spark.drop_dead() and not isinstance(error, FencedError):
             error = java_ended(error)
         decided = verdict(error, isolate=isolate)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.lifecycle.copies import Copies
 from replicator_runtime.engine.lifecycle.transitions import Cause, check
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.run_state.progress import error_view
@@ -41,6 +42,7 @@ class TableLifecycle:
     Attributes:
         run: The same.
         positions: The last durable position of each table.
+        copies: The copies that run now. A table that fails, is copied again or forgotten has none from then on.
         takes_snapshots: Whether the engine copies the source's tables; known once an attempt has begun.
         settled_watermarks: Left by an attempt that ended so that other tables can join; the next attempt takes them.
     """
@@ -48,6 +50,7 @@ class TableLifecycle:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.positions = LastPositions(run.store, run.read_offset)
+        self.copies = Copies()
         self.takes_snapshots = True
         self.settled_watermarks: dict[TableId, TableWatermark] = {}
         self._store = run.table_store
@@ -81,6 +84,10 @@ class TableLifecycle:
     def is_waiting(self, record: TableRecord) -> bool:
         """Whether the table failed for a while and is not to be tried again yet."""
         return self._retry_at.get(record.table, -math.inf) > time.monotonic()
+
+    def may_join(self, record: TableRecord) -> bool:
+        """Whether the target is to be asked how far the table is, so that it takes changes if it is copied."""
+        return not (record.copying or record.table in self._stopped or self.is_waiting(record))
 
     def next_retry(self, taking: Container[TableId]) -> float:
         """When a table that failed is tried again by a replay, on this process's clock; infinite when none is.
@@ -143,8 +150,10 @@ class TableLifecycle:
         return self._store.record(table)
 
     def begin_attempt(self, records: Iterable[TableRecord]) -> None:
-        """Set and show where each of `records` is at the beginning of an attempt."""
+        """Set and show where each of `records` is at the beginning of an attempt; a copy that runs goes on."""
         for record in records:
+            if record.copying:
+                continue
             error = self._stopped.get(record.table)
             if error is not None:
                 self._show_failing(record, Cause.BEGIN_ATTEMPT, error)
@@ -214,6 +223,7 @@ class TableLifecycle:
         if delay is None:
             self._stop(record, Cause.FAIL, error)
             return False
+        self.copies.end(record.table)
         code = getattr(error, "code", "")
         log.error("table.failing", table=str(record.table), code=code, error=str(error), seconds=round(delay, 1))
         self._retry_at[record.table] = time.monotonic() + delay
@@ -233,6 +243,7 @@ class TableLifecycle:
 
     def _stop(self, record: TableRecord, cause: Cause, error: Exception) -> None:
         log.error("table.failing", table=str(record.table), code=getattr(error, "code", ""), error=str(error))
+        self.copies.end(record.table)
         self._stopped[record.table] = error
         self._retry_at.pop(record.table, None)
         if isinstance(error, TableHistoryLostError):
@@ -246,6 +257,7 @@ class TableLifecycle:
             return
         for record in self.records.values():
             if str(record.table) == error.table and record.schemas:
+                self.copies.end(record.table)
                 record.forget_copy()
                 self._show_failing(record, Cause.RECORD_LOST_HISTORY, error)
                 self.save()
@@ -254,17 +266,20 @@ class TableLifecycle:
 
     def copy_again(self, record: TableRecord) -> None:
         """Forget its snapshot: an attempt copies it again; durable when this returns."""
+        self.copies.end(record.table)
         self._set(record, Cause.COPY_AGAIN, TableState.PENDING)
         record.snapshot = None
         self.save()
 
     def start_over(self, record: TableRecord) -> None:
         """Forget its snapshot, schemas and scope: an attempt that selects it describes and copies it again."""
+        self.copies.end(record.table)
         self._set(record, Cause.START_OVER, TableState.PENDING)
         record.forget_copy()
 
     def forget(self, table: TableId) -> None:
         """It is replicated no more, and its target stays as it is; durable when this returns."""
+        self.copies.end(table)
         record = self.records.get(table)
         if record is not None:
             check(record.state, Cause.FORGET, None, str(table))

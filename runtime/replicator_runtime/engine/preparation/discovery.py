@@ -53,9 +53,10 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
     selected = [record for record in there if record.schemas and not record.passed_over]
     taken, listed = {record.table for record in selected}, set(present)
     for table, record in records.items():
-        record.selected = table in taken
-        record.gone = table not in listed and matches(table) is not None and not record.needs_snapshot
-    if not selected and not any(record.gone for record in records.values()):
+        record.selected = table in taken or record.copying  # what its copy lacks is in the log after the saved offset
+        left = table not in listed and matches(table) is not None
+        record.gone = left and not record.needs_snapshot and not record.copying
+    if not any(record.selected or record.gone for record in records.values()):
         raise _nothing_left(lifecycle)
     return selected
 
@@ -64,10 +65,11 @@ def _start_over_missing(lifecycle: TableLifecycle, present: set[TableId]) -> Non
     """Start the copies over that were begun of tables which the source does not list now.
 
     Such a table holds no offset, so that the log of its rows passes: a table of its name that appears later has other rows
-    than the chunks that were copied, even when it is the same table.
+    than the chunks that were copied, even when it is the same table. One whose copy runs holds the offset: its copy reads
+    what the table was, and the log has its last changes.
     """
     matches = lifecycle.run.pipeline.selection.matches
-    left = [r for t, r in lifecycle.records.items() if t not in present and matches(t) is not None]
+    left = [r for t, r in lifecycle.records.items() if t not in present and matches(t) is not None and not r.copying]
     begun = [record for record in left if record.snapshot is not None and record.needs_snapshot]
     for record in begun:
         lifecycle.start_over(record)
@@ -96,7 +98,7 @@ def gone_tables(lifecycle: TableLifecycle) -> list[TableRecord]:
 
 
 def _take_in(lifecycle: TableLifecycle, registry: TableRegistry, edits: SelectionEdits, record: TableRecord) -> None:
-    """Describe a table that is new, or copied again; one that cannot be described stops alone.
+    """Describe a table that is new, or copied again; one that cannot be described stops alone. One whose copy runs is known.
 
     Raises:
         ReplicatorError: What concerns more than this table.
@@ -104,6 +106,8 @@ def _take_in(lifecycle: TableLifecycle, registry: TableRegistry, edits: Selectio
     run = lifecycle.run
     selected = run.pipeline.selection.matches(record.table)
     assert selected is not None
+    if record.copying:
+        return
     try:
         edits.join(record, registry)
         if record.schemas:
@@ -158,7 +162,7 @@ def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:
     """
     run = lifecycle.run
     lifecycle.forget_missing()
-    known = [record.table for record in lifecycle.records.values() if not record.needs_snapshot]
+    known = [r.table for r in lifecycle.records.values() if r.copying or not r.needs_snapshot]
     for entry in run.pipeline.selection.unmatched([*present, *known]):
         if is_pattern(entry):
             continue

@@ -39,7 +39,7 @@ def find_watermarks(
     if isinstance(consumer, BatchConsumer):
         _forget_dropped(lifecycle, consumer, records)
     settled, lifecycle.settled_watermarks = lifecycle.settled_watermarks, {}
-    asked = [r for r in records if r.table not in lifecycle.stopped and not lifecycle.is_waiting(r)]
+    asked = [record for record in records if lifecycle.may_join(record)]
     with ThreadPoolExecutor(lifecycle.run.limits.parallel_tables, thread_name_prefix="watermark") as pool:
         found = list(pool.map(lambda record: _outcome(lifecycle, consumer, record, settled.get(record.table)), asked))
     for record, outcome in zip(asked, found, strict=True):

@@ -240,7 +240,6 @@ class Stream:
         Raises:
             Rejoin: So that it follows.
         """
-        copying = self._snapshots is not None and self._snapshots.would_start_over
-        if self._rejoining.is_due and not copying:
+        if self._rejoining.is_due:
             self._in_flight.flush()
             raise Rejoin

@@ -63,9 +63,12 @@ class TableRecord:
     dropping: Position | None = None
     """The position of a DROP_TABLE that the target is about to apply, or has applied."""
     selected: bool = False
-    """Whether the pipeline selects it and the source has it, in this attempt; not kept."""
+    """Whether the pipeline selects it and the source has it, or its copy runs, in this attempt; not kept."""
     gone: bool = False
     """Whether it was copied and the source has it no more, in this attempt; not kept. The log holds its last changes."""
+
+    copying: bool = False
+    """Whether a copy of it runs, which changes the record in a thread of its own; not kept."""
 
     @property
     def schema(self) -> TableSchema:
@@ -148,11 +151,13 @@ class TableStore:
         """The pipeline's selection when this was saved last, as `edits` writes it; None when unknown."""
 
     def load(self) -> None:
-        """Read what an earlier run kept."""
-        content = self._store.get(_KEY)
-        value = json.loads(content) if content else {"tables": []}
-        self.records = {r.table: r for r in map(self._record, value["tables"])}
-        self.selection = value.get("selection")
+        """Read what an earlier run or attempt kept; the record of a table whose copy runs stays as it is."""
+        with self._lock:
+            content = self._store.get(_KEY)
+            value = json.loads(content) if content else {"tables": []}
+            copying = {table: record for table, record in self.records.items() if record.copying}
+            self.records = {r.table: r for r in map(self._record, value["tables"])} | copying
+            self.selection = value.get("selection")
 
     def record(self, table: TableId) -> TableRecord:
         """The record of `table`; a new one when there is none."""

@@ -116,3 +116,19 @@ def test_the_table_store_is_read_as_it_was_saved(tmp_path: Path) -> None:
         record.error,
         record.snapshot,
     )
+
+
+def test_the_record_of_a_table_whose_copy_runs_is_not_read_again(tmp_path: Path) -> None:
+    states = ReplicatorDirectory(str(tmp_path), "default", "shop").states()
+    store = TableStore(states, Place.from_fields)
+    copied, other = store.record(FIRST.table), store.record(table("b").table)
+    store.save()
+    copied.copying = True
+    copied.learn(None, FIRST)
+    other.learn(None, table("b"))
+    store.load()
+    assert store.records[FIRST.table] is copied
+    assert store.records[other.table].schemas == []
+    copied.copying = False
+    store.load()
+    assert store.records[FIRST.table].schemas == []

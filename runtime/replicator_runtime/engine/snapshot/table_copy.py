@@ -1,0 +1,176 @@
+"""Copies the existing rows of one table chunk by chunk, and stores which chunks are loaded."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import structlog
+
+from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
+from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
+from replicator_runtime.engine.tables.table_store import SnapshotRecord
+from replicator_sdk import DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
+from replicator_sdk.errors import BugError
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replicator_runtime.engine.lifecycle.copies import Copy
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import EventConsumer, EventReaderDefinition, SnapshotChunk, TableSnapshot
+
+register("engine.snapshot.planned", "engine.snapshot.chunks_loaded", "engine.snapshot.finished")
+log = structlog.get_logger()
+
+
+class TableCopy:
+    """Runs once, in a thread of its own, with a reader of its own.
+
+    Args:
+        lifecycle: Of all tables.
+        copy: The table, and whether to stop.
+        definition: For the source's reader.
+        consumer: Takes the rows one by one and stays its owner's; None for a target that loads chunks: then the copy has a
+            consumer of its own.
+    """
+
+    def __init__(
+        self,
+        lifecycle: TableLifecycle,
+        copy: Copy,
+        definition: EventReaderDefinition,
+        consumer: EventConsumer | None,
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._run = lifecycle.run
+        self._copy = copy
+        self._definition = definition
+        self._shared = consumer
+
+    def run(self) -> None:
+        """Copy all rows that the target does not hold yet; returns when the table is whole there.
+
+        Raises:
+            SnapshotsStopped: When the copy or the run is to end; loaded chunks stay at the target.
+            Exception: What source or target failed with.
+        """
+        self._check_stop()
+        record = self._copy.record
+        with ExitStack() as opened:
+            consumer = self._shared or self._own_consumer(opened)
+            with self._open(opened) as snapshot:
+                plan = self._begin(snapshot)
+                if isinstance(consumer, SnapshotLoader):
+                    self._load(consumer, plan, snapshot)
+                else:
+                    self._apply_rows(consumer, plan, snapshot)
+        self._lifecycle.end_copy(record)
+        failpoint("engine.snapshot.finished")
+        log.info("snapshot.end", table=str(record.table), position=str(plan.first))
+
+    def _own_consumer(self, opened: ExitStack) -> EventConsumer:
+        consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
+        opened.callback(consumer.stop)
+        consumer.start()
+        return consumer
+
+    def _open(self, opened: ExitStack) -> TableSnapshot:
+        reader = self._run.pipeline.source.create_snapshot_reader(self._definition, SourceContext(self._run))
+        assert reader is not None, "asked when the attempt began"
+        opened.callback(reader.close)
+        record = self._copy.record
+        return reader.open(record.schema, record.snapshot.chunks if record.snapshot else ())
+
+    def _begin(self, snapshot: TableSnapshot) -> SnapshotRecord:
+        """Store the plan; durable when this returns."""
+        record = self._copy.record
+        before = record.snapshot
+        record.snapshot = plan = _plan(record, snapshot)
+        if plan is not before:  # the log of a resumed one is applied from where its first rows were read
+            record.learn_from_copy(Position(snapshot.position), snapshot.schema)
+        self._lifecycle.begin_copy(record)
+        self._lifecycle.save()
+        log.info(
+            "snapshot.begin", table=str(record.table), position=str(snapshot.position), chunks=len(snapshot.chunks)
+        )
+        failpoint("engine.snapshot.planned")
+        return plan
+
+    def _check_stop(self) -> None:
+        if self._copy.stop.is_set() or self._run.stop.is_set():
+            raise SnapshotsStopped
+
+    def _load(self, loader: SnapshotLoader, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
+        """Let the target load the chunks that it does not hold yet, a wave a commit."""
+        schema, first = snapshot.schema, Position(plan.first)
+        held = loader.begin_snapshot(schema, plan.snapshot_id, first)
+        waiting = [c for c in snapshot.chunks if c.index not in held]
+        if waiting:
+            # Rows of one position need no overlap; chunks read at another one stretch it.
+            plan.first = plan.first if held else snapshot.position
+            plan.last = max(plan.last, snapshot.position)
+            self._lifecycle.save()
+            first = Position(plan.first)
+        progress, total = self._run.progress, len(snapshot.chunks)
+        progress.snapshot_chunks(schema.table, 0, total - len(waiting), total)
+        for wave in _waves(waiting):
+            self._check_stop()
+            rows = loader.load_chunks(schema, plan.snapshot_id, wave, snapshot.read)
+            held = held | {c.index for c in wave}
+            progress.snapshot_chunks(schema.table, rows, len(held), total)
+            self._run.metrics.count("dml.insert", rows, table=schema.table)
+            self._lifecycle.progressed(schema.table)
+            failpoint("engine.snapshot.chunks_loaded")
+        self._stretch(plan, snapshot)
+        loader.finish_snapshot(schema, plan.snapshot_id, first)
+
+    def _stretch(self, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
+        """Let the overlap reach as far as the rows may be late, also those that an earlier run loaded."""
+        end = snapshot.end()
+        if end is not None and plan.last < end:
+            plan.last = end
+            self._lifecycle.save()
+
+    def _apply_rows(self, consumer: EventConsumer, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
+        """For targets that take rows one by one; a table that was begun is emptied first."""
+        schema, offset = snapshot.schema, snapshot.position
+        for operation in (DDLOperation.CREATE_TABLE, DDLOperation.TRUNCATE_TABLE):
+            consumer.apply_ddl(DDLEvent(offset, operation, schema.table, schema, is_snapshot=True))
+        for done, chunk in enumerate(snapshot.chunks, 1):
+            self._check_stop()
+            rows = 0
+            for batch in snapshot.read(chunk):
+                rows += batch.num_rows
+                for row in pa.Table.from_batches([batch]).to_pylist():
+                    event = DMLEvent(offset, DMLOperation.INSERT, schema.table, row, is_snapshot=True)
+                    consumer.apply_dml(event)
+            consumer.flush()
+            self._run.progress.snapshot_chunks(schema.table, rows, done, len(snapshot.chunks))
+        plan.first = offset
+        self._stretch(plan, snapshot)
+
+
+def _plan(record: TableRecord, snapshot: TableSnapshot) -> SnapshotRecord:
+    """The kept plan, or a new one where none is kept, none can be resumed, or the table has changed its columns."""
+    kept = record.snapshot
+    if kept is None or not kept.chunks or not snapshot.resumable or snapshot.schema != record.schema:
+        chunks = snapshot.chunks if snapshot.resumable else ()
+        return SnapshotRecord(uuid.uuid4().hex, chunks, snapshot.position, snapshot.position)
+    if [c.to_json() for c in kept.chunks] != [c.to_json() for c in snapshot.chunks]:
+        raise BugError("a resumed snapshot changed its chunks", code="RPL-9008", table=str(snapshot.schema.table))
+    return kept
+
+
+def _waves(chunks: Sequence[SnapshotChunk]) -> list[Sequence[SnapshotChunk]]:
+    """Chunks that are loaded in one commit: small tables at once, large ones in steps worth keeping.
+
+    A commit costs about half a second and a lost wave is read again, so a wave is at most a sixteenth of the table and
+    at least four chunks.
+    """
+    size = max(4, -(-len(chunks) // 16))
+    return [chunks[i : i + size] for i in range(0, len(chunks), size)]

@@ -1,0 +1,156 @@
+"""A copy belongs to the run: what happens to the stream or to other tables meanwhile does not begin it again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from replicator_sdk.errors import DataError, RetryableError
+from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
+from replicator_source_sqlite.streaming.reader import SqliteReader
+from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.in_memory_target import InMemoryConsumer
+from tests.runtime.engine.preparation.test_selection_edits import CUSTOMERS, NOTES, states
+from tests.runtime.engine.test_run import Shop, fill, shop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from replicator_sdk import ChunkReader, SnapshotChunk, TableSchema, TableSnapshot
+
+__all__ = ["shop"]
+
+_CHUNKS = 22  # of 21 rows: the first and the last are open, for rows that come before a copy is resumed
+
+
+class Copying:
+    """A second run that copies one table in six commits of four chunks or less, while the reader of the log fails.
+
+    The first commit of the copy waits until the reader has failed for the last time, so the copy is always under way.
+    """
+
+    def __init__(self, shop: Shop, patch: pytest.MonkeyPatch, table: str) -> None:
+        self.opened: list[str] = []
+        self.loaded: list[int] = []
+        self._loading, self._failed = threading.Event(), threading.Event()
+        self._patch = patch
+        fill(shop)
+        shop.document["stages"][0]["plugin"]["properties"]["chunkRows"] = 1
+        shop.document["tables"] = [NOTES if table == "customers" else CUSTOMERS]
+        shop.run()
+        shop.document["tables"] = [CUSTOMERS, NOTES]
+        shop.sql("INSERT INTO customers VALUES (70, 'meanwhile')", "INSERT INTO notes VALUES ('meanwhile')")
+        self._watch_copies()
+
+    def _watch_copies(self) -> None:
+        true_open, true_load = SqliteSnapshotReader.open, InMemoryConsumer.load_chunks
+
+        def opened(
+            reader: SqliteSnapshotReader, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()
+        ) -> TableSnapshot:
+            self.opened.append(schema.table.table)
+            return true_open(reader, schema, chunks)
+
+        def load(
+            consumer: InMemoryConsumer,
+            schema: TableSchema,
+            snapshot_id: str,
+            chunks: Sequence[SnapshotChunk],
+            read: ChunkReader,
+        ) -> int:
+            self._loading.set()
+            self._failed.wait(10)
+            time.sleep(0.3)
+            self.loaded += [chunk.index for chunk in chunks]
+            return true_load(consumer, schema, snapshot_id, chunks, read)
+
+        self._patch.setattr(SqliteSnapshotReader, "open", opened)
+        self._patch.setattr(InMemoryConsumer, "load_chunks", load)
+
+    def fail_reader(self, times: int, error: Callable[[], Exception]) -> None:
+        true_run, calls = SqliteReader.run, [0]
+
+        def read(reader: Any) -> None:
+            calls[0] += 1
+            if calls[0] > times:
+                true_run(reader)
+                return
+            self._loading.wait(10)
+            failure = error()
+            if calls[0] == times:
+                self._failed.set()
+            raise failure
+
+        self._patch.setattr(SqliteReader, "run", read)
+
+
+@pytest.mark.parametrize("table", ["customers", "notes"])
+def test_errors_of_the_stream_let_a_copy_go_on(shop: Shop, monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    """Also of a table without a key, whose copy cannot be resumed."""
+    copying = Copying(shop, monkeypatch, table)
+    copying.fail_reader(3, lambda: RetryableError("the log is away", code="RPL-3"))
+    shop.run()
+    shop.assert_equal()
+    assert copying.opened == [table]
+    assert copying.loaded == list(range(_CHUNKS))
+
+
+def test_an_error_of_another_table_lets_a_copy_go_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table that the reader names stops, and the stream begins again without it."""
+    shop.sql("CREATE TABLE other (id INTEGER PRIMARY KEY)", "INSERT INTO other VALUES (1)")
+    copying = Copying(shop, monkeypatch, "notes")
+    shop.document["tables"] = [CUSTOMERS, NOTES, {"table": "other"}]
+    copying.fail_reader(1, lambda: DataError("a value does not fit", code="RPL-5001", table="main.customers"))
+    with pytest.raises(DataError, match="RPL-5001"):
+        shop.run()
+    shop.assert_equal("notes", "other")
+    assert copying.opened.count("notes") == 1
+    assert states(shop) == {"customers": "FAILING", "notes": "REPLICATING", "other": "REPLICATING"}
+
+
+def test_a_table_that_is_dropped_while_it_is_copied_gets_its_last_changes(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempts after the drop do not find it at the source, but hold the offset until its copy has joined."""
+    copying = Copying(shop, monkeypatch, "notes")
+    shop.document["tables"] = [{"table": "c*"}, {"table": "n*"}]
+
+    def drop() -> RetryableError:
+        shop.sql("INSERT INTO notes VALUES ('last')", "DROP TABLE notes", "INSERT INTO customers VALUES (71, 'later')")
+        return RetryableError("the log is away", code="RPL-3")
+
+    copying.fail_reader(1, drop)
+    shop.run()  # its goal may be before the drop
+    shop.run()
+    shop.assert_equal("customers")
+    assert copying.opened == ["notes"]
+    texts = [row["text"] for row in in_memory_target.STORAGE.rows("notes")]
+    assert (len(texts), texts.count("meanwhile"), texts.count("last")) == (22, 1, 1)
+    assert states(shop) == {"customers": "REPLICATING"}
+
+
+def test_a_table_that_stops_while_it_is_copied_has_its_copy_ended(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    copying = Copying(shop, monkeypatch, "notes")
+    copying.fail_reader(1, lambda: DataError("a value does not fit", code="RPL-5001", table="main.notes"))
+    with pytest.raises(DataError, match="RPL-5001"):
+        shop.run()
+    shop.assert_equal("customers")
+    assert states(shop) == {"customers": "REPLICATING", "notes": "FAILING"}
+    assert 0 < len(copying.loaded) < _CHUNKS
+    shop.run()
+    shop.assert_equal()
+
+
+def test_a_copy_that_ends_with_the_run_goes_on_in_the_next(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.document["onTableError"] = "stop"
+    copying = Copying(shop, monkeypatch, "customers")
+    copying.fail_reader(1, lambda: DataError("a value does not fit", code="RPL-5001", table="main.notes"))
+    with pytest.raises(DataError, match="RPL-5001"):
+        shop.run()
+    assert 0 < len(copying.loaded) < _CHUNKS
+    shop.run()
+    shop.assert_equal()
+    assert sorted(copying.loaded) == list(range(_CHUNKS)), "no chunk was read twice"
