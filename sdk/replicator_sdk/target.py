@@ -232,8 +232,9 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
     def create_consumer(self, context: DeltaTargetContext) -> EventConsumer:
         """A consumer; called at each start and each reset. The one before is stopped first.
 
-        A target whose consumers are `SnapshotLoader`s is asked for one more when the first table is to be copied. It only
-        loads snapshots, and is not stopped at a reset, so that a long copy goes on. The two never work on one table at once.
+        A target whose consumers are `SnapshotLoader`s is asked for another one for each table that is to be copied, in
+        any thread. It only loads that table's snapshot, is stopped when the copy ends, and not at a reset, so that a long copy
+        goes on. Consumers of one run have the same epoch and live side by side, but never work on one table at once.
         """
 
     def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
