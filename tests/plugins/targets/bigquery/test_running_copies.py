@@ -51,7 +51,7 @@ def replicate(made: dict[str, Any]) -> None:
     assert run(build_pipeline(made, host=Host()), until_current=True).reached_goal  # type: ignore[arg-type]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("tasks_run_here")
 @pytest.mark.parametrize(("mode", "copied"), [("batch", "item"), ("batch", "customer"), ("merge-flush", "customer")])
 def test_a_copy_reads_each_chunk_once_though_the_stream_rejoins(
