@@ -53,13 +53,25 @@ def replicate(made: dict[str, Any]) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("tasks_run_here")
-@pytest.mark.parametrize(("mode", "copied"), [("batch", "item"), ("batch", "customer"), ("merge-flush", "customer")])
+@pytest.mark.parametrize(
+    ("settings", "copied"),
+    [
+        ({"mode": "batch"}, "item"),
+        ({"mode": "batch"}, "customer"),
+        ({"mode": "merge-flush", "upsert_enabled": True, "delete_enabled": True}, "customer"),
+    ],
+    ids=["batch-item", "batch-customer", "merge-flush-customer"],
+)
 def test_a_copy_reads_each_chunk_once_though_the_stream_rejoins(
-    bigquery_emulators: Emulators, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, copied: str
+    bigquery_emulators: Emulators,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    copied: str,
 ) -> None:
     """The table `item` has no key: its copy could not be resumed."""
     bigquery_emulators.gate.clear()
-    project = Project(bigquery_emulators, mode=mode)
+    project = Project(bigquery_emulators, **settings)
     monkeypatch.setattr(SparkHandle, "session", lambda self: None)
     shop = sqlite3.connect(tmp_path / "shop.db")
     shop.executescript(
