@@ -17,6 +17,7 @@ from tests.crash.sqlite.copy_beside_failures import FAILURES, CopyBesideFailures
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.emulators import Emulators
 
+MERGING = {"upsert_enabled": True, "delete_enabled": True, "kafka_key_field_name": "the_key"}
 ITEMS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20)"
 
 
@@ -58,7 +59,7 @@ def replicate(made: dict[str, Any]) -> None:
     [
         ({"mode": "batch"}, "item"),
         ({"mode": "batch"}, "customer"),
-        ({"mode": "merge-flush", "upsert_enabled": True, "delete_enabled": True}, "customer"),
+        ({"mode": "merge-flush", **MERGING}, "customer"),
     ],
     ids=["batch-item", "batch-customer", "merge-flush-customer"],
 )
