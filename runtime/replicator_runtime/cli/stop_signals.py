@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SAME_REQUEST_SECONDS = 0.5
 
 
 class StopSignals:
     """While open, the first signal calls `stop`; the second ends the process at once, as a crash would.
 
     A crash loses nothing, since the next run continues from the saved offset; so ending at once is safe. Main thread only.
+    What arrives within half a second is one request: `timeout` signals its child, and then the child's whole group.
 
     Attributes:
         received: The first signal's number; 0 when none came.
@@ -22,6 +25,7 @@ class StopSignals:
 
     def __init__(self, stop: Callable[[], None], say: Callable[[str], None]) -> None:
         self.received = 0
+        self._first = 0.0
         self._stop = stop
         self._say = say
         self._before: dict[signal.Signals, Any] = {}
@@ -41,8 +45,11 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _received(self, number: int, _: FrameType | None) -> None:
+        now = time.monotonic()
         if self.received:
-            os._exit(128 + number)
-        self.received = number
+            if now - self._first > SAME_REQUEST_SECONDS:
+                os._exit(128 + number)
+            return
+        self.received, self._first = number, now
         self._stop()
         self._say("stopping: what is gathered is applied first; once more ends at once")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from replicator_runtime.observability.redaction import contains_secret, redact_error
+from replicator_runtime.spark.group_signals import start_gateway
 from replicator_runtime.spark.jars import cache_folder, local_jars
 from replicator_runtime.spark.java import require_java
 from replicator_runtime.spark.scratch_folders import Scratch
@@ -217,11 +218,12 @@ def _set_interpreter(master: str, settings: Mapping[str, str]) -> None:
 
 
 def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]) -> SparkSession:
-    builder = session_type.builder.appName(name)
-    for key, value in (settings | _own_folders(settings)).items():
+    builder, settings = session_type.builder.appName(name), settings | _own_folders(settings)
+    for key, value in settings.items():
         builder = builder.config(key, value)
     try:
         with _launched_with(settings):
+            start_gateway(settings)
             session = builder.getOrCreate()
     except Exception as error:
         _forget_context()

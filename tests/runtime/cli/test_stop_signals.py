@@ -24,12 +24,22 @@ def test_the_first_signal_asks_to_stop_and_the_earlier_handlers_are_restored(num
 
 def test_the_second_signal_ends_the_process_at_once() -> None:
     code = (
-        "import os, signal\n"
+        "import os, signal, time\n"
         "from replicator_runtime.cli.stop_signals import StopSignals\n"
         "with StopSignals(lambda: None, print):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(0.6)\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    print('still here', flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, "still here" in done.stdout) == (143, False)
+
+
+def test_two_signals_at_once_are_one_request_as_timeout_sends_them() -> None:
+    asked: list[str] = []
+    with StopSignals(lambda: asked.append("stop"), lambda _: None) as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert asked == ["stop"]
+    assert signals.exit_code == 143

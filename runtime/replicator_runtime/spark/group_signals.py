@@ -1,0 +1,35 @@
+"""Starts Spark's Java virtual machine so that a SIGTERM to the whole process group lets this process end in order.
+
+systemd, `timeout` and shells signal every process of a group. A virtual machine that obeys is gone before the run has
+applied what it gathered, and each call to it fails. It ends with this process, whose pipe it reads, in any case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+
+def start_gateway(settings: Mapping[str, str]) -> None:
+    """Start the virtual machine with `settings`, unless this process has one, and have it ignore SIGTERM.
+
+    pyspark has it ignore SIGINT already. Between its start and the first answer, about a second, SIGTERM still ends it:
+    then Spark does not start. Raises what pyspark raises.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    if SparkContext._gateway is not None:  # noqa: SLF001  # pyspark has no public way
+        return
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001
+    started: Any = SparkContext._gateway  # noqa: SLF001
+    if started.proc is not None:  # else `spark-submit` has started it, and this process as well
+        with contextlib.suppress(Exception):  # a virtual machine without this class obeys the signal, as it did before
+            _ignore_sigterm(started.jvm)
+
+
+def _ignore_sigterm(jvm: Any) -> None:
+    misc = jvm.sun.misc
+    misc.Signal.handle(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
