@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_name, is_pattern
+from replicator_runtime.stored_tables import StoredTables
 from replicator_sdk.discovery.assessment import ColumnAssessment, Finding, Severity, Support
 from replicator_sdk.errors import NeedsUserError, ReplicatorError
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline, SelectedTable
+    from replicator_runtime.stored_tables import NextRun
     from replicator_sdk.discovery.assessment import TableAssessor
     from replicator_sdk.discovery.table_registry import TableRegistry
     from replicator_sdk.schema import TableId, TableSchema
@@ -103,7 +105,8 @@ def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
         target += at_target.assess().findings
         try:
             with pipeline.source.create_table_registry() as registry:
-                tables += _assess_tables(pipeline, registry, at_source, at_target, source)
+                stored = StoredTables.of(pipeline)
+                tables += _assess_tables(pipeline, stored, registry, at_source, at_target, source)
         except ReplicatorError as error:
             # The assessment of a source that cannot be reached has reported that already.
             if not any(f.severity is Severity.ERROR for f in source):
@@ -113,6 +116,7 @@ def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
 
 def _assess_tables(
     pipeline: Pipeline,
+    stored: StoredTables,
     registry: TableRegistry,
     at_source: TableAssessor,
     at_target: TableAssessor,
@@ -123,16 +127,22 @@ def _assess_tables(
     chosen = [selected for table in present if (selected := pipeline.selection.matches(table))]
     if not chosen:
         findings.append(_nothing_selected())
-    return [_assess_table(selected, registry, at_source, at_target) for selected in chosen]
+    return [_assess_table(selected, stored, registry, at_source, at_target) for selected in chosen]
 
 
 def _assess_table(
-    selected: SelectedTable, registry: TableRegistry, at_source: TableAssessor, at_target: TableAssessor
+    selected: SelectedTable,
+    stored: StoredTables,
+    registry: TableRegistry,
+    at_source: TableAssessor,
+    at_target: TableAssessor,
 ) -> TableReport:
     try:
         whole = registry.describe_table(selected.table)
-        missing = _wrong_columns(selected, whole)
-        schema = whole if selected.columns is None else whole.select(selected.columns)
+        next_run = stored.next_run(selected, whole)
+        about_edits = _about_columns(selected, whole, next_run)
+        columns_read = selected.columns if next_run.follows is None else next_run.follows
+        schema = whole if columns_read is None else whole.select(columns_read)
         source, target = at_source.assess_table(schema), at_target.assess_table(schema)
     except ReplicatorError as error:
         return TableReport(selected.table, (), (_finding_of(error, selected.table),))
@@ -140,7 +150,7 @@ def _assess_table(
     quiet = selected.quiet_columns
     findings = [
         f
-        for f in (*missing, *source.findings, *target.findings)
+        for f in (*about_edits, *_joined_findings(source.findings, target.findings))
         if f.severity is Severity.ERROR or f.column not in quiet
     ]
     return TableReport(selected.table, tuple(columns), tuple(findings))
@@ -156,6 +166,16 @@ def _joined_columns(source: Sequence[ColumnAssessment], target: Sequence[ColumnA
         note = "; ".join(dict.fromkeys(n for n in (column.note, other.note) if n))
         joined.append(replace(column, target_type=other.target_type, support=support, note=note))
     return joined + list(at_target.values())
+
+
+def _joined_findings(source: Sequence[Finding], target: Sequence[Finding]) -> list[Finding]:
+    """The findings of both sides; what both find of a table is one finding with the impacts of both."""
+    same = {f.name: f for f in target if not f.column and f.severity is not Severity.ERROR}
+    joined = []
+    for finding in source:
+        other = same.pop(finding.name, None) if not finding.column else None
+        joined.append(replace(finding, impact=f"{finding.impact}; {other.impact}") if other else finding)
+    return joined + [f for f in target if f.column or f.severity is Severity.ERROR or f.name in same]
 
 
 def _missing_tables(pipeline: Pipeline, present: Sequence[TableId]) -> list[Finding]:
@@ -183,6 +203,37 @@ def _nothing_selected() -> Finding:
         impact="there is nothing to replicate",
         suggestion="name tables in `tables`, or grant SELECT on them; `replicator tables` lists what is seen",
         code=NOTHING_SELECTED,
+    )
+
+
+def _about_columns(selected: SelectedTable, schema: TableSchema, next_run: NextRun) -> list[Finding]:
+    """What is wrong with the table's `columns`, and what the next run does with columns that changed."""
+    if next_run.follows is not None:
+        gone = [name for name in selected.columns or () if name not in schema]
+        return [_renamed_columns(selected.table, gone, next_run.follows)] if gone else []
+    wrong = _wrong_columns(selected, schema)
+    if not next_run.copied_again or wrong:
+        return wrong
+    copied_again = Finding(
+        name="copied_again",
+        severity=Severity.INFO,
+        description=f"the next run copies the table again: {next_run.copied_again}",
+        impact="all its rows are read and written once more",
+        suggestion="nothing, or undo the edit of the pipeline",
+        table=selected.table,
+    )
+    return [copied_again]
+
+
+def _renamed_columns(table: TableId, gone: Sequence[str], follows: Collection[str]) -> Finding:
+    return Finding(
+        name="columns_changed",
+        severity=Severity.INFO,
+        description=f"`columns` names {', '.join(gone)}, which the source has renamed or dropped since the table was copied",
+        impact=f"a run goes on with {', '.join(sorted(follows))}; a new copy of the table would fail",
+        suggestion="give the present names in `columns`; the table is copied again where they are other columns",
+        table=table,
+        code=COLUMN_MISSING,
     )
 
 

@@ -110,7 +110,7 @@ def _table_findings(shape: TableShape) -> Iterator[Finding]:
     if not shape.schema.primary_key:
         nullable = f" ({', '.join(shape.declared_key)} may hold NULL)" if shape.declared_key else ""
         yield Finding(
-            "primary_key",
+            "no_key",
             Severity.WARNING,
             f"the table has no key that identifies a row{nullable}",
             "rows are compared whole, which is slower, and an interrupted snapshot starts from scratch",

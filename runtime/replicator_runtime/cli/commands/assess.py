@@ -37,8 +37,8 @@ def _print(report: Report, assessed: PipelineAssessment) -> None:
         _print_finding(report, place, finding)
     if findings:
         report.line()
-    rows = [_row(table) for table in assessed.tables]
-    report.table(("table", "columns", "changed", "lost", "errors", "warnings"), rows)
+    if rows := [_row(table) for table in assessed.tables]:
+        report.table(("table", "columns", "changed", "lost", "errors", "warnings"), rows)
     changed = [
         (table.table, c.name, c.source_type, c.target_type, c.support.value, c.note)
         for table in assessed.tables

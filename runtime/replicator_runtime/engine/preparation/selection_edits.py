@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.config.selection import is_pattern, matched_by
+from replicator_runtime.engine.preparation.scope_edits import why_copied_again
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_sdk.errors import NeedsUserError
 
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _OWN_FOLDER = "_replicator"
-_DELETING = frozenset({"DELETE", "TRUNCATE_TABLE"})
-_OWN_PIPELINE = (
-    "replicate it by a pipeline of its own, with another `name` and target folder, which reads the log from its start"
-)
 
 
 class SelectionEdits:
@@ -106,21 +103,13 @@ class SelectionEdits:
         Raises:
             NeedsUserError: When the target cannot follow; what is known of the table stays as it is.
         """
-        now, before = TableScope.of(selected), record.scope
-        if now == before:
-            return
-        let_in = before.left_out - now.left_out if before is not None else frozenset[str]()
-        if before is not None and let_in and before.left_out & _DELETING and self._copies:
-            raise _keeps_deleted_rows(record, before.left_out)
-        if not let_in and self._same_columns(record, now, described):
+        why, now = why_copied_again(record, selected, described, copies=self._copies), TableScope.of(selected)
+        if why:
+            log.warning("table.copied_again", table=str(record.table), why=why)
+            self._lifecycle.start_over(record)
+            self._changed = True
+        elif record.scope != now:
             record.scope, self._changed = now, True
-            return
-        if not self._copies:
-            raise _cannot_follow(record, let_in)
-        what = f"{', '.join(sorted(let_in))} are let in again" if let_in else "other columns are selected"
-        log.warning("table.copied_again", table=str(record.table), why=what)
-        self._lifecycle.start_over(record)
-        self._changed = True
 
     def save(self) -> None:
         """Record the selection of this run, and what was decided; durable when it returns."""
@@ -133,47 +122,7 @@ class SelectionEdits:
     def _is_newly_selected(self, table: TableId) -> bool:
         return self._before is not None and not matched_by(self._before["entries"], table)
 
-    def _same_columns(self, record: TableRecord, now: TableScope, described: Callable[[], TableSchema]) -> bool:
-        """Whether the target's table has the columns that are selected now."""
-        before, have, key = record.scope, set(record.schema.names), set(record.schema.primary_key)
-        if before is None:  # kept by a version that did not record it
-            return now.columns is None or now.columns | key == have or set(described().names) == have
-        if before.columns == now.columns:
-            return True
-        if before.columns is not None and now.columns is not None and before.columns | key == now.columns | key:
-            return True
-        return set(described().names) == have
-
 
 def _is_ahead(registry: TableRegistry, record: TableRecord, offset: Offset) -> bool:
     """Whether nothing of the table was passed, as the source says; tables of the replicator's own are in no log."""
     return record.table.folder == _OWN_FOLDER or registry.is_ahead(record.table, offset)
-
-
-def _keeps_deleted_rows(record: TableRecord, left_out: frozenset[str]) -> NeedsUserError:
-    deleting, names = ", ".join(sorted(left_out & _DELETING)), ", ".join(sorted(left_out))
-    return NeedsUserError(
-        f"{deleting} was left out, and the blacklist is shorter now: the target has rows that the source deleted meanwhile",
-        code="RPL-2006",
-        table=str(record.table),
-        hint=f"to keep those rows, put the blacklist back with {names}; to drop them, take the table out of `tables`, run"
-        " once and put it in again",
-    )
-
-
-def _cannot_follow(record: TableRecord, let_in: frozenset[str]) -> NeedsUserError:
-    """What to say of an edit that only a new copy could follow, of a source that makes none."""
-    if let_in:
-        names = ", ".join(sorted(let_in))
-        what, back = f"{names} was left out and is let in again", f"put {names} back on the blacklist"
-    else:
-        before = record.scope.columns if record.scope is not None else None
-        listed = "no `columns`" if before is None else "`columns` " + ", ".join(sorted(before))
-        what, back = "other columns are selected than were", f"give the table {listed}, as before"
-    return NeedsUserError(
-        f"{what}: only a new copy of the table could follow, and this source takes no snapshots",
-        code="RPL-2007",
-        table=str(record.table),
-        hint=f"{back}; or replicate the table by a pipeline of its own, with another `name` and target folder, which reads"
-        " the log from its start",
-    )

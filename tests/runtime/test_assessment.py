@@ -1,0 +1,75 @@
+"""After a run, an assessment says what the next run does: it follows renamed columns, or copies a table again."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator_runtime.assessment import PipelineAssessment, assess_pipeline
+from replicator_runtime.config.pipeline import build_pipeline
+from replicator_sdk.discovery.assessment import Severity
+from tests.runtime.engine.test_run import Host, Shop, fill, shop
+
+__all__ = ["shop"]
+
+NARROW = [{"table": "customers", "columns": ["name"]}]
+
+
+def assess(shop: Shop) -> PipelineAssessment:
+    return assess_pipeline(build_pipeline(shop.document, host=Host()))  # type: ignore[arg-type]
+
+
+def found(assessment: PipelineAssessment, table: str) -> dict[str, tuple[Severity, str]]:
+    report = next(t for t in assessment.tables if t.table.table == table)
+    return {f.name: (f.severity, f.description) for f in report.findings}
+
+
+@pytest.mark.parametrize("runs_after_it", [0, 1])
+def test_a_selected_column_that_was_renamed_since_is_no_error_as_the_run_follows_it(
+    shop: Shop, runs_after_it: int
+) -> None:
+    shop.document["tables"] = NARROW
+    fill(shop)
+    shop.run()
+    shop.sql("ALTER TABLE customers RENAME COLUMN name TO title")
+    for _ in range(runs_after_it):
+        shop.run()
+    assessment = assess(shop)
+    severity, text = found(assessment, "customers")["columns_changed"]
+    assert severity is Severity.INFO
+    assert "names name" in text
+    assert assessment.count(Severity.ERROR) == 0
+    shop.sql("UPDATE customers SET title = 'z' WHERE id = 4")
+    shop.run()
+    shop.assert_equal("customers")
+
+
+def test_a_missing_column_is_an_error_before_the_first_run_and_where_the_selection_was_edited(shop: Shop) -> None:
+    shop.document["tables"] = [{"table": "customers", "columns": ["nme"]}]
+    assert found(assess(shop), "customers")["missing_column"][0] is Severity.ERROR
+    shop.document["tables"] = [{"table": "customers"}]
+    fill(shop)
+    shop.run()
+    shop.document["tables"] = [{"table": "customers", "columns": ["nme"]}]
+    assert found(assess(shop), "customers")["missing_column"][0] is Severity.ERROR
+
+
+def test_an_edit_that_has_a_table_copied_again_is_reported_before_the_run(shop: Shop) -> None:
+    shop.document["tables"] = [{"table": "customers"}]
+    fill(shop)
+    shop.run()
+    assert found(assess(shop), "customers") == {}
+    shop.sql("ALTER TABLE customers ADD COLUMN city TEXT")
+    shop.run()
+    shop.document["tables"] = NARROW
+    severity, text = found(assess(shop), "customers")["copied_again"]
+    assert (severity, "other columns are selected" in text) == (Severity.INFO, True)
+    shop.run()
+    assert found(assess(shop), "customers") == {}
+
+
+def test_an_edit_that_the_target_cannot_follow_is_an_error(shop: Shop) -> None:
+    shop.document["tables"] = [{"table": "customers", "dmlBlacklist": ["DELETE"]}]
+    fill(shop)
+    shop.run()
+    shop.document["tables"] = [{"table": "customers"}]
+    assert "refused" in found(assess(shop), "customers")
