@@ -83,11 +83,11 @@ def build_pipeline(
     document: Mapping[str, Any], *, host: PluginHost | None = None, where: str = "the pipeline"
 ) -> Pipeline:
     """As `load_pipeline`, from parsed JSON; `where` names it in errors."""
+    host, configurer = host or PluginHost(), CollectingConfigurer()
     config, problems = _settings(document)
-    config = _settled(config, problems, where)
+    if config is None or problems:
+        raise InvalidPipelineError([*problems, *_plugin_problems(host, document, configurer)], where=where)
     ends, problems = find_ends(config)
-    host = host or PluginHost()
-    configurer = CollectingConfigurer()
     made = [_make_plugin(host, config.stages[i], i, configurer, problems) for i in range(len(config.stages))]
     problems += configurer.problems
     if problems or ends is None:
@@ -139,6 +139,17 @@ def _resolve_outside_properties(document: Mapping[str, Any]) -> tuple[dict[str, 
     return resolved, problems
 
 
+def _plugin_problems(host: PluginHost, document: Mapping[str, Any], configurer: CollectingConfigurer) -> list[Problem]:
+    """The problems inside the plugins of a document that has problems elsewhere as well."""
+    problems: list[Problem] = []
+    written = document.get("stages")
+    for index, stage in enumerate(written if isinstance(written, list) else []):
+        parsed, _ = parse_model(StageConfig, stage) if isinstance(stage, Mapping) else (None, [])
+        if parsed is not None:
+            _make_plugin(host, parsed, index, configurer, problems)
+    return problems + configurer.problems
+
+
 def _make_plugin(
     host: PluginHost, stage: StageConfig, index: int, configurer: CollectingConfigurer, problems: list[Problem]
 ) -> DeltaSource | DeltaTarget | None:
@@ -151,12 +162,10 @@ def _make_plugin(
         return None
     path = json_path(("stages", index, "plugin", "properties"))
     properties, unresolved = resolve(reference.properties, path)
-    if unresolved:
-        problems += unresolved
-        return None
     config, wrong = parse_model(kind.config_type, properties, path)
-    problems += wrong
-    if config is None:
+    without_value = {problem.path for problem in unresolved}
+    problems += [*unresolved, *(problem for problem in wrong if problem.path not in without_value)]
+    if config is None or unresolved:
         return None
     _register_secrets(config)
     plugin = kind(config)

@@ -43,6 +43,8 @@ def test_all_problems_are_reported_at_once_with_their_paths(build: Build) -> Non
         "tables[0].table": 'missing | add "table"',
         "tables[0].tabel": 'unknown key "tabel" | did you mean "table"?',
         "colour": problems_of(build, document)["colour"],
+        "stages[0].plugin.properties.path": "input should be a valid string",
+        "stages[0].plugin.properties.prt": 'unknown key "prt" | did you mean "port"?',
     }
     assert "known here: batch, connections" in problems_of(build, document)["colour"]
 
@@ -51,6 +53,17 @@ def test_a_plugins_settings_are_checked_with_their_path_in_the_pipeline(build: B
     found = problems_of(build, pipeline({"prt": 5, "port": "many"}))
     assert set(found) == {f"stages[0].plugin.properties.{key}" for key in ("prt", "port", "path")}
     assert 'did you mean "port"?' in found["stages[0].plugin.properties.prt"]
+
+
+def test_a_macro_without_a_value_hides_no_other_problem_of_its_plugin(build: Build) -> None:
+    found = problems_of(build, pipeline({"path": "${secure(absent)}", "prt": 5}, tables=[{"tabel": "x"}]))
+    assert set(found) == {
+        "tables[0].table",
+        "tables[0].tabel",
+        "stages[0].plugin.properties.path",
+        "stages[0].plugin.properties.prt",
+    }
+    assert "absent" in found["stages[0].plugin.properties.path"]
 
 
 def test_what_a_plugin_finds_wrong_in_configure_is_a_problem_of_its_properties(build: Build) -> None:
