@@ -9,28 +9,32 @@ _POISON = (
     "look at the record (topic, partition and offset are in the message); fix the producer, or set `onPoison` to"
     " `quarantine` to set such records aside"
 )
+_OUT_OF_RANGE = (
+    "fix the rows at the source, or set `outOfRange` in the properties of the target, or of the source, which takes"
+    ' precedence, to "null" or "clamp"'
+)
 
 # Code → class, message and next step.
 BY_HAND: Mapping[str, tuple[str, str, str]] = {
     "RPL-3010": (
         "DataError",
         "NaN or an infinity in a number, an infinite date, one BC or after 9999, a time of 24:00:00 or an array with other bounds than 1, which the standard type of its column cannot hold",
-        'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
+        _OUT_OF_RANGE,
     ),
     "RPL-3510": (
         "DataError",
         "a value does not fit the type that its column is declared with; SQLite stores it nevertheless",
-        'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
+        _OUT_OF_RANGE,
     ),
     "RPL-3736": (
         "DataError",
         "a date in the year 0, or a day that its month does not have, which the standard type of its column cannot hold",
-        'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
+        _OUT_OF_RANGE,
     ),
     "RPL-3905": (
         "DataError",
         "a time or number outside what the standard type of its column holds, or with more digits",
-        'fix the rows at the source, or set "outOfRange" to "null" or "clamp"',
+        _OUT_OF_RANGE,
     ),
     "RPL-1003": (
         "ConfigError",

@@ -52,8 +52,10 @@ class ReplicatorError(Exception):
 
     def __str__(self) -> str:
         where = "".join(f" [{name} {value}]" for name, value in self._places() if value)
-        step = f" Next: {self.hint}" if self.hint else ""
-        return f"{self.code}: {self.message}{where}{step}"
+        text = f"{self.code}: {self.message}{where}"
+        if not self.hint:
+            return text
+        return f"{text} Next: {self.hint}" if text.endswith((".", "!", "?")) else f"{text}. Next: {self.hint}"
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors cross process borders (Spark executors), so they pickle with all their parts."""

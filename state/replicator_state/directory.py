@@ -71,6 +71,11 @@ class ReplicatorDirectory:
         """The generation's folder for messages, without credentials."""
         return self._generation_folder().place
 
+    @property
+    def home(self) -> str:
+        """The folder of all generations for messages, absolute and without credentials."""
+        return self._home.place
+
     def generations(self) -> list[int]:
         """Generations that exist, ascending.
 

@@ -64,9 +64,14 @@ def _pipeline(folder: Path, source: tuple[str, Mapping[str, str]], target: tuple
     }
 
 
-def test_the_smallest_plugins_replicate_and_go_on_where_they_ended(tmp_path: Path, host: PluginHost) -> None:
+def test_the_smallest_plugins_replicate_by_the_guides_pipeline_and_go_on_where_they_ended(
+    tmp_path: Path, host: PluginHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     feed, pages = tmp_path / "feed.jsonl", tmp_path / "pages"
-    document = _pipeline(tmp_path, ("ticks", {"path": str(feed)}), ("pages", pages))
+    pages.mkdir()
+    [text] = re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL)
+    document = json.loads(text)
     feed.write_text('{"id": 1, "price": 1.5}\n')
     assert run(build_pipeline(document, host=host), until_current=True).sequence_number == 1
     with feed.open("a") as file:

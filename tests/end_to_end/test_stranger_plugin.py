@@ -120,7 +120,7 @@ def test_an_error_of_the_plugins_own_ends_the_run_with_its_code_in_one_line(stra
     done = stranger.replicator("run", stranger.pipeline, "--until-current")
     assert done.returncode == 3
     assert [line for line in done.stderr.splitlines() if line.startswith("error ")] == [
-        f"error JRN-0001: there is no journal {stranger.journal} Next: write one"
+        f"error JRN-0001: there is no journal {stranger.journal}. Next: write one"
     ]
 
 
@@ -149,7 +149,7 @@ def error_of(stranger: Stranger, code: int) -> str:
     lines = [line for line in done.stderr.splitlines() if line.startswith("error ")]
     assert len(lines) == 1, done.stderr
     assert "Traceback" not in done.stderr
-    assert " Next: " in lines[0]
+    assert ". Next: " in lines[0]
     return lines[0]
 
 
@@ -163,7 +163,7 @@ def test_a_table_that_is_not_there_is_named_with_the_nearest_one(stranger: Stran
 def test_an_unknown_key_is_named_with_the_nearest_one(stranger: Stranger) -> None:
     stranger.write_pipeline({"retrys": {}})
     assert error_of(stranger, 3).startswith(
-        'error RPL-1003: unknown key "retrys" [at retrys] Next: did you mean "retries"?'
+        'error RPL-1003: unknown key "retrys" [at retrys]. Next: did you mean "retries"?'
     )
 
 

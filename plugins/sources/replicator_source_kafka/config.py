@@ -52,7 +52,7 @@ class KafkaConfig(PluginConfig):
         table_from_topic: A regular expression on the topic's name with the groups `table` and, optionally, `schema`
             and `database`, for records that do not name their table.
         table_field: The field of a record that names its table, for topics with several tables.
-        out_of_range: What to do with values the standard types cannot hold; the pipeline's policy when left out.
+        out_of_range: What to do with values the standard types cannot hold; the target's setting when left out.
         metadata_interval_seconds: The interval of checks for new topics and partitions.
         distributed: Whether Spark's executors read the partitions, if the target supports it. Otherwise one reader reads
             all partitions, which keeps the order between partitions of a window and supports TRUNCATE.

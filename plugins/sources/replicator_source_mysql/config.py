@@ -22,13 +22,13 @@ class MySqlConfig(PluginConfig):
         port: TCP port.
         user: An account with REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: BINLOG MONITOR) and SELECT on the tables.
         password: Its password.
-        ssl_mode: `verify-full` unless another mode is spelled out, also for a loopback host.
+        ssl_mode: `verify-full` unless another mode is set, also for a loopback host.
         ssl_root_cert: File with the certificate authority; the system's own when left out.
         server_id: The replica's server id, unique among everything that reads this server's binlog. Derived from
             namespace and name when left out.
         zero_dates: What happens to zero and partial dates (`0000-00-00`, `2024-00-10`): NULL, counted in
             `source.zero_dates`; an error; or every date and datetime column arrives as text.
-        out_of_range: What happens to other values the standard types cannot hold; the pipeline's policy when left out.
+        out_of_range: What happens to other values the standard types cannot hold; the target's setting when left out.
         foreign_key_cascades: Whether tables may be captured whose rows a foreign key changes (ON DELETE CASCADE, SET
             NULL) on a server that leaves such changes out of its binlog.
         heartbeat_interval_seconds: How often the offset of an idle source advances.

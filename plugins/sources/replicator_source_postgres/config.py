@@ -32,7 +32,7 @@ class PostgresConfig(PluginConfig):
         publication: Name of the publication; used as it is when it exists, else created. Derived from the pipeline's
             namespace and name when left out.
         slot: Name of the replication slot; same rules.
-        out_of_range: What happens to infinite dates, years outside 1 to 9999 and NaN decimals; the pipeline's policy when
+        out_of_range: What happens to infinite dates, years outside 1 to 9999 and NaN decimals; the target's setting when
             left out.
         heartbeat_interval_seconds: How often the offset of an idle source advances.
         connect_timeout_seconds: How long one attempt to connect may take.

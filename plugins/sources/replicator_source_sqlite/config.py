@@ -14,7 +14,7 @@ class SqliteConfig(PluginConfig):
 
     Attributes:
         path: The database file; it must exist.
-        out_of_range: What happens to a value that its declared type cannot hold; the pipeline's own setting when left out.
+        out_of_range: What happens to a value that its declared type cannot hold; the target's setting when left out.
         poll_interval_seconds: How long the reader waits between two polls.
         batch_rows: How many changes are read and emitted at once; bounds the reader's memory.
         chunk_rows: How many rows a snapshot chunk holds.

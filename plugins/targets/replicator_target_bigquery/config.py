@@ -75,7 +75,7 @@ class BigQueryConfig(MergeFlushSettings):
         require_partition_filter: Whether queries of those tables must name partitions.
         labels: Labels of datasets, tables and jobs that the replicator makes.
         out_of_range: What the runtime does with values the standard types cannot hold.
-        retry_seconds: How long one request is repeated while BigQuery is busy or away, before the batch is.
+        retry_seconds: How long one request is repeated while BigQuery is busy or away, before the whole batch is repeated.
         api_endpoint: BigQuery's address, for private endpoints and emulators.
         storage_endpoint: Cloud Storage's address, likewise.
         storage_write_endpoint: The Storage Write API's address, likewise; for modes `merge-flush` and `cdc`.

@@ -25,12 +25,12 @@ class MergeFlushSettings(PluginConfig):
         merge_interval_ms: The longest time between two merges of a table, in milliseconds; -1 for no limit.
         merge_records_threshold: How many streamed rows of a table make it merge at once; -1 for no limit.
         use_storage_write_api: Stream by the Storage Write API; else by `insertAll`, which is slower and costs more.
-        use_default_stream: There, stream into each table's default stream, which needs no streams of our own but may
-            write a row twice; merges take it once.
+        use_default_stream: With `useStorageWriteApi`, stream into each table's default stream, which needs no streams
+            of our own but may write a row twice; merges take it once.
         timestamp_partition_field_name: The DATE, TIMESTAMP or DATETIME column, at the source, by which new tables are
             partitioned; by time of arrival when empty.
         big_query_partition_decorator: Put each inserted row in the partition of the time it was read, not of the merge.
-        use_message_time_date_partitioning: There, take the time the source committed it.
+        use_message_time_date_partitioning: With `bigQueryPartitionDecorator`, take the time the source committed it.
     """
 
     upsert_enabled: bool = False

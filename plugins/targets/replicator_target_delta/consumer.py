@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import structlog
+
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome
@@ -27,6 +29,8 @@ from replicator_target_delta.warmup import WarmUp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = structlog.get_logger(__name__)
 
 
 class DeltaConsumer(RangeConsumer, SnapshotLoader):
@@ -72,9 +76,21 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
         table = self._table(event.table)
         with table.lock:
             TableDDL(table, self._config, self._spark).apply(event)
-            if event.operation is DDLOperation.DROP_TABLE and self._config.drop_tables is DropTables.DROP:
-                delete_folder(self._spark, table.log.path)
-                self._forget(event.table)
+            if event.operation is DDLOperation.DROP_TABLE:
+                self._drop(event.table, table.log.path)
+
+    def _drop(self, table: TableId, path: str) -> None:
+        """Follow `dropTables`, and log what becomes of the data."""
+        if self._config.drop_tables is DropTables.KEEP:
+            log.warning(
+                "delta.table_kept", table=str(table), path=path, why='the source dropped it; dropTables is "keep"'
+            )
+            return
+        delete_folder(self._spark, path)
+        self._forget(table)
+        log.warning(
+            "delta.table_deleted", table=str(table), path=path, why='the source dropped it; dropTables is "drop"'
+        )
 
     def _rename(self, event: DDLEvent) -> None:
         """Move the table's folder; the replay repairs a crash in between."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.run_state.progress import RunView, TableView
 
 PLAIN_INTERVAL_SECONDS = 10.0
+REPEAT_SECONDS = 60.0
 _COLOURS = {"FAILING": "red", "REPLICATING": "green", "SNAPSHOTTING": "cyan"}
 
 
@@ -29,7 +30,7 @@ class Display(Protocol):
 
 
 def open_display(interval_seconds: float = PLAIN_INTERVAL_SECONDS) -> Display:
-    """The display that fits standard error; plain lines sum up every `interval_seconds`."""
+    """The display that fits standard error; plain lines sum up every `interval_seconds`, or every minute without news."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -39,10 +40,14 @@ def open_display(interval_seconds: float = PLAIN_INTERVAL_SECONDS) -> Display:
 
 
 class PlainLines:
-    """A line when a table's state changes, and every ten seconds a line on what is going on."""
+    """A line when a table's state changes, and every ten seconds a line on what is going on.
+
+    A summary that says the same as the last one is printed once a minute, so that an idle run differs from one that hangs.
+    """
 
     def __init__(self, interval_seconds: float = PLAIN_INTERVAL_SECONDS) -> None:
         self._interval = interval_seconds
+        self._last_summary = 0.0
         self._states: dict[object, tuple[str, str]] = {}
         self._phase = ""
         self._said: dict[object, str] = {}
@@ -57,7 +62,9 @@ class PlainLines:
             state = (table.state.value, table.error)
             if self._states.get(table.table) != state:
                 self._states[table.table] = state
-                _say(f"{table.table}: {table.state.value}" + (f" {table.error}" if table.error else ""))
+                _say(
+                    f"{table.table}: {table.state.value} {table.error.partition(':')[0]}".strip()
+                )  # the log has its text
         if time.monotonic() >= self._next_summary:
             self._summarise(view)
 
@@ -71,13 +78,19 @@ class PlainLines:
         for table in view.tables:
             if table.state.value == "SNAPSHOTTING" and table.rows:
                 self._say_news(table.table, f"{table.table}: {', '.join(filter(None, snapshot_words(table)))}")
-        self._say_news(None, f"{view.phase}: {', '.join(run_words(view))}")
+        now = time.monotonic()
+        if now - self._last_summary >= REPEAT_SECONDS:
+            self._said.pop(None, None)
+        if self._say_news(None, f"{view.phase}: {', '.join(run_words(view))}"):
+            self._last_summary = now
 
-    def _say_news(self, about: object, text: str) -> None:
-        """Print `text` unless it was the last line about the same subject."""
-        if self._said.get(about) != text:
-            self._said[about] = text
-            _say(text)
+    def _say_news(self, about: object, text: str) -> bool:
+        """Print `text` unless it was the last line about the same subject; returns whether it was printed."""
+        if self._said.get(about) == text:
+            return False
+        self._said[about] = text
+        _say(text)
+        return True
 
 
 class LiveTable:

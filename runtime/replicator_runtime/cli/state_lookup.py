@@ -48,8 +48,9 @@ def find_state(name: str, namespace: str, base: str | None) -> StateLocation:
     directory = ReplicatorDirectory(base or default_base_path(), namespace, name, retry_seconds=5)
     if not directory.generations():
         raise NeedsUserError(
-            f'no state of a replicator "{name}" in namespace "{namespace}" at {directory.base_path}',
+            f'no state of a replicator "{name}" in namespace "{namespace}" at {directory.home}',
             code=NEVER_RAN,
-            hint="start it with `replicator run`; a name alone is looked up at --base and in --namespace: give these, or the pipeline's file",
+            hint="start it with `replicator run`; a name alone is looked up at --base and in --namespace: give these, or the"
+            " pipeline's file; a relative path is looked up from the working directory",
         )
     return StateLocation(directory, config)

@@ -14,7 +14,10 @@ import pyarrow.compute as pc
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import DataError
 
-_HINT = 'fix the rows at the source, or set "outOfRange" to "null" or "clamp"'
+_HINT = (
+    "fix the rows at the source, or set `outOfRange` in the properties of the target, or of the source, which takes"
+    ' precedence, to "null" or "clamp"'
+)
 
 
 @dataclass(frozen=True, slots=True)

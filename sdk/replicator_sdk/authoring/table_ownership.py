@@ -19,7 +19,8 @@ from replicator_sdk.target import TableProgress
 
 SUPERSEDED_HINT = (
     "nothing to do while the newer run goes on; when there is none, the pipeline's state was deleted or is an old copy:"
-    " delete its state folder and its tables at the target, then start the pipeline again: every table is copied"
+    " put the newer state back, or delete its state folder and its tables at the target, then start the pipeline again:"
+    " every table is copied"
 )
 """The next step for people, in the error that `TableOwnership.superseded` returns."""
 

@@ -93,11 +93,11 @@ class EpochClaim:
         who = "a run whose lease file is damaged"
         if record:
             until = record.expires_at.isoformat(timespec="seconds")
-            who = f"{record.holder} since {record.acquired_at.isoformat(timespec='seconds')}, renewed until {until}"
+            who = f"{record.holder} since {record.acquired_at.isoformat(timespec='seconds')}, lease until {until}"
         return NeedsUserError(
             f"the replicator at {self._folder.place} is already running: {who}",
             code="RPL-7130",
-            hint="stop that run first; if it died on another host, start again after the time it was renewed until",
+            hint="stop that run first; if it died on another host, start again when its lease has run out",
         )
 
     def _content(self, epoch: int) -> bytes | None:

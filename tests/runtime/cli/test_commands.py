@@ -120,6 +120,20 @@ def test_the_real_plugins_assess_without_spark(replicator: Replicator, sqlite_pi
     assert [(c["sourceType"], c["targetType"]) for c in orders["columns"]][1] == ("DECIMAL(8,2)", "decimal(8,2)")
 
 
+def test_what_both_sides_find_of_a_table_is_reported_once(replicator: Replicator, sqlite_pipeline: Path) -> None:
+    document = json.loads(sqlite_pipeline.read_text("utf-8"))
+    document["tables"] = [{"table": "\x1b[31mred"}]
+    sqlite_pipeline.write_text(json.dumps(document), "utf-8")
+    (table,) = data(replicator("assess", sqlite_pipeline, "--json").stdout)["tables"]
+    (finding,) = [f for f in table["findings"] if f["name"] == "no_key"]
+    assert "an interrupted snapshot starts from scratch; " in finding["impact"]
+
+
+def test_no_heading_of_tables_is_printed_when_the_source_is_away(replicator: Replicator, judged: Judged) -> None:
+    done = replicator("assess", judged({"at": "down"}))
+    assert "TABLE" not in done.stdout
+
+
 def test_a_selection_that_matches_nothing_is_an_error(replicator: Replicator, judged: Judged) -> None:
     done = replicator("assess", judged(tables=[{"table": "old_*"}]))
     assert done.exit_code == 3
@@ -206,9 +220,10 @@ def status_of(updated: datetime, phase: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("age", "phase", "warned"), [(5, "streaming", False), (600, "streaming", True), (600, "done", False)]
+    ("age", "phase", "warned"),
+    [(5, "streaming", False), (600, "streaming", True), (600, "done", False), (600, "failed", False)],
 )
-def test_status_warns_of_a_run_that_has_fallen_silent(
+def test_status_warns_of_a_run_that_fell_silent_but_not_of_one_that_ended(
     replicator: Replicator, tmp_path: Path, age: int, phase: str, warned: bool
 ) -> None:
     updated = datetime.now(UTC) - timedelta(seconds=age)
@@ -216,9 +231,9 @@ def test_status_warns_of_a_run_that_has_fallen_silent(
     done = replicator("status", "shop", "--base", tmp_path)
     assert done.exit_code == 0
     assert ("it may have been killed" in done.stderr) is warned
-    assert "RPL-4001: it is away Next: start it" in done.stdout
+    assert "RPL-4001: it is away. Next: start it" in done.stdout
     assert "up to 2026-11-01T10:00:00.000+00:00" in done.stdout
-    assert "public.orders: RPL-5001: too long Next: widen" in done.stdout
+    assert "public.orders: RPL-5001: too long. Next: widen" in done.stdout
 
 
 def test_status_names_an_unreadable_state_file(replicator: Replicator, tmp_path: Path) -> None:

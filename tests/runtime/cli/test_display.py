@@ -40,7 +40,7 @@ def test_plain_lines_report_a_change_once(capsys: pytest.CaptureFixture[str]) ->
     assert lines(capsys) == [
         "streaming",
         "public.orders: REPLICATING",
-        "public.items\\x1b[2J: FAILING RPL-5001: too long",
+        "public.items\\x1b[2J: FAILING RPL-5001",
     ]
 
 
@@ -54,6 +54,20 @@ def test_plain_lines_sum_up_at_every_interval_and_at_the_end(capsys: pytest.Capt
     display = PlainLines()
     display.close(view(FOLLOWING, lag=None))
     assert lines(capsys)[-1] == "streaming: 1 replicating, 1,234 rows/s, lag ?"
+
+
+def test_a_summary_without_news_is_repeated_after_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("replicator_runtime.cli.display.time.monotonic", lambda: now[0])
+    display = PlainLines()
+    said = []
+    for _ in range(13):
+        now[0] += 10
+        display.update(view(FOLLOWING))
+        said.append(len([line for line in lines(capsys) if "1 replicating" in line]))
+    assert said == [1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1]
 
 
 def test_the_live_table_shows_state_rows_percent_time_left_speed_and_lag() -> None:

@@ -43,7 +43,7 @@ def test_an_error_is_one_line_with_code_place_and_next_step(capsys: pytest.Captu
     exit_code(errors.DataError("it does\nnot fit", code="RPL-0000", hint="widen it", table="a.b", position="0/1"))
     assert capsys.readouterr() == (
         "",
-        "error RPL-0000: it does not fit [table a.b] [position 0/1] Next: widen it\n",
+        "error RPL-0000: it does not fit [table a.b] [position 0/1]. Next: widen it\n",
     )
 
 

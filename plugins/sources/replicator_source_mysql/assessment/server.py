@@ -90,7 +90,7 @@ def _about_identity(facts: ServerFacts, server_id: int | None) -> list[Finding]:
                 "server_id_in_use",
                 Severity.ERROR,
                 f"the server id {server_id} is in use at this server",
-                "of two readers under one id the server throws one out, again and again",
+                "of two readers under one id the server closes the connection of one, again and again",
                 "give the pipeline another `serverId`, or leave it out; if it is this pipeline's own run, nothing is wrong",
                 code=SAME_SERVER_ID,
             )

@@ -139,7 +139,7 @@ def _before(columns: Sequence[KeyColumn], bound: Bound) -> str:
 
 
 def _beyond(columns: Sequence[KeyColumn], bound: Bound, operator: str, last: str) -> str:
-    """`(a, b) > (x, y)` spelled out, which is how the server sees a range of the index in it."""
+    """`(a, b) > (x, y)` as comparisons of single columns, in which the server sees a range of the index."""
     alternatives, equal = [], ""
     for rank, (column, value) in enumerate(zip(columns, bound, strict=True)):
         literal = column.literal(value)

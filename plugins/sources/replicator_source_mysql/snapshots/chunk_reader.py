@@ -156,7 +156,9 @@ def batches(rows: Iterator[Packets], planned: PlannedTable, chunk: int) -> Itera
             arrays = [column.convert(values) for column, values in zip(columns, raw, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
     if replaced:
-        log.warning("values replaced", table=str(schema.table), chunk=chunk, **{str(k): n for k, n in replaced.items()})
+        log.warning(
+            "snapshot.values_replaced", table=str(schema.table), chunk=chunk, **{str(k): n for k, n in replaced.items()}
+        )
 
 
 def missing_columns(planned: TableSchema, wanted: TableSchema) -> NeedsUserError:

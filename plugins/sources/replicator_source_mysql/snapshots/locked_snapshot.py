@@ -105,7 +105,7 @@ class LockedSnapshot:
             with self._endpoint.session() as connection:
                 execute(connection, f"KILL {self._session}")
         except ReplicatorError as err:
-            log.warning("the session of a snapshot could not be ended", session=self._session, why=err.code)
+            log.warning("snapshot.session_not_ended", session=self._session, why=err.code)
             unread: Any = self._view
             with contextlib.suppress(OSError, AttributeError):
                 unread._sock.shutdown(socket.SHUT_RDWR)  # noqa: SLF001 - PyMySQL cannot be closed from another thread

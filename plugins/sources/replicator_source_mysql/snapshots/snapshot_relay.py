@@ -91,7 +91,7 @@ class SnapshotRelay:
                 with self._turn:
                     self._pass_on(client)
         except OSError as err:
-            log.info("a reader of the snapshot went away", why=type(err).__name__)
+            log.info("snapshot.reader_disconnected", why=type(err).__name__)
         finally:
             with self._guard:
                 self._clients.discard(client)

@@ -113,5 +113,5 @@ class BinlogPosition(LogPosition[MySqlOffset]):
         if self.is_known:
             return
         kinds = [alter.kind.value for alter in change.alters]
-        log.info("structure changed", table=str(change.table), operation=change.operation.value, steps=kinds)
+        log.info("table.structure_changed", table=str(change.table), operation=change.operation.value, steps=kinds)
         super().emit_structure(change, ordinal)

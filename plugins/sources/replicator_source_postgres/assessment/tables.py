@@ -9,7 +9,7 @@ from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import quote_identifier
-from replicator_source_postgres.replication.publication import check_publishable, qualified
+from replicator_source_postgres.replication.publication import check_publishable, published_as, qualified
 
 _OWNER = """
 SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE'), o.rolname
@@ -90,7 +90,7 @@ def _not_owned(table: TableId, facts: TableFacts, owner: str, publication: Named
             f"the role does not own {table}",
             "it cannot add the table to a publication; a publication that includes it already is used as it is",
             f"let {owner} add the table to a publication, and name that in `publication` of the pipeline",
-            fix=f"ALTER PUBLICATION <publication> ADD TABLE {qualified(facts)};",
+            fix=f"ALTER PUBLICATION <publication> ADD TABLE {published_as(facts)};",
             table=table,
             code="RPL-3303",
         )
@@ -100,7 +100,7 @@ def _not_owned(table: TableId, facts: TableFacts, owner: str, publication: Named
         f"the publication {publication.name!r} does not include {table}, and the role does not own the table",
         "the role cannot add the table, so the table is not replicated",
         f"let {owner} add the table to the publication",
-        fix=f"ALTER PUBLICATION {quote_identifier(publication.name)} ADD TABLE {qualified(facts)};",
+        fix=f"ALTER PUBLICATION {quote_identifier(publication.name)} ADD TABLE {published_as(facts)};",
         table=table,
         code="RPL-3303",
     )

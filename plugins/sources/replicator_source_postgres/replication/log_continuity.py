@@ -111,7 +111,7 @@ class LogContinuity:
         """
         commit = offset.commit
         if commit is None or not self._is_comparable(commit, confirmed, publication):
-            log.info("last commit cannot be compared", slot=self._slot, position=str(offset))
+            log.info("log.last_commit_not_compared", slot=self._slot, position=str(offset))
             return
         stream = ReplicationStream.open(self._endpoint, self._slot, self._publication, PostgresOffset(commit.lsn))
         with contextlib.closing(stream), StatusThread(stream, lambda: PostgresOffset(0), _STATUS_SECONDS):

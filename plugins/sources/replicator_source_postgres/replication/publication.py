@@ -26,6 +26,11 @@ def qualified(facts: TableFacts) -> str:
     return f"{quote_identifier(facts.schema)}.{quote_identifier(facts.name)}"
 
 
+def published_as(facts: TableFacts) -> str:
+    """The table in a statement on publications, without the children of plain inheritance."""
+    return ("ONLY " if facts.kind == "r" else "") + qualified(facts)  # a partitioned table includes its partitions
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
     """A table in a publication.
@@ -71,7 +76,7 @@ class Publication:
                 )
             sql = f"CREATE PUBLICATION {quoted} WITH (publish_via_partition_root = true)"
             self._change(sql, "creating the publication")
-            log.info("publication created", publication=self.name)
+            log.info("publication.created", publication=self.name)
             return
         if not flags[0]:
             self._refuse(
@@ -126,7 +131,7 @@ class Publication:
         for schema in schemas:
             facts = self._find(schema.table, relation_ids)
             if facts is None:
-                log.warning("table dropped at the source", table=str(schema.table))
+                log.warning("table.dropped_at_source", table=str(schema.table))
                 continue
             check_publishable(self._catalogue, schema.table, facts)
             if facts.kind == "p" and flags is not None and not flags[1]:
@@ -156,8 +161,7 @@ class Publication:
         Raises:
             NeedsUserError: For the first table that may not be added, after all others were.
         """
-        # A partitioned table includes its partitions; ONLY excludes the children of plain inheritance.
-        names = [("ONLY " if facts.kind == "r" else "") + qualified(facts) for _, facts in missing]
+        names = [published_as(facts) for _, facts in missing]
         errors = driver().errors
         try:
             self._connection.execute(statement(self._adding(*names)))
@@ -167,7 +171,7 @@ class Publication:
             ]
             if refused:
                 raise refused[0] from None
-        log.info("tables added to publication", publication=self.name, tables=", ".join(names))
+        log.info("publication.tables_added", publication=self.name, tables=", ".join(names))
 
     def _adding(self, *names: str) -> str:
         return f"ALTER PUBLICATION {quote_identifier(self.name)} ADD TABLE {', '.join(names)}"
@@ -193,7 +197,7 @@ class Publication:
 
     def _whole(self, facts: TableFacts) -> str:
         """The statements that publish all rows and columns of a table."""
-        name = ("ONLY " if facts.kind == "r" else "") + qualified(facts)
+        name = published_as(facts)
         publication = f"ALTER PUBLICATION {quote_identifier(self.name)}"
         return f"{publication} DROP TABLE {name}; {publication} ADD TABLE {name};"
 
@@ -203,14 +207,14 @@ class Publication:
             self._connection.execute(statement(sql))
         except errors.DuplicateObject:
             # Another session was faster; the next query of the catalogue shows what it did.
-            log.info("already done by another session", sql=sql)
+            log.info("publication.changed_by_another_session", sql=sql)
         except errors.InsufficientPrivilege as err:
             raise NeedsUserError(
                 f"{doing} {self.name!r}: {err.diag.message_primary}",
                 code="RPL-3303",
                 table=table,
                 hint=f"let {'a role that owns the publication and the table' if table else 'the owner of the database'} run:"
-                f" {sql}; then start the pipeline again",
+                f" {sql}; then restart the pipeline",
             ) from None
 
     def _refuse(self, why: str, fix: str, *, table: str | None = None) -> NoReturn:
@@ -270,5 +274,5 @@ def removed_from_publication(publication: str, table: TableId) -> TableHistoryLo
         f"{table} was removed from the publication {publication!r}; what changed in it since is not in the log",
         code="RPL-3209",
         table=str(table),
-        hint=f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE {name}; then start the pipeline again, which copies the table again",
+        hint=f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE {name}; then restart the pipeline, which copies the table again",
     )

@@ -73,13 +73,13 @@ class Slot:
         row = self._connection.execute(query, [self.name]).fetchone()
         assert row is not None
         offset = PostgresOffset(int(row[0]))
-        log.info("replication slot created", slot=self.name, position=str(offset))
+        log.info("slot.created", slot=self.name, position=str(offset))
         return offset
 
     def drop(self) -> None:
         """Drop it; the server may remove the log then."""
         self._connection.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", [self.name])
-        log.info("replication slot dropped", slot=self.name)
+        log.info("slot.dropped", slot=self.name)
 
     def begin(self, *, is_ours: bool) -> PostgresOffset:
         """The offset to start from when nothing was replicated yet.
@@ -125,7 +125,7 @@ class Slot:
                 " read from it, or the state is an old copy",
                 code="RPL-3204",
                 position=str(offset),
-                hint=f"{COPY_AGAIN}; {DROP_SLOT}('{self.name}')",
+                hint=f"where the state is an old copy, put the newer state back; else {COPY_AGAIN}; {DROP_SLOT}('{self.name}')",
             )
         self._check_end(offset)
         self._check_free(state)

@@ -40,7 +40,7 @@ class Timelines:
         except ReplicatorError as err:
             if err.code == "RPL-3107":  # the connection is lost
                 raise
-            log.warning("the server does not show the history of its timelines", timeline=current, why=err.message)
+            log.warning("log.timelines_not_shown", timeline=current, why=err.message)
             return cls(current, None)
         return cls(current, tuple(_ends(content)))
 

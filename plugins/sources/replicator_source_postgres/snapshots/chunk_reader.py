@@ -71,7 +71,7 @@ class PostgresChunkReader:
         batches = self._by_adbc(part, chunk, replaced) if self.adbc_columns is not None else None
         yield from self._by_copy(part, chunk, replaced) if batches is None else batches
         if replaced:
-            log.warning("values out of range replaced", table=str(self.schema.table), chunk=chunk.index, **replaced)
+            log.warning("snapshot.values_replaced", table=str(self.schema.table), chunk=chunk.index, **replaced)
 
     def _part(self, chunk: SnapshotChunk) -> StoredTable:
         oid = int(chunk.bounds["relation"])
@@ -165,7 +165,11 @@ class PostgresChunkReader:
                 cursor.execute(self._query(part, chunk, self.adbc_columns))
                 reader = cursor.fetch_record_batch()
             except dbapi.Error as err:
-                log.info("ADBC cannot read the chunk; COPY does", table=str(self.schema.table), why=type(err).__name__)
+                log.info(
+                    "snapshot.read_by_copy",
+                    table=str(self.schema.table),
+                    why=f"ADBC cannot read the chunk: {type(err).__name__}",
+                )
                 return None
             return self._adbc_rows(part, stack.pop_all(), cursor, reader, replaced)
 

@@ -69,7 +69,7 @@ class WalPosition(LogPosition[PostgresOffset]):
 
     def emit_drop(self, base: PostgresOffset, table: TableId, end: PostgresOffset) -> None:
         """Emit that a table is gone, as a transaction of its own."""
-        log.warning("table dropped at the source", table=str(table))
+        log.warning("table.dropped_at_source", table=str(table))
         if self.offset != base:
             self.commit_at(base)
         super().emit_structure(StructureChange(DDLOperation.DROP_TABLE, table))
@@ -78,5 +78,5 @@ class WalPosition(LogPosition[PostgresOffset]):
     def emit_structure(self, change: StructureChange, ordinal: int | None = None) -> None:
         """Emit a change of structure as in `LogPosition`, and log it."""
         kinds = [alter.kind.value for alter in change.alters]
-        log.info("structure changed", table=str(change.table), operation=change.operation.value, steps=kinds)
+        log.info("table.structure_changed", table=str(change.table), operation=change.operation.value, steps=kinds)
         super().emit_structure(change, ordinal)

@@ -123,7 +123,7 @@ class PostgresEventReader(EventReader):
         self._context.metrics.gauge("source.held_wal_bytes", held_bytes)
         limit = self._endpoint.config.max_held_wal_bytes
         if limit is not None and held_bytes > limit:
-            log.warning("slot holds much WAL", slot=self._slot_name, held_bytes=held_bytes, limit_bytes=limit)
+            log.warning("slot.holds_much_wal", slot=self._slot_name, held_bytes=held_bytes, limit_bytes=limit)
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """Add tables to the publication; see `EventReader.capture`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
+import structlog
+
 from replicator_sdk.errors import BugError, NeedsUserError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
@@ -14,6 +16,8 @@ from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import clustering
 from replicator_target_bigquery.schema.schema_check import schema_mismatch
 from replicator_target_bigquery.tables.target_table import TargetTable, former_columns
+
+log = structlog.get_logger(__name__)
 
 register("bigquery.ddl.begun", "bigquery.ddl.step", "bigquery.ddl.done")
 
@@ -84,6 +88,8 @@ class TableDDL:
         table.session.catalogue.drop(table.ref.id, event.table)
         table.session.catalogue.drop(table.ref.staging_id, event.table)
         table.changed()
+        why = "the source dropped it; requireManualDrops is false"
+        log.warning("bigquery.table_deleted", table=str(event.table), target=table.ref.id, why=why)
         assert event.position is not None
         table.commit(table.row(table.progress_at(event.position, event.sequence_number), "ddl", kind=DROPPED))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +42,14 @@ def demo(directory: Directory = Path("replicator-demo"), as_json: AsJson = False
         report.data = result.to_json()
         _print(report, result)
         result.raise_for_difference()
-        report.note(f"equal, every table. Next: replicator status {result.pipeline}")
+        report.note(f"equal, every table. Next: {_command()} status {result.pipeline}")
+
+
+def _command() -> str:
+    """What starts this program in a shell: its name where the path has it, else its file."""
+    program = Path(sys.argv[0])
+    found = shutil.which("replicator")
+    return "replicator" if found and Path(found).resolve() == program.resolve() else str(program)
 
 
 def _watch(stack: ExitStack) -> Watch:

@@ -43,7 +43,7 @@ def status(
 
 def _silent_for(found: Mapping[str, Any]) -> float:
     """Seconds since the last status of a replicator that should be running; 0 when it is recent."""
-    if found.get("phase") == "done":
+    if found.get("phase") in {"done", "failed"}:
         return 0.0
     age = (datetime.now(UTC) - datetime.fromisoformat(str(found["updated"]))).total_seconds()
     return age if age > SILENT_AFTER_SECONDS else 0.0
@@ -77,5 +77,5 @@ def _table(table: Mapping[str, Any]) -> str:
 
 
 def _error(error: Mapping[str, Any]) -> str:
-    step = f" Next: {error['hint']}" if error.get("hint") else ""
-    return f"{error.get('code') or 'error'}: {error['message']}{step}"
+    text = f"{error.get('code') or 'error'}: {error['message']}"
+    return f"{text.rstrip('.')}. Next: {error['hint']}" if error.get("hint") else text

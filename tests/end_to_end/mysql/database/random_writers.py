@@ -146,7 +146,7 @@ _TAKEN_BACK = {
     1062,  # the key is taken
     1205,  # waited too long for a lock
     1213,  # deadlock
-    1412,  # the table's structure changed since the transaction began
+    1412,  # the table's table.structure_changed since the transaction began
 }
 
 

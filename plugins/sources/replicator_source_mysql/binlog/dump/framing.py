@@ -174,7 +174,9 @@ class Framer:
     def _report_ignored(self, kind: int, place: FilePosition) -> None:
         if kind not in self._told:
             self._told.add(kind)
-            log.warning("unknown_event_ignored", type=kind, position=str(place), why="the server marks it ignorable")
+            log.warning(
+                "binlog.unknown_event_ignored", type=kind, position=str(place), why="the server marks it ignorable"
+            )
 
     def _is_wanted(self, events: Events, start: FilePosition) -> Bools:
         """A dump cannot start beyond 4 GiB, so the file is read from its beginning up to there."""
