@@ -1,4 +1,4 @@
-# One command per wish. Everything lands in .venv and in one cache folder; nothing is installed twice.
+# `make help` lists the commands. Everything lands in .venv and in one cache folder; nothing is installed twice.
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
