@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -210,7 +210,7 @@ def _about_columns(selected: SelectedTable, schema: TableSchema, next_run: NextR
     """What is wrong with the table's `columns`, and what the next run does with columns that changed."""
     if next_run.follows is not None:
         gone = [name for name in selected.columns or () if name not in schema]
-        return [_renamed_columns(selected.table, gone, next_run.follows)] if gone else []
+        return [_renamed_columns(selected.table, gone)] if gone else []
     wrong = _wrong_columns(selected, schema)
     if not next_run.copied_again or wrong:
         return wrong
@@ -225,12 +225,12 @@ def _about_columns(selected: SelectedTable, schema: TableSchema, next_run: NextR
     return [copied_again]
 
 
-def _renamed_columns(table: TableId, gone: Sequence[str], follows: Collection[str]) -> Finding:
+def _renamed_columns(table: TableId, gone: Sequence[str]) -> Finding:
     return Finding(
         name="columns_changed",
         severity=Severity.INFO,
         description=f"`columns` names {', '.join(gone)}, which the source has renamed or dropped since the table was copied",
-        impact=f"a run goes on with {', '.join(sorted(follows))}; a new copy of the table would fail",
+        impact="a run follows what the log says of them; a new copy of the table would fail",
         suggestion="give the present names in `columns`; the table is copied again where they are other columns",
         table=table,
         code=COLUMN_MISSING,

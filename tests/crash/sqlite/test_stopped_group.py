@@ -12,7 +12,7 @@ from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
 from tests.end_to_end.replicator import Running
 
-SECONDS = 180.0
+SECONDS = 600.0
 
 
 def _wait_equal(pair: Pair, running: Running) -> None:
@@ -23,7 +23,7 @@ def _wait_equal(pair: Pair, running: Running) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_sigterm_to_the_whole_group_applies_what_is_gathered_and_prints_no_traceback(make_pair: MakePair) -> None:
     pair = make_pair(delta=True)
     pair.replicator.settings = {**pair.replicator.settings, "batch": {"maxIntervalSeconds": 0.2}}
