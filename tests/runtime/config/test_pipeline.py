@@ -43,7 +43,7 @@ def test_all_problems_are_reported_at_once_with_their_paths(build: Build) -> Non
         "tables[0].table": 'missing | add "table"',
         "tables[0].tabel": 'unknown key "tabel" | did you mean "table"?',
         "colour": problems_of(build, document)["colour"],
-        "stages[0].plugin.properties.path": "input should be a valid string",
+        "stages[0].plugin.properties.path": "input should be a valid string | ",
         "stages[0].plugin.properties.prt": 'unknown key "prt" | did you mean "port"?',
     }
     assert "known here: batch, connections" in problems_of(build, document)["colour"]
