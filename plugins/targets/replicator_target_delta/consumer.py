@@ -80,7 +80,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
                 self._drop(event.table, table.log.path)
 
     def _drop(self, table: TableId, path: str) -> None:
-        """Follow `dropTables`, and log what becomes of the data."""
+        """Follow `dropTables`, and log what happens to the data."""
         if self._config.drop_tables is DropTables.KEEP:
             log.warning(
                 "delta.table_kept", table=str(table), path=path, why='the source dropped it; dropTables is "keep"'
