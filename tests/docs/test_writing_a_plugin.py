@@ -48,7 +48,6 @@ def host(package: Path, monkeypatch: pytest.MonkeyPatch) -> PluginHost:
 
 
 def _pipeline(folder: Path, source: tuple[str, Mapping[str, str]], target: tuple[str, Path]) -> dict[str, Any]:
-    target[1].mkdir()
     return {
         "name": "guide",
         "offsetBasePath": str(folder / "state"),

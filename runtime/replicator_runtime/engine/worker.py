@@ -19,6 +19,7 @@ from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.engine.run_state.status import StatusWriter
+from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary, unexpected
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.logs import set_run
@@ -127,7 +128,7 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
         return RunResult(run.run_id, reached, str(run.saved_offset or ""), run.saved_sequence)
     except Exception as failure:
         error = failure
-        run.progress.set_phase("failed", redact(str(failure)))
+        run.progress.set_phase("failed", redact(summary(failure)))
         raise
     finally:
         status.close(error)
@@ -182,7 +183,7 @@ class _Attempts:
                 return False
             except Exception as error:  # noqa: BLE001 - the policy decides
                 if run.stop.is_set():
-                    log.warning("run.error_while_stopping", error=str(error))
+                    log.warning("run.error_while_stopping", error=summary(error))
                     return False
                 if seen != (seen := self._mark()):
                     self._budget.progressed()
@@ -223,14 +224,16 @@ class _Attempts:
         if decided is Verdict.TABLE and self._stop_named_table(error):
             return
         self._lifecycle.record_lost_history(error)
-        run.progress.source_error = run.progress.retried_error = error
         delay = self._budget.next_delay() if decided is Verdict.RETRY else None
+        times = self._budget.attempts
+        shown = error if isinstance(error, ReplicatorError) else unexpected(error, times)
+        run.progress.source_error = run.progress.retried_error = shown
         if delay is None:
             raise as_replicator_error(error)
-        run.progress.set_phase("retrying", str(error))
-        code = getattr(error, "code", "RPL-9000")
-        log.warning("run.retry", code=code, error=str(error), attempt=self._budget.attempts, seconds=round(delay, 1))
-        if not isinstance(error, ReplicatorError):
+        run.progress.set_phase("retrying", str(shown))
+        write = log.error if shown is not error and times >= REPEATED else log.warning
+        write("run.retry", code=shown.code, error=str(shown), attempt=times, seconds=round(delay, 1))
+        if shown is not error:
             log.debug("run.unexpected", exc_info=error)
         run.stop.wait(delay)
 

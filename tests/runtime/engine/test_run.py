@@ -730,6 +730,31 @@ def test_lag_rises_while_the_source_is_locked_and_falls_when_it_is_not(shop: Sho
         thread.join(30)
 
 
+def test_an_unknown_exception_without_end_is_shown_with_what_to_do_and_without_its_text(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on trying, as it must; a person learns from status and log that this does not pass by itself."""
+
+    def broken(source: object) -> Any:
+        raise ValueError("ada@example.org")
+
+    monkeypatch.setattr(SqliteSource, "create_table_registry", broken)
+    stop, progress = threading.Event(), Progress()
+    thread = threading.Thread(target=lambda: shop.run(until_current=False, stop=stop, progress=progress))
+    thread.start()
+    try:
+        _wait(lambda: "times in a row without progress" in progress.message)
+        _wait(lambda: any(shop.path.parent.glob("state/default/shop/*/state.json")))
+        _wait(lambda: (shop.status()["sourceError"] or {}).get("code") == "RPL-9015")
+        shown = json.dumps(shop.status())
+    finally:
+        stop.set()
+        thread.join(30)
+    assert "ValueError at" in shown
+    assert "author of the plugin" in shown
+    assert "ada@example.org" not in shown + progress.message
+
+
 @pytest.mark.parametrize("successor", [False, True])
 def test_a_table_that_was_away_while_half_copied_is_copied_from_scratch(shop: Shop, successor: bool) -> None:
     """The log passed while the source did not list it, so that its chunks are no part of what it holds now."""

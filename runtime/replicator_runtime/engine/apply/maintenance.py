@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
+from replicator_runtime.engine.run_state.unknown_errors import summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,4 +42,4 @@ class Maintenance:
         try:
             self._run.pipeline.target.maintain(TargetContext(self._run), sorted(tables))
         except Exception as error:  # noqa: BLE001 - maintenance changes no data, so its failure must not end the run
-            log.warning("maintenance.failed", error=str(error))
+            log.warning("maintenance.failed", error=summary(error))

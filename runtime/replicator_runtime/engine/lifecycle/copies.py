@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
+from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_sdk.errors import BugError
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Copies:
             if error is not None and not isinstance(error, SnapshotsStopped):
                 errors[copy.record.table] = error
                 code = getattr(error, "code", "")
-                log.error("snapshot.failed_while_ending", table=str(copy.record.table), code=code, error=str(error))
+                log.error("snapshot.failed_while_ending", table=str(copy.record.table), code=code, error=summary(error))
         return errors
 
     def _forget(self, copy: Copy) -> None:

@@ -14,6 +14,7 @@ from replicator_runtime.engine.lifecycle.transitions import Cause, check
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.retry_budget import TableRetryBudgets
+from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.last_positions import LastPositions
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import TableHistoryLostError
@@ -225,7 +226,7 @@ class TableLifecycle:
             return False
         self.copies.end(record.table)
         code = getattr(error, "code", "")
-        log.error("table.failing", table=str(record.table), code=code, error=str(error), seconds=round(delay, 1))
+        log.error("table.failing", table=str(record.table), code=code, error=summary(error), seconds=round(delay, 1))
         self._retry_at[record.table] = time.monotonic() + delay
         self._show_failing(record, Cause.FAIL, error)
         return True
@@ -242,7 +243,7 @@ class TableLifecycle:
         self._stop(record, Cause.STOP, error)
 
     def _stop(self, record: TableRecord, cause: Cause, error: Exception) -> None:
-        log.error("table.failing", table=str(record.table), code=getattr(error, "code", ""), error=str(error))
+        log.error("table.failing", table=str(record.table), code=getattr(error, "code", ""), error=summary(error))
         self.copies.end(record.table)
         self._stopped[record.table] = error
         self._retry_at.pop(record.table, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.run_state.unknown_errors import NEXT_STEP, summary
 from replicator_sdk.errors import (
     BugError,
     ConfigError,
@@ -80,7 +81,7 @@ def as_replicator_error(error: BaseException) -> ReplicatorError:
             hint="install what the plugin needs, as its page says; `pip check` lists what does not fit together",
         )
     return BugError(
-        f"unexpected {type(error).__name__}: {error}",
+        f"unexpected {summary(error)}",
         code="RPL-9000",
         hint="run again with --log-level debug and report it with the log",
     )
@@ -92,11 +93,10 @@ def error_of_table(error: Exception, table: TableId, position: str) -> Exception
         error.table = error.table or str(table)
         error.position = error.position or position
         return error
-    first = (str(error).strip().splitlines() or [""])[0]
     return RetryableError(
-        f"the target failed with {type(error).__name__}: {first[:300]}",
+        f"the target failed with {summary(error)}",
         code="RPL-4001",
-        hint="it is retried; if it stays, look at the target and at the log",
+        hint=NEXT_STEP,
         table=str(table),
         position=position,
     )

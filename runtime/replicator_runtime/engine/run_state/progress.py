@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.observability.redaction import redact
 
@@ -91,7 +92,7 @@ def error_view(error: BaseException) -> Mapping[str, str]:
     """What is stored and shown of an error, without secrets."""
     return {
         "code": getattr(error, "code", ""),
-        "message": redact(getattr(error, "message", str(error))),
+        "message": redact(getattr(error, "message", summary(error))),
         "hint": redact(getattr(error, "hint", "")),
     }
 
@@ -134,7 +135,7 @@ class Progress:
                 self._meters.pop(table, None)
             rows = 0 if changed and state in (TableState.SNAPSHOTTING, TableState.REPLICATING) else view.rows
             percent = view.snapshot_percent if state is TableState.SNAPSHOTTING else None
-            text, parts = ("", None) if error is None else (redact(str(error)), error_view(error))
+            text, parts = ("", None) if error is None else (redact(summary(error)), error_view(error))
             self._tables[table] = replace(
                 view, state=state, error=text, error_parts=parts, rows=rows, snapshot_percent=percent
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from replicator_runtime.engine.run_state.progress import error_view
+from replicator_runtime.engine.run_state.unknown_errors import summary
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.run_state.run import Run
@@ -48,7 +49,7 @@ class StatusWriter:
         try:
             self._run.store.put_status(status(self._run, error))
         except Exception as failure:  # noqa: BLE001 - a status that cannot be written must not stop the data
-            log.warning("status.not_written", error=str(failure))
+            log.warning("status.not_written", error=summary(failure))
 
 
 def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:

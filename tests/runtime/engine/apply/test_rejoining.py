@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,7 @@ def test_a_copy_that_fails_for_a_while_is_tried_again_alone(shop: Shop, step: st
 def test_a_copy_that_fails_for_the_whole_budget_stops_its_table_alone(shop: Shop) -> None:
     shop.document["retries"] = {"maxDurationSeconds": 0.5, "delaySeconds": 0.1}
     fill(shop)
-    fails("load", "notes", lambda: OSError("locked"))
+    fails("load", "notes", lambda: OSError(errno.EIO, "locked"))
     with pytest.raises(Exception, match="locked"):
         shop.run()
     shop.assert_equal("customers")

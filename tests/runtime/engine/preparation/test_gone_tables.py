@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,7 +39,7 @@ def test_the_last_changes_of_a_dropped_table_wait_for_a_target_that_fails_for_a_
     def fault(at: str, where: TableId) -> None:
         if (at, where.table) == ("before", "customers") and len(failures) < 2:
             failures.append(at)
-            raise OSError("locked")
+            raise OSError(errno.EIO, "locked")
 
     in_memory_target.STORAGE.fault = fault
     shop.run()
@@ -49,7 +50,7 @@ def test_the_last_changes_of_a_dropped_table_wait_for_a_target_that_fails_for_a_
     shop.assert_equal()
 
 
-@pytest.mark.parametrize("error", [lambda: DataError("bad", code="RPL-5002"), lambda: OSError("locked")])
+@pytest.mark.parametrize("error", [lambda: DataError("bad", code="RPL-5002"), lambda: OSError(errno.EIO, "locked")])
 def test_a_dropped_table_that_failed_is_replaced_by_one_of_its_name_after_the_repair(
     shop: Shop, error: Callable[[], Exception]
 ) -> None:
