@@ -70,9 +70,11 @@ class Storage:
         return (int(found.size), int(found.mtime_ns or 0)) if found.type is fs.FileType.File else None
 
     def sync(self, path: str) -> None:
-        """Make a written local file survive a power cut; object stores do so on close."""
+        """Make a written local file and its name survive a power cut; object stores do so on close."""
         if is_on_disk(self.root):
-            _fsync(Path(self.root) / path)
+            file = Path(self.root) / path
+            _fsync(file)
+            _fsync(file.parent)
 
     def sync_log(self, version: int) -> None:
         """The same for a commit and the folder that names it."""
@@ -81,6 +83,10 @@ class Storage:
             with contextlib.suppress(FileNotFoundError):  # another commit's clean-up may have moved it already
                 _fsync(log / f"{version:020}.json")
             _fsync(log)
+            if version == 0:  # the table is new, and so are its folders
+                for folder in (log.parent, *log.parent.parents[:2]):
+                    with contextlib.suppress(PermissionError):
+                        _fsync(folder)
 
     @contextlib.contextmanager
     def committing(self) -> Iterator[None]:

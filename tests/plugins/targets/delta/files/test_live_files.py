@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pyroaring import BitMap64
 from replicator_sdk.errors import BugError
 from replicator_sdk.schema import TableId
 from replicator_target_delta.apply.pruning import candidate_files
+from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.deletion_vector import DeletionVectorFile, read_deletion_vector
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.statistics import file_statistics, parse_statistics
@@ -45,6 +47,28 @@ def test_a_damaged_deletion_vector_is_an_error(tmp_path: Path) -> None:
     written.write_bytes(content)
     with pytest.raises(BugError, match="RPL-9400"):
         read_deletion_vector(storage, descriptor)
+
+
+def test_a_data_file_and_its_name_are_on_disk_before_it_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut keeps neither the content of a file that was not synced nor its name in a folder that was not."""
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink()))
+    name = write_data_file(Storage(str(tmp_path)), pa.table({"a": [1]}))["path"]
+    assert synced == [tmp_path / name, tmp_path]
+
+
+def test_the_folders_of_a_new_table_are_on_disk_with_its_first_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "lake" / "t" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").touch()
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink()))
+    Storage(str(log.parent)).sync_log(0)
+    assert synced == [log / f"{0:020}.json", log, log.parent, log.parent.parent, tmp_path]
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
