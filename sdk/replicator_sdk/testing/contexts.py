@@ -228,6 +228,7 @@ class CollectingEmitter(EventEmitter):
         self._changed = threading.Condition()
         self._closed = False
         self._single = 0  # events emitted one by one since the last commit
+        self._is_numbered = False  # whether one of them came with an ordinal of its own
 
     def emit(self, event: DDLEvent | DMLEvent) -> None:
         """Keep one event; a COMMIT ends the window."""
@@ -262,7 +263,7 @@ class CollectingEmitter(EventEmitter):
             if last is not None and not last < commits.offset_at(0):
                 raise BugError("offsets of commits must ascend", code="RPL-9105", position=str(commits.offset_at(0)))
             window.commits = commits
-            self._single = 0
+            self._single, self._is_numbered = 0, False
             self.sequence += commits.events
             self.windows.append(Window())
             self._changed.notify_all()
@@ -299,12 +300,13 @@ class CollectingEmitter(EventEmitter):
         if event.operation is DMLOperation.COMMIT:
             self.emit_commits(single_commit(self._single, event.offset, _microseconds(event)))
         else:
-            ordinal = self._next_ordinal()
+            ordinal, self._single = self._single, self._single + 1
             self._take(replace(event, sequence_number=self.sequence + ordinal + 1), (ordinal,))
 
-    def _next_ordinal(self, at_least: int = 0) -> int:
-        ordinal = max(at_least, self._single)
-        self._single = ordinal + 1
+    def _next_ordinal(self, given: int) -> int:
+        self._is_numbered |= given > 0
+        ordinal = given if self._is_numbered else self._single
+        self._single = max(self._single, ordinal + 1)
         return ordinal
 
     def _take(self, event: ChangeBatch | DDLEvent | DMLEvent, ordinals: Sequence[int]) -> None:

@@ -29,6 +29,7 @@ class RowBatches:
         self._schemas = dict(schemas)
         self._waiting: dict[tuple[TableId, bool], list[tuple[int, DMLEvent]]] = {}
         self._count = 0
+        self._is_numbered = False
         self.events = 0
 
     @property
@@ -40,23 +41,27 @@ class RowBatches:
         """Rows of this table have another schema from now on."""
         self._schemas[schema.table] = schema
 
-    def next_ordinal(self, at_least: int = 0) -> int:
-        """Count one event; its ordinal is the one its reader gave (`at_least`) or, one by one, the count."""
-        ordinal = max(at_least, self.events)
-        self.events = ordinal + 1
+    def next_ordinal(self, given: int = 0) -> int:
+        """Count one event; its ordinal is the one its reader gave or, for a reader that gives none, the count.
+
+        A reader that gives ordinals may emit the events of different tables in any order.
+        """
+        self._is_numbered |= given > 0
+        ordinal = given if self._is_numbered else self.events
+        self.events = max(self.events, ordinal + 1)
         return ordinal
 
     def add(self, event: DMLEvent) -> None:
         """Gather one row."""
         if event.table is None:
             raise BugError("a row event names no table", code="RPL-9005", position=str(event.offset))
-        ordinal = self.next_ordinal()
+        ordinal, self.events = self.events, self.events + 1
         self._waiting.setdefault((event.table, event.is_snapshot), []).append((ordinal, event))
         self._count += 1
 
     def restart(self) -> None:
         """A commit was emitted: ordinals start at 0 again."""
-        self.events = 0
+        self.events, self._is_numbered = 0, False
 
     def take(self) -> Iterator[ChangeBatch]:
         """The rows gathered so far, a batch a table; they are forgotten here."""

@@ -253,17 +253,22 @@ class MemoryReader(EventReader):
         event = self._narrowed(change) if table in self._definition.narrowed else change
         if event is not None:
             self._emitter.emit(replace(event, offset=MemoryOffset(self._position), ordinal=ordinal))
-            self._names[table] |= {a.column.name for a in event.alters if a.column is not None}
+            if event.schema is not None:
+                self._names[table] = set(event.schema.names)
 
     def _narrowed(self, event: DDLEvent) -> DDLEvent | None:
-        """The event narrowed to the selected columns; None when nothing of it is left."""
-        names = self._names[event.table]
-        alters = tuple(a for a in event.alters if a.previous is not None and a.previous.name in names)
+        """The event narrowed to the selected columns, whatever they are called; None when nothing of it is left."""
+        names, alters = set(self._names[event.table]), []
+        for alter in event.alters:
+            if alter.previous is None or alter.previous.name not in names:
+                continue
+            alters.append(alter)
+            names.discard(alter.previous.name)
+            names |= set() if alter.column is None else {alter.column.name}
         if event.alters and not alters:
             return None
-        kept = names | {a.column.name for a in alters if a.column is not None}
-        schema = None if event.schema is None else event.schema.select(kept)
-        return replace(event, alters=alters, schema=schema)
+        schema = None if event.schema is None else event.schema.select(names)
+        return replace(event, alters=tuple(alters), schema=schema)
 
     def _flush(self, held: dict[TableId, list[tuple[RowChange, int]]], table: TableId) -> None:
         if changes := held.get(table):

@@ -54,6 +54,17 @@ def test_events_left_out_by_the_reader_keep_their_numbers() -> None:
     assert mark.sequence_number == 9
 
 
+def test_a_change_of_structure_keeps_its_ordinal_after_a_later_one_of_another_table() -> None:
+    """Within a window, tables come in any order."""
+    made, queue = emitter()
+    for schema, ordinal in ((A, 5), (B, 3), (B, 7), (A, 6)):
+        made.emit(DDLEvent(Place(0), DDLOperation.TRUNCATE_TABLE, schema.table, schema, ordinal=ordinal))
+    made.emit_commits(commits([8], 1))
+    made.emit(DDLEvent(Place(1), DDLOperation.TRUNCATE_TABLE, A.table, A))
+    events = [item for item in drain(queue) if isinstance(item, DDLEvent)]
+    assert [(event.ordinal, event.sequence_number) for event in events] == [(5, 6), (3, 4), (7, 8), (6, 7), (0, 9)]
+
+
 def test_row_events_are_numbered_like_batches() -> None:
     """DDL and rows one by one; a COMMIT ends the window."""
     made, queue = emitter()
