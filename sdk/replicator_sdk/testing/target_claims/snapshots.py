@@ -1,0 +1,137 @@
+"""Claims about snapshots: every value arrives, once, also when a load is interrupted or overlaps the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator_sdk.errors import RetryableError
+from replicator_sdk.offset import Position
+from replicator_sdk.snapshot import SnapshotChunk
+from replicator_sdk.target import SnapshotLoader
+from replicator_sdk.testing.faults import FailAfterWrite, Fault, FaultScript, FaultyTarget, Reject
+from replicator_sdk.testing.histories.history import History, Step, load_case, load_cases
+from replicator_sdk.testing.histories.reference import ReferenceTable
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
+from replicator_sdk.testing.target_claims.base import TargetClaims, TargetSystem, consumer
+from replicator_sdk.testing.target_script import apply
+
+CASES = load_cases()
+
+
+class SnapshotClaims(TargetClaims):
+    """Rows that are loaded are the rows that were read."""
+
+    @pytest.mark.parametrize("case", [c for c in CASES if c.name.startswith(("types_", "tricky", "empty"))], ids=str)
+    def test_snapshots_load_every_value(self, system: TargetSystem, case: History) -> None:
+        """Rows loaded by a snapshot are the rows that were read, value by value; later changes find them."""
+        self.require(case)
+        builder = self._builder(system, case)
+        flush = builder.flush(case.transactions[:1])
+        with consumer(system) as only:
+            loader = self._loader(only)
+            for table in flush.tables.values():
+                load(loader, table, "plan", Position(MemoryOffset(1)))
+            self._compare(system, flush.tables)
+            flush = builder.flush(case.transactions[1:])
+            apply(only, flush)
+        self._compare(system, flush.tables)
+
+    def test_an_interrupted_snapshot_goes_on(self, system: TargetSystem) -> None:
+        """Chunks that are in stay in and are not loaded twice, by any later consumer; then the table is at its position."""
+        table, chunks, position = _large_table(system), _chunks(4), Position(MemoryOffset(7))
+        read = MemoryChunkReader(table.schema, table.rows)
+        with consumer(system) as first:
+            loader = self._loader(first)
+            assert loader.begin_snapshot(table.schema, "plan", position) == frozenset()
+            assert loader.load_chunks(table.schema, "plan", chunks[:2], read) > 0
+            assert self._progress(first, table).snapshot_chunks == frozenset({0, 1})
+        with consumer(system) as second:
+            loader = self._loader(second)
+            assert loader.begin_snapshot(table.schema, "plan", position) == frozenset({0, 1})
+            assert loader.load_chunks(table.schema, "plan", chunks[:2], read) == 0
+            assert loader.load_chunks(table.schema, "plan", chunks, read) > 0
+            loader.finish_snapshot(table.schema, "plan", position)
+            loader.finish_snapshot(table.schema, "plan", position)
+            done = self._progress(second, table)
+        assert done.snapshot_chunks is None
+        assert done.position == position
+        self._compare(system, {table.schema.table: table})
+
+    def test_another_plan_starts_from_scratch(self, system: TargetSystem) -> None:
+        """A snapshot of another plan removes what was there, so that rows deleted meanwhile do not stay."""
+        table = _large_table(system)
+        fewer = ReferenceTable(table.schema, table.rows[::2])
+        with consumer(system) as only:
+            load(self._loader(only), table, "first", Position(MemoryOffset(1)))
+            load(self._loader(only), fewer, "second", Position(MemoryOffset(2)))
+        self._compare(system, {table.schema.table: fewer})
+
+    @pytest.mark.parametrize("fault", [Reject(), FailAfterWrite()], ids=["rejected", "answer lost"])
+    @pytest.mark.parametrize("operation", ["begin_snapshot", "load_chunks", "finish_snapshot"])
+    def test_a_failed_snapshot_step_can_be_repeated(self, system: TargetSystem, operation: str, fault: Fault) -> None:
+        """After a step that failed, before or after its work, beginning again under the same plan loads each row once."""
+        table, faults = _large_table(system), FaultScript()
+        with consumer(system, FaultyTarget(system.target, faults)) as failing:
+            loader = self._loader(failing)
+            faults.on(operation, fault)
+            with pytest.raises(RetryableError):
+                load(loader, table, "plan", Position(MemoryOffset(1)))
+        with consumer(system) as again:
+            load(self._loader(again), table, "plan", Position(MemoryOffset(1)))
+        self._compare(system, {table.schema.table: table})
+
+    def test_snapshot_and_log_overlap(self, system: TargetSystem) -> None:
+        """Chunks read at different positions, corrected by the log from the earliest on, make the table of the end."""
+        case = _shifting_history()
+        builder, overlapping = self._builder(system, case), self._builder(system, case, overlap=True)
+        early, late = (builder.flush(group).tables for group in (case.transactions[:1], case.transactions[1:2]))
+        overlapping.flush(case.transactions[:1])
+        (table,) = early
+        chunks = _chunks(2)
+        with consumer(system) as only:
+            loader, schema = self._loader(only), early[table].schema
+            loader.begin_snapshot(schema, "plan", Position(MemoryOffset(1)))
+            loader.load_chunks(schema, "plan", chunks[:1], MemoryChunkReader(schema, early[table].rows))
+            loader.load_chunks(schema, "plan", chunks[1:], MemoryChunkReader(schema, late[table].rows))
+            loader.finish_snapshot(schema, "plan", Position(MemoryOffset(1)))
+            flush = overlapping.flush(case.transactions[1:])
+            apply(only, flush)
+        self._compare(system, flush.tables)
+
+
+def load(loader: SnapshotLoader, table: ReferenceTable, plan: str, position: Position) -> None:
+    """Load a whole table in three chunks, those that are missing."""
+    chunks = _chunks(3)
+    there = loader.begin_snapshot(table.schema, plan, position)
+    missing = [chunk for chunk in chunks if chunk.index not in there]
+    if missing:
+        loader.load_chunks(table.schema, plan, missing, MemoryChunkReader(table.schema, table.rows))
+    loader.finish_snapshot(table.schema, plan, position)
+
+
+def _chunks(count: int) -> list[SnapshotChunk]:
+    return [SnapshotChunk(i, {"rest": i, "of": count}) for i in range(count)]
+
+
+def _large_table(system: TargetSystem) -> ReferenceTable:
+    schema = load_case("seed_transactions").schemas(system.table_id)["customers"]
+    return ReferenceTable(schema, [{"id": i, "name": None if i % 7 == 0 else f"n{i}"} for i in range(500)])
+
+
+def _shifting_history() -> History:
+    """Rows that come, go and move in the second and third transaction."""
+
+    def delete(key: int) -> Step:
+        return Step("delete", "customers", {"where": {"id": key}})
+
+    def move(key: int, to: int) -> Step:
+        return Step("update", "customers", {"where": {"id": key}, "set": {"id": to}})
+
+    def insert(*keys: int) -> Step:
+        return Step("insert", "customers", {"rows": [{"id": key, "name": f"n{key}"} for key in keys]})
+
+    second = [step for key in range(0, 20, 4) for step in (delete(key), move(key + 1, key + 101), insert(key + 201))]
+    third = [step for key in range(0, 20, 8) for step in (insert(key), move(key + 101, key + 1), delete(key + 201))]
+    tables = load_case("seed_transactions").tables
+    return History("shifting", "", frozenset(), tables, ((insert(*range(20)),), tuple(second), tuple(third)))

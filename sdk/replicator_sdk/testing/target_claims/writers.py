@@ -1,0 +1,106 @@
+"""Claims about who writes: runs of other epochs, other replicators, and what a commit says of itself."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from replicator_sdk.batch import TableChanges
+from replicator_sdk.discovery.assessment import Severity
+from replicator_sdk.errors import FencedError, NeedsUserError
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId
+from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
+from replicator_sdk.testing.contexts import CollectingConfigurer
+from replicator_sdk.testing.histories.history import load_case
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.target_claims.base import TargetClaims, TargetSystem, consumer, target_context
+from replicator_sdk.testing.target_script import apply, cut_transactions
+
+
+class WriterClaims(TargetClaims):
+    """Only the newest run of one replicator writes a table, and its progress is in the commit."""
+
+    is_fenced: ClassVar[bool] = True
+    """A lower epoch cannot write any more."""
+
+    refuses_foreign_tables: ClassVar[bool] = True
+    """A table that another replicator writes is refused."""
+
+    def test_a_lower_epoch_is_fenced(self, system: TargetSystem) -> None:
+        """A writer of a lower epoch changes nothing any more and learns so."""
+        self._need_batches(system)
+        if not self.is_fenced:
+            pytest.skip("the target does not fence")
+        case = load_case("seed_transactions")
+        newer, older = self._builder(system, case, epoch=2), self._builder(system, case, epoch=1)
+        with consumer(system, epoch=2) as winner:
+            self._create(winner, newer)
+            flush = newer.flush(case.transactions[:1])
+            apply(winner, flush)
+        with consumer(system, epoch=1) as zombie:
+            with pytest.raises(FencedError):
+                apply(zombie, older.flush(case.transactions))
+            self._compare(system, flush.tables)
+            (schema,) = older.schemas
+            if isinstance(zombie, SnapshotLoader):
+                with pytest.raises(FencedError):
+                    zombie.begin_snapshot(schema, "zombie", Position(MemoryOffset(9)))
+            self._compare(system, flush.tables)
+
+    def test_a_table_of_another_replicator_is_refused(self, system: TargetSystem) -> None:
+        """A replicator neither takes the progress of another one's table for its own nor changes the table."""
+        self._need_batches(system)
+        if not self.refuses_foreign_tables:
+            pytest.skip("the target does not store which replicator writes a table")
+        case = load_case("seed_transactions")
+        own, foreign = self._builder(system, case), self._builder(system, case, epoch=2)
+        with consumer(system) as owner:
+            self._create(owner, own)
+            flush = own.flush(case.transactions[:1])
+            apply(owner, flush)
+        (schema,) = own.schemas
+        with consumer(system, epoch=2, name="another") as other:
+            assert isinstance(other, BatchConsumer)
+            with pytest.raises(NeedsUserError):
+                other.progress(schema.table)
+            with pytest.raises(NeedsUserError):
+                apply(other, foreign.flush(case.transactions))
+            if isinstance(other, SnapshotLoader):
+                with pytest.raises(NeedsUserError):
+                    other.begin_snapshot(schema, "another", Position(MemoryOffset(9)))
+        self._compare(system, flush.tables)
+
+    def test_progress_is_kept_with_the_data(self, system: TargetSystem) -> None:
+        """What a table's last commit says of itself is read back by another consumer, exactly."""
+        self._need_batches(system)
+        case = load_case("several_tables_in_one_transaction")
+        builder = self._builder(system, case)
+        with consumer(system) as writer:
+            assert isinstance(writer, BatchConsumer)
+            assert writer.progress(TableId("conformance", "never written")) is None
+            self._create(writer, builder)
+            for group in cut_transactions(case, "one by one"):
+                flush = builder.flush(group)
+                apply(writer, flush)
+                with consumer(system) as reader:
+                    assert isinstance(reader, BatchConsumer)
+                    for item in flush.items:
+                        assert isinstance(item, TableChanges)
+                        assert reader.progress(item.table) == TableProgress.of(item.identity)
+
+    def test_a_healthy_target_is_assessed_as_such(self, system: TargetSystem) -> None:
+        """The assessor finds no error in the target the tests run on, and says how every column arrives."""
+        system.target.configure(CollectingConfigurer())
+        schema = load_case("seed_transactions").schemas(system.table_id)["customers"]
+        with system.target.create_table_assessor() as assessor:
+            assert [f for f in assessor.assess().findings if f.severity is Severity.ERROR] == []
+            assert [f for f in assessor.assess_table(schema).findings if f.severity is Severity.ERROR] == []
+
+    def test_stop_may_come_twice(self, system: TargetSystem) -> None:
+        """A consumer may be stopped before anything happened, and again."""
+        unused = system.target.create_consumer(target_context(system, 1))
+        unused.start()
+        unused.stop()
+        unused.stop()
