@@ -11,9 +11,9 @@ return MySystem(tmp_path)
 from __future__ import annotations
 
 from replicator_sdk.testing.histories.values import Row
-from replicator_sdk.testing.target_claims.base import TargetSystem
 from replicator_sdk.testing.target_claims.histories import CASES, CUTS, HistoryClaims
 from replicator_sdk.testing.target_claims.snapshots import SnapshotClaims
+from replicator_sdk.testing.target_claims.target_system import TargetSystem
 from replicator_sdk.testing.target_claims.writers import WriterClaims
 
 __all__ = ["CASES", "CUTS", "Row", "TargetConformance", "TargetSystem"]

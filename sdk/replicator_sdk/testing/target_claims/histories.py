@@ -19,7 +19,7 @@ from replicator_sdk.testing.faults import FailAfterWrite, Fault, FaultScript, Fa
 from replicator_sdk.testing.histories.history import History, load_case, load_cases
 from replicator_sdk.testing.histories.random_history import random_history
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
-from replicator_sdk.testing.target_claims.base import TargetClaims, TargetSystem, consumer
+from replicator_sdk.testing.target_claims.target_system import TargetClaims, TargetSystem, consumer
 from replicator_sdk.testing.target_script import Flush, apply, cut_transactions
 
 CASES = load_cases()

@@ -13,7 +13,7 @@ from replicator_sdk.testing.histories.history import History, Step, load_case, l
 from replicator_sdk.testing.histories.reference import ReferenceTable
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.in_memory.source import MemoryChunkReader
-from replicator_sdk.testing.target_claims.base import TargetClaims, TargetSystem, consumer
+from replicator_sdk.testing.target_claims.target_system import TargetClaims, TargetSystem, consumer
 from replicator_sdk.testing.target_script import apply
 
 CASES = load_cases()

@@ -15,7 +15,7 @@ from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
 from replicator_sdk.testing.contexts import CollectingConfigurer
 from replicator_sdk.testing.histories.history import load_case
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
-from replicator_sdk.testing.target_claims.base import TargetClaims, TargetSystem, consumer, target_context
+from replicator_sdk.testing.target_claims.target_system import TargetClaims, TargetSystem, consumer, target_context
 from replicator_sdk.testing.target_script import apply, cut_transactions
 
 

@@ -1,4 +1,4 @@
-"""An exception that nobody has understood shows its type and place, never its text."""
+"""An unknown exception shows its type and place, never its text."""
 
 from __future__ import annotations
 
