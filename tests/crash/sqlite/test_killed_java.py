@@ -1,4 +1,8 @@
-"""A replicator whose Java virtual machine is killed starts another one by itself and loses and doubles nothing."""
+"""A replicator whose Java virtual machine is killed starts another one by itself and loses and doubles nothing.
+
+Three runs follow each kill once its own run has ended. In two tests more than one virtual machine of a run is killed before
+that: the second half of the first test, and the test in which none lives.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ import psutil
 import pytest
 
 from tests.crash.kills import harms, kill, kills
+from tests.crash.one_process import OneProcess
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
 from tests.end_to_end.replicator import Ended, Running
@@ -86,27 +91,38 @@ def _stop(running: Running) -> Ended:
 
 
 @pytest.mark.timeout(900)
-def test_killed_twice_in_the_middle_of_a_stream_rows_are_equal_and_nothing_is_left(make_pair: MakePair) -> None:
+def test_killed_once_and_then_twice_in_a_stream_rows_are_equal_and_nothing_is_left(
+    make_pair: MakePair, tmp_path: Path
+) -> None:
+    """One run recovers from one kill, another run from two of them; three runs follow each of the two."""
     pair = make_pair(delta=True)
-    running = _start(pair)
+    with OneProcess(tmp_path / "process") as process:
+        for times in (1, 2):
+            pair.change_rows()  # so that the run has something to ask Java for before a kill
+            running = _start(pair)
+            _equal(pair, running)
+            java = None
+            for _ in range(times):
+                java = _kill_java(running, java)
+                _recovers(pair, running)
+            ended = _stop(running)
+            assert "RPL-7207" in ended.messages
+            assert "RPL-9000" not in ended.messages
+            assert _left(pair) == []
+            pair.assert_recovered(process)
+
+
+def _recovers(pair: Pair, running: Running) -> None:
+    """Changes follow a kill; the run says that it tries again, and then that all is well."""
+    for _ in range(3):
+        pair.change_rows()
+    _until(lambda: _status(pair).get("phase") == "retrying", "a status that says so", running)
+    status = _status(pair)
+    assert status["sourceError"]["code"] == "RPL-7207", status
+    assert status["lagSeconds"] is None or status["lagSeconds"] > 0
     _equal(pair, running)
-    java = None
-    for _ in range(2):
-        java = _kill_java(running, java)
-        for _ in range(3):
-            pair.change_rows()
-        _until(lambda: _status(pair).get("phase") == "retrying", "a status that says so", running)
-        status = _status(pair)
-        assert status["sourceError"]["code"] == "RPL-7207", status
-        assert status["lagSeconds"] is None or status["lagSeconds"] > 0
-        _equal(pair, running)
-        _until(lambda: _status(pair)["phase"] == "streaming", "a status that says so", running)
-        assert _status(pair)["sourceError"] is None
-    ended = _stop(running)
-    assert "RPL-7207" in ended.messages
-    assert "RPL-9000" not in ended.messages
-    assert _left(pair) == []
-    pair.assert_recovered()
+    _until(lambda: _status(pair)["phase"] == "streaming", "a status that says so", running)
+    assert _status(pair)["sourceError"] is None
 
 
 @pytest.mark.timeout(900)
@@ -130,6 +146,7 @@ def test_killed_inside_a_wave_of_a_snapshot_the_copy_goes_on(make_pair: MakePair
 
 @pytest.mark.timeout(900)
 def test_a_virtual_machine_that_never_lives_ends_the_run_after_its_budget(make_pair: MakePair) -> None:
+    """Kills without a recovery between them, until the run gives up; three runs follow the last one."""
     pair = make_pair(delta=True)
     running = _start(pair, retries={"maxDurationSeconds": 15, "delaySeconds": 0.5})
     _equal(pair, running)
