@@ -11,7 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tests.end_to_end.comparison import delta_rows
-from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, rows
+from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, columns, rows
 
 Rows = list[tuple[Any, ...]]
 
@@ -82,13 +82,8 @@ class BigQuery(Target):
         return ("bigquery", {**chosen, **self._settings})
 
     def columns(self, schema: str, table: str) -> list[str]:
-        """By the dataset's description."""
-        found = rows(
-            self._emulators,
-            f"SELECT column_name FROM `{PROJECT}`.`{self._dataset}`.INFORMATION_SCHEMA.COLUMNS"
-            f" WHERE table_name = '{table}' ORDER BY ordinal_position",
-        )
-        return [str(name) for (name,) in found]
+        """By a query's answer."""
+        return columns(self._emulators, self._dataset, table)
 
     def rows(self, schema: str, table: str, columns: Sequence[str]) -> Rows:
         """By a query."""

@@ -8,6 +8,7 @@ import urllib.request
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.services.bigquery.change_ingestion import StreamingServer
 from tests.services.bigquery.gate import Gate
@@ -95,9 +96,19 @@ def start() -> Emulators:
 
 def rows(emulators: Emulators, sql: str) -> list[list[object]]:
     """The rows of a query in BigQuery's own JSON, by a client that shares no code with the target or Google's."""
+    return [[cell["v"] for cell in row["f"]] for row in _query(emulators, sql).get("rows", ())]
+
+
+def columns(emulators: Emulators, dataset: str, table: str) -> list[str]:
+    """The names of a table's columns by a query's answer: the emulator's `INFORMATION_SCHEMA` never changes after CREATE TABLE."""
+    found = _query(emulators, f"SELECT * FROM `{PROJECT}`.`{dataset}`.`{table}` LIMIT 0")
+    return [str(field["name"]) for field in found["schema"]["fields"]]
+
+
+def _query(emulators: Emulators, sql: str) -> dict[str, Any]:
     body = json.dumps({"query": sql, "useLegacySql": False, "maxResults": 100_000}).encode()
     url = f"http://{LOOPBACK}:{emulators.bigquery_port}/bigquery/v2/projects/{PROJECT}/queries"
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     with emulators.gate.turn, urllib.request.urlopen(request, timeout=60) as answer:
-        found = json.load(answer)
-    return [[cell["v"] for cell in row["f"]] for row in found.get("rows", ())]
+        found: dict[str, Any] = json.load(answer)
+    return found
