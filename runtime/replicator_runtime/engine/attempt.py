@@ -79,7 +79,8 @@ class Attempt:
             self._forget_old_schemas()
             self._lifecycle.takes_snapshots = self._takes_snapshots()
             records = discover(self._lifecycle)
-            self._snapshots.begin_attempt()
+            if self._snapshots.begin_attempt() and len(records) < self._selected():
+                raise Rejoin  # a table that is gone was copied until now: only another discovery finds that it is gone
             self._lifecycle.begin_attempt(records)
             self._consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(self._consumer.stop)
@@ -90,6 +91,9 @@ class Attempt:
                 self._with_snapshots(records)
             else:
                 self._without_snapshots(records)
+
+    def _selected(self) -> int:
+        return sum(record.selected for record in self._lifecycle.records.values())
 
     def _takes_snapshots(self) -> bool:
         """Whether the engine copies this source's tables; asked before they are known."""

@@ -158,6 +158,8 @@ class _Attempts:
         self._snapshots = Snapshots(lifecycle)
         self._maintenance = Maintenance(self._run)
         self._identified = False
+        self._streamed: tuple[Offset | None, int] = (None, 0)
+        self._copied = 0
         self._goal: Offset | None = None
 
     def run(self) -> bool:
@@ -172,7 +174,7 @@ class _Attempts:
             self._snapshots.close()
 
     def _run_attempts(self) -> bool:
-        run, seen = self._run, self._mark()
+        run = self._run
         while not run.stop.is_set():
             try:
                 self._begin()
@@ -185,8 +187,7 @@ class _Attempts:
                 if run.stop.is_set():
                     log.warning("run.error_while_stopping", error=summary(error))
                     return False
-                if seen != (seen := self._mark()):
-                    self._budget.progressed()
+                self._note_progress()
                 self._after(error)
             else:
                 reached = self._goal is not None and not run.stop.is_set()
@@ -195,9 +196,15 @@ class _Attempts:
                 return reached
         return False
 
-    def _mark(self) -> tuple[object, int]:
-        """Differs when the run went forward."""
-        return self._run.saved_offset, self._run.progress.total_rows
+    def _note_progress(self) -> None:
+        """Renew the budget if the stream went forward since the last error; copies go on beside it, and only keep the run."""
+        progress = self._run.progress
+        streamed, copied = (self._run.saved_offset, progress.applied_rows), progress.copied_rows
+        if streamed != self._streamed:
+            self._budget.progressed()
+        elif copied != self._copied:
+            self._budget.extend()
+        self._streamed, self._copied = streamed, copied
 
     def _begin(self) -> None:
         """Read what is stored, refuse a source that it does not belong to, and find the source's end."""

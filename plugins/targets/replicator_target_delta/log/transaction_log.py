@@ -31,6 +31,7 @@ DOMAIN: Final = "replicator.progress"
 _MANY_COMMITS: Final = 600
 _COORDINATED: Final = "delta.coordinatedCommits"
 _RETENTION: Final = "delta.logRetentionDuration"
+_CLEANUP: Final = "delta.enableExpiredLogCleanup"
 _UNWRITABLE: Final = (
     "DELTA_CANNOT_CREATE_LOG_PATH",
     "AccessControl",
@@ -103,9 +104,10 @@ class TableLog:
                 return Transaction(self, handle, state)
             handle = self._log.startTransaction()
             snapshot = handle.snapshot()
-            if state is None or not _is_of(state, snapshot):
-                state = self._read(snapshot, int(snapshot.version()))
-            state = self._states[self.path] = replace(state, stamp=self.stamp(state.version))
+            stamp = self.stamp(int(snapshot.version()))
+            if state is None or not _is_of(state, snapshot) or state.stamp != stamp:
+                state = replace(self._read(snapshot, int(snapshot.version())), stamp=stamp)
+            self._states[self.path] = state
         return Transaction(self, handle, state)
 
     def _on_known(self, state: State) -> Any:
@@ -149,7 +151,8 @@ class TableLog:
         """Delete commits older than `hours` that a checkpoint has replaced; for as long as the table says where it says so."""
         with translated(self.path):
             snapshot = self._log.unsafeVolatileSnapshot()
-            if _RETENTION in json.loads(snapshot.metadata().json())["metaData"]["configuration"]:
+            own = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
+            if _RETENTION in own or own.get(_CLEANUP, "true").lower() == "false":
                 return  # set by the table's owner, and kept by Delta at each checkpoint
             jvm = self._jvm
             milliseconds = jvm.scala.jdk.javaapi.OptionConverters.toScala(

@@ -64,7 +64,7 @@ class Maintenance:
         if self._is_due(self._vacuumed, table, self._config.vacuum_interval_seconds, at_once=False):
             self._vacuum(spark, target.log.path)
             self._vacuumed[table] = time.monotonic()
-        if target.log.checkpoint(_MANY_COMMITS):
+        if target.log.checkpoint(_MANY_COMMITS) and self._config.vacuum_interval_seconds > 0:
             target.log.clean_up(self._config.vacuum_retention_hours)
 
     def _is_due(self, last: dict[TableId, float], table: TableId, interval: float, *, at_once: bool) -> bool:

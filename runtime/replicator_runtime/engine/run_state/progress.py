@@ -101,7 +101,8 @@ class Progress:
     """Collects what the engine reports. Safe from any thread; readers take `snapshot()`, a consistent copy.
 
     Attributes:
-        total_rows: Rows copied and changes applied so far; never falls, so that more of them means progress.
+        copied_rows: Rows copied so far; never falls, so that more of them means progress.
+        applied_rows: The same of the stream's changes.
         source_error: What the source reported last; None when it is fine.
         retried_error: What ended the last attempt; shown while the run waits for and begins the next one.
     """
@@ -116,7 +117,8 @@ class Progress:
         self._caught_up = False
         self._caught_up_at: float | None = None
         self._waiting: frozenset[TableId] | None = None
-        self.total_rows = 0
+        self.copied_rows = 0
+        self.applied_rows = 0
         self.phase = "starting"
         self.message = ""
         self.source_error: Exception | None = None
@@ -153,7 +155,7 @@ class Progress:
             began, at = self._snapshot_began.setdefault(table, (time.monotonic(), percent))
             left = (time.monotonic() - began) * (100 - percent) / (percent - at) if percent > at else None
             self._meters.setdefault(table, _Meter()).add(rows)
-            self.total_rows += rows
+            self.copied_rows += rows
             self._tables[table] = replace(
                 view, rows=view.rows + rows, snapshot_percent=percent, snapshot_seconds_left=left
             )
@@ -163,7 +165,7 @@ class Progress:
         with self._lock:
             view = self._tables.get(table, TableView(table))
             self._meters.setdefault(table, _Meter()).add(rows)
-            self.total_rows += rows
+            self.applied_rows += rows
             self._tables[table] = replace(view, rows=view.rows + rows)
             self._applied_at[table] = max(source_timestamp, self._applied_at.get(table, -1))
 

@@ -43,6 +43,10 @@ class RetryBudget:
         """There was progress: the next failure starts a new budget."""
         self.attempts = 0
 
+    def extend(self) -> None:
+        """Something else went forward: the budget begins now, but what fails is still tried as rarely as before."""
+        self._since = time.monotonic()
+
 
 class TableRetryBudgets:
     """A budget for each table; kept over the attempts of one run."""

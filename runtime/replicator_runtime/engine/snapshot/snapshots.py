@@ -41,14 +41,17 @@ class Snapshots:
         self._definition: EventReaderDefinition
         self._later: list[TableRecord] = []
 
-    def begin_attempt(self) -> None:
+    def begin_attempt(self) -> bool:
         """Find which copies ended since the attempt before; those that wait to be tried again are given to `begin` again.
+
+        Returns:
+            Whether a table is whole now.
 
         Raises:
             Exception: As `poll`.
         """
         self._later = []
-        self._take_ended()
+        return self._take_ended()
 
     def begin(self, records: Sequence[TableRecord], definition: EventReaderDefinition) -> None:
         """Queue the copies of `records` that have none; those that failed are queued when their delay is over.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replicator_runtime.engine.preparation.discovery import discover
+from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_sdk.errors import DataError, RetryableError
 from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 from replicator_source_sqlite.streaming.reader import SqliteReader
@@ -154,3 +158,91 @@ def test_a_copy_that_ends_with_the_run_goes_on_in_the_next(shop: Shop, monkeypat
     shop.run()
     shop.assert_equal()
     assert sorted(copying.loaded) == list(range(_CHUNKS)), "no chunk was read twice"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["during", "at the end of"])
+def test_a_table_whose_copy_ends_while_another_attempt_begins_gets_its_last_changes(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """It was dropped meanwhile: the source does not list it, and its copy may end just after it was looked for."""
+    copying = Copying(shop, monkeypatch, "notes")
+    shop.document["tables"] = [{"table": "c*"}, {"table": "n*"}]
+
+    def drop() -> RetryableError:
+        shop.sql("INSERT INTO notes VALUES ('last')", "DROP TABLE notes", "INSERT INTO customers VALUES (71, 'later')")
+        return RetryableError("the log is away", code="RPL-3")
+
+    copying.fail_reader(1, drop)
+    calls = itertools.count(1)
+
+    def discovered(lifecycle: Any) -> Any:
+        found = discover(lifecycle)
+        if late and next(calls) == 2:
+            wait([future for _, future in lifecycle.copies._copies.values()])
+        return found
+
+    monkeypatch.setattr("replicator_runtime.engine.attempt.discover", discovered)
+    stop = threading.Event()
+    running = threading.Thread(target=shop.run, kwargs={"until_current": False, "stop": stop})
+    running.start()
+    try:
+        until(lambda: "last" in texts("notes"))
+    finally:
+        stop.set()
+        running.join()
+    assert states(shop) == {"customers": "REPLICATING"}
+
+
+def test_a_source_that_fails_while_a_table_is_copied_is_asked_more_and_more_rarely(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of the copy keep the run, and are no progress of what fails."""
+    fill(shop)
+    shop.document["stages"][0]["plugin"]["properties"]["chunkRows"] = 1
+    shop.document["tables"] = [CUSTOMERS]
+    shop.run()
+    shop.document["tables"] = [CUSTOMERS, NOTES]
+    shop.document["retries"] = {"maxDurationSeconds": 60, "delaySeconds": 0.1}
+    loaded, failed, failures = threading.Semaphore(0), threading.Semaphore(0), itertools.count(1)
+    counts: list[int] = []
+    true_load, true_run, true_delay = InMemoryConsumer.load_chunks, SqliteReader.run, RetryBudget.next_delay
+
+    def load(consumer: InMemoryConsumer, *arguments: Any) -> int:
+        rows = true_load(consumer, *arguments)
+        loaded.release()
+        if len(counts) < 4:
+            failed.acquire(timeout=10)
+        return rows
+
+    def read(reader: Any) -> None:
+        if next(failures) > 4:
+            true_run(reader)
+            return
+        loaded.acquire(timeout=10)  # each failure comes after another commit of the copy
+        raise RetryableError("the log is away", code="RPL-3")
+
+    def next_delay(budget: RetryBudget) -> float | None:
+        found = true_delay(budget)
+        counts.append(budget.attempts)
+        failed.release()
+        return found
+
+    monkeypatch.setattr(InMemoryConsumer, "load_chunks", load)
+    monkeypatch.setattr(SqliteReader, "run", read)
+    monkeypatch.setattr(RetryBudget, "next_delay", next_delay)
+    shop.run()
+    shop.assert_equal()
+    assert counts == [1, 2, 3, 4]
+
+
+def texts(table: str) -> list[str]:
+    """None as long as the target has no such table."""
+    found = [t for name, t in in_memory_target.STORAGE.tables.items() if name.table == table]
+    return [row["text"] for row in in_memory_target.STORAGE.rows(table)] if found else []
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -89,9 +89,9 @@ def test_a_copy_of_the_first_snapshot_is_older_too(shop: Shop) -> None:
     try:
         _wait(lambda: progress.snapshot().phase == "streaming" and len(in_memory_target.STORAGE.tables) == 2)
         put_back = _copy_of("customers")
-        rows = progress.total_rows
+        rows = progress.applied_rows
         _change(shop, 0)
-        _wait(lambda: progress.total_rows >= rows + 12)
+        _wait(lambda: progress.applied_rows >= rows + 12)
     finally:
         stop.set()
         thread.join(30)

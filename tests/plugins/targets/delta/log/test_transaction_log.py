@@ -107,6 +107,22 @@ def test_a_folder_that_was_replaced_by_an_older_copy_is_not_written_as_if_it_wer
     assert versions == [0, 1]
 
 
+def test_an_older_copy_that_another_program_wrote_up_to_the_same_version_is_noticed(lake: Lake, tmp_path: Path) -> None:
+    """Version and identity of the table are as remembered; the commit's file is not."""
+    consumer = filled(lake, 3)
+    copy = tmp_path / "copy"
+    shutil.copytree(lake.path(TABLE), copy)
+    lake.spark().sql(f"ALTER TABLE delta.`{copy}` SET TBLPROPERTIES ('a' = 'b')")
+    consumer.apply_batch(batch(4, [insert(row(4))]))
+    shutil.rmtree(lake.path(TABLE))
+    shutil.copytree(copy, lake.path(TABLE))
+    with pytest.raises(RetryableError, match="RPL-4403"):
+        consumer.apply_batch(batch(5, [insert(row(5))]))
+    progress = lake.consumer().progress(TABLE)
+    assert progress is not None
+    assert progress.position == at(3)
+
+
 def test_a_folder_that_was_replaced_by_another_table_of_the_same_version_is_noticed(lake: Lake, tmp_path: Path) -> None:
     consumer = filled(lake, 3)
     other = Lake(tmp_path / "other", lake.spark())

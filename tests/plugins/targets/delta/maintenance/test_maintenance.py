@@ -125,3 +125,18 @@ def test_maintenance_of_a_run_that_a_newer_one_has_replaced_ends(lake: Lake) -> 
     lake.consumer(epoch=2).progress(TABLE)
     with pytest.raises(FencedError):
         lake.target.maintain(lake.context(epoch=1), [TABLE])
+
+
+def test_all_commits_are_kept_where_the_table_forbids_the_clean_up(lake: Lake) -> None:
+    many_old_commits(lake)
+    wish = "'delta.enableExpiredLogCleanup' = 'false'"
+    lake.spark().sql(f"ALTER TABLE delta.`{lake.path(TABLE)}` SET TBLPROPERTIES ({wish})")
+    lake.target.maintain(lake.context(), [TABLE])
+    assert min(commits(lake)) == 0
+
+
+def test_all_commits_are_kept_where_nothing_is_vacuumed(lake: Lake) -> None:
+    never = Lake(lake.path(TABLE).parent.parent, lake.spark(), vacuum_interval_seconds=0)
+    many_old_commits(never)
+    never.target.maintain(never.context(), [TABLE])
+    assert min(commits(never)) == 0
