@@ -188,12 +188,15 @@ class Publication:
         name = str(schema.table)
         if published.has_row_filter:
             self._refuse(f"filters the rows of {name}", self._whole(facts), table=name)
-        if published.columns is None:
-            return
-        asked = {column.source_id for column in schema.columns}
-        left_out = [c.name for c in facts.columns if str(c.attnum) in asked and c.name not in published.columns]
-        if left_out:
-            self._refuse(f"leaves out the columns {left_out} of {name}", self._whole(facts), table=name)
+        left_out = _left_out(schema, facts, published)
+        while left_out:
+            # Publication and table are read one after the other, and a column may be renamed or added in between.
+            before, again, listed = left_out, self._catalogue.by_oid(facts.oid), self.tables().get(facts.oid)
+            if again is None or listed is None:
+                return
+            left_out = _left_out(schema, again, listed)
+            if left_out == before:
+                self._refuse(f"leaves out the columns {left_out} of {name}", self._whole(facts), table=name)
 
     def _whole(self, facts: TableFacts) -> str:
         """The statements that publish all rows and columns of a table."""
@@ -219,6 +222,14 @@ class Publication:
 
     def _refuse(self, why: str, fix: str, *, table: str | None = None) -> NoReturn:
         raise NeedsUserError(f"the publication {self.name!r} {why}", code="RPL-3304", hint=fix, table=table)
+
+
+def _left_out(schema: TableSchema, facts: TableFacts, published: PublishedTable) -> list[str]:
+    """The columns of `schema`, under their names of now, that are not published."""
+    if published.columns is None:
+        return []
+    asked = {column.source_id for column in schema.columns}
+    return [c.name for c in facts.columns if str(c.attnum) in asked and c.name not in published.columns]
 
 
 def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -> None:

@@ -10,6 +10,7 @@ from replicator_sdk.errors import (
     TableHistoryLostError,
 )
 from replicator_sdk.event import DDLOperation
+from replicator_source_postgres.replication.publication import Publication, PublishedTable
 from tests.plugins.sources.postgres.faults import PREPARED, error_of, publication_of
 from tests.plugins.sources.postgres.pump import Pump
 from tests.services.postgres.server import PostgresDatabase
@@ -63,6 +64,23 @@ def test_a_publication_with_filters_is_refused(clause: str, pump: Pump) -> None:
     pump.database.execute(f"CREATE PUBLICATION poor FOR TABLE {clause} WITH (publish_via_partition_root = true)")
     with pytest.raises(NeedsUserError, match="RPL-3304"):
         Pump(pump.database, "t", publication="poor", slot="poor").prepare()
+
+
+def test_a_column_that_is_renamed_while_the_publication_is_checked_is_published(
+    pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publication is read before the rename, the table after it."""
+    pump.prepare()
+    true_tables, renames = Publication.tables, iter(["ALTER TABLE t RENAME v TO renamed"])
+
+    def tables(publication: Publication) -> dict[int, PublishedTable]:
+        found = true_tables(publication)
+        for rename in renames:
+            pump.database.execute(rename)
+        return found
+
+    monkeypatch.setattr(Publication, "tables", tables)
+    pump.prepare()
 
 
 @pytest.mark.parametrize(
