@@ -16,7 +16,7 @@ from replicator_sdk.failpoint import failpoint
 
 COMMAND = (sys.executable, str(Path(__file__)))
 FAILURES = 3
-_SECONDS = 120.0
+_SECONDS = 300.0
 
 
 class Patches(Protocol):

@@ -20,7 +20,7 @@ WAVES = {"customer": 10, "note": 5}
 def begin_beside_failures(pair: Pair, copied: str) -> dict[str, Any]:
     """One table is replicated; `copied` is selected as well, and the next run meets the failures. The pipeline's settings."""
     [other] = {"customer", "note"} - {copied}
-    settings = dict(pair.replicator.settings)
+    settings = {**pair.replicator.settings, "retries": {"maxDurationSeconds": 300, "delaySeconds": 0.2}}
     pair.replicator.source = ("sqlite", {**pair.replicator.source[1], "chunkRows": 5})
     pair.replicator.settings = {**settings, "tables": [{"table": other}]}
     pair.run_until_current()
@@ -30,7 +30,7 @@ def begin_beside_failures(pair: Pair, copied: str) -> dict[str, Any]:
     return settings
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("delta", [False, True], ids=["file", "delta"])
 @pytest.mark.parametrize("copied", ["customer", "note"])
 def test_a_copy_reads_each_chunk_once_though_the_stream_rejoins(make_pair: MakePair, copied: str, delta: bool) -> None:
@@ -45,7 +45,7 @@ def test_a_copy_reads_each_chunk_once_though_the_stream_rejoins(make_pair: MakeP
     assert pair.differences() == {}
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("copied", ["customer", "note"])
 def test_three_runs_after_a_kill_while_a_copy_goes_on_over_rejoins_are_equal(make_pair: MakePair, copied: str) -> None:
     """The twin does not know which chunks are loaded."""
