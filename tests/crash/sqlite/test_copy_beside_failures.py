@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.crash import kill_points
@@ -17,8 +15,8 @@ WAVES = {"customer": 10, "note": 5}
 """Of four chunks of five rows; `customer` has two chunks more, for keys below and above."""
 
 
-def begin_beside_failures(pair: Pair, copied: str) -> dict[str, Any]:
-    """One table is replicated; `copied` is selected as well, and the next run meets the failures. The pipeline's settings."""
+def begin_beside_failures(pair: Pair, copied: str) -> None:
+    """One table is replicated; `copied` is selected as well, and the next run meets the failures."""
     [other] = {"customer", "note"} - {copied}
     settings = {**pair.replicator.settings, "retries": {"maxDurationSeconds": 300, "delaySeconds": 0.2}}
     pair.replicator.source = ("sqlite", {**pair.replicator.source[1], "chunkRows": 5})
@@ -27,7 +25,6 @@ def begin_beside_failures(pair: Pair, copied: str) -> dict[str, Any]:
     pair.replicator.settings = settings
     pair.replicator.command = (*COMMAND, copied)
     pair.change_rows()
-    return settings
 
 
 @pytest.mark.timeout(900)
