@@ -40,7 +40,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
 def test_tables_that_differ_are_an_error_with_exit_code_5() -> None:
     tables = (TableComparison("a", 1, 1, 0, 0), TableComparison("b", 2, 1, 1, 0))
     result = DemoResult(Path("p"), tables, 3, 1.0, 1, 1.0, 0.5, 0.5)
-    with pytest.raises(DataError, match="differ in b ") as error:
+    with pytest.raises(DataError, match=r"differ in b\.") as error:
         result.raise_for_difference()
     assert (error.value.code, error.value.exit_code) == ("RPL-1304", 5)
     assert result.to_json()["equal"] is False
