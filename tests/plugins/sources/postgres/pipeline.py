@@ -17,6 +17,7 @@ from replicator_source_postgres import PostgresSource
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.in_memory_target import InMemoryTarget, TargetStorage
 from tests.services.postgres.server import PostgresDatabase
+from tests.services.threads import beside
 
 
 class Host:
@@ -71,23 +72,13 @@ class Pipeline:
     @contextmanager
     def running(self) -> Iterator[None]:
         """A run that lasts as long as the block."""
-        stop, failed = threading.Event(), []
 
-        def body() -> None:
-            try:
+        def body(stop: threading.Event) -> None:
+            with suppress(FencedError):
                 run(build_pipeline(self.document, host=Host()), stop=stop)  # type: ignore[arg-type]
-            except BaseException as error:  # noqa: BLE001 - raised below
-                failed.append(error)
 
-        thread = threading.Thread(target=body)
-        thread.start()
-        try:
+        with beside(body):
             yield
-        finally:
-            stop.set()
-            thread.join(60)
-        if failed and not isinstance(failed[0], FencedError):
-            raise failed[0]
 
     def run_that_dies_at(self, step: str) -> list[str]:
         """A run that dies at the target's next `step`; returns where it did."""

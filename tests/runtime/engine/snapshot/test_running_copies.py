@@ -19,6 +19,7 @@ from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.in_memory_target import InMemoryConsumer
 from tests.runtime.engine.preparation.test_selection_edits import CUSTOMERS, NOTES, states
 from tests.runtime.engine.test_run import Shop, fill, shop
+from tests.services.threads import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,6 +92,17 @@ class Copying:
         self._patch.setattr(SqliteReader, "run", read)
 
 
+def drop_while_copied(shop: Shop, copying: Copying) -> None:
+    """The reader fails once, when `notes`, which is being copied, got a last row and was dropped."""
+    shop.document["tables"] = [{"table": "c*"}, {"table": "n*"}]
+
+    def drop() -> RetryableError:
+        shop.sql("INSERT INTO notes VALUES ('last')", "DROP TABLE notes", "INSERT INTO customers VALUES (71, 'later')")
+        return RetryableError("the log is away", code="RPL-3")
+
+    copying.fail_reader(1, drop)
+
+
 @pytest.mark.parametrize("table", ["customers", "notes"])
 def test_errors_of_the_stream_let_a_copy_go_on(shop: Shop, monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     """Also of a table without a key, whose copy cannot be resumed."""
@@ -120,13 +132,7 @@ def test_a_table_that_is_dropped_while_it_is_copied_gets_its_last_changes(
 ) -> None:
     """The attempts after the drop do not find it at the source, but hold the offset until its copy has joined."""
     copying = Copying(shop, monkeypatch, "notes")
-    shop.document["tables"] = [{"table": "c*"}, {"table": "n*"}]
-
-    def drop() -> RetryableError:
-        shop.sql("INSERT INTO notes VALUES ('last')", "DROP TABLE notes", "INSERT INTO customers VALUES (71, 'later')")
-        return RetryableError("the log is away", code="RPL-3")
-
-    copying.fail_reader(1, drop)
+    drop_while_copied(shop, copying)
     shop.run()  # its goal may be before the drop
     shop.run()
     shop.assert_equal("customers")
@@ -165,14 +171,7 @@ def test_a_table_whose_copy_ends_while_another_attempt_begins_gets_its_last_chan
     shop: Shop, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     """It was dropped meanwhile: the source does not list it, and its copy may end just after it was looked for."""
-    copying = Copying(shop, monkeypatch, "notes")
-    shop.document["tables"] = [{"table": "c*"}, {"table": "n*"}]
-
-    def drop() -> RetryableError:
-        shop.sql("INSERT INTO notes VALUES ('last')", "DROP TABLE notes", "INSERT INTO customers VALUES (71, 'later')")
-        return RetryableError("the log is away", code="RPL-3")
-
-    copying.fail_reader(1, drop)
+    drop_while_copied(shop, Copying(shop, monkeypatch, "notes"))
     calls = itertools.count(1)
 
     def discovered(lifecycle: Any) -> Any:
@@ -182,14 +181,8 @@ def test_a_table_whose_copy_ends_while_another_attempt_begins_gets_its_last_chan
         return found
 
     monkeypatch.setattr("replicator_runtime.engine.attempt.discover", discovered)
-    stop = threading.Event()
-    running = threading.Thread(target=shop.run, kwargs={"until_current": False, "stop": stop})
-    running.start()
-    try:
+    with beside(lambda stop: shop.run(until_current=False, stop=stop)):
         until(lambda: "last" in texts("notes"))
-    finally:
-        stop.set()
-        running.join()
     assert states(shop) == {"customers": "REPLICATING"}
 
 
