@@ -1,4 +1,4 @@
-"""The quickstart leads to Delta tables that equal the source, by its own commands."""
+"""The quickstart leads to Delta tables that equal the source, by its own commands, which print what the page shows."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.services.spark.session import INTERPRETER
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "quickstart.md").read_text("utf-8")
 _BLOCK = re.compile(r"^```(console|sql|json|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_TIME = re.compile(r"\d\d:\d\d:\d\d")
 _SECONDS = 900
 _SETUP = ("make setup", ". .venv/bin/activate")  # what ran before this test could
 
@@ -39,14 +40,14 @@ def test_the_commands_of_the_quickstart_copy_a_database_and_follow_it(
             assert _rows(tmp_path, "customers") == [(1, "Ada", "GB"), (2, "Grace", "US"), (3, "Linus", "FI")]
             assert [row[0] for row in _rows(tmp_path, "orders")] == [10, 11, 12]
         else:
-            for command in re.findall(r"^\$ (.*)$", text, re.MULTILINE):
+            for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
                 if command.startswith("export "):
                     name, _, value = command.removeprefix("export ").partition("=")
                     environment[name] = value.strip("'")
                 elif command not in _SETUP:
                     if command.startswith("replicator status"):
                         _assert_followed(tmp_path)
-                    _run(command, tmp_path, environment)
+                    _assert_printed(shown, _run(command, tmp_path, environment))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -75,7 +76,15 @@ def _execute(server: PostgresServer, text: str) -> None:
             server.execute(line, database)
 
 
-def _run(command: str, folder: Path, environment: dict[str, str]) -> None:
+def _assert_printed(shown: str, printed: str) -> None:
+    """The lines that the page shows are printed in this order; lines between them may be left out of the page."""
+    lines = iter(printed.splitlines())
+    for line in filter(None, shown.splitlines()):
+        form = re.compile(_TIME.sub(r"\\d\\d:\\d\\d:\\d\\d", re.escape(line)).replace(r"\.\.\.", ".*"))
+        assert any(form.fullmatch(other.rstrip()) for other in lines), f"{line!r} is not printed:\n{printed}"
+
+
+def _run(command: str, folder: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
@@ -86,3 +95,4 @@ def _run(command: str, folder: Path, environment: dict[str, str]) -> None:
         check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr[-4000:]}"
+    return done.stdout + done.stderr
