@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 register("delta.commit.before", "delta.commit.after")
-_CLAIM_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +63,9 @@ class TargetTable:
         self.ownership = DeltaOwnership(table, context, self.log.path)
         self._read_offset = context.read_offset
         self._last: TableProgress | None = None
-        self._claimed = False
 
     def progress(self) -> TableProgress | None:
-        """What the table's last commit in storage says; from then on no older run can write it any more.
+        """What the table's last commit in storage says. Writes nothing: a run leaves tables without changes as they are.
 
         Raises:
             FencedError: When a newer run has written it.
@@ -76,11 +73,14 @@ class TargetTable:
         """
         with self.lock:
             self.log.forget()
-            self._claimed = False
+            self._last = None
             return self.begin().progress
 
     def begin(self, former: TableId | None = None) -> Attempt:
-        """A transaction on the newest version, which no older run can write any more.
+        """A transaction on the newest version.
+
+        Its commit fails when another run has written the table since, and stores this run's epoch, which no older run can
+        write after. Until then an older run may commit a batch: `begin` finds it, and this run reads its position again.
 
         Args:
             former: The table's name before it was renamed, while the rename is going on.
@@ -90,24 +90,18 @@ class TargetTable:
             NeedsUserError: When the table is not this replicator's.
             RetryableError: When another run wrote the table since this run read it last.
         """
-        for _ in range(_CLAIM_ATTEMPTS):
-            attempt = self._begin_checked(former)
-            if attempt.progress is None or self._claimed:
-                break
-            if attempt.progress.epoch == self.ownership.epoch:
-                self._last, self._claimed = attempt.progress, True
-                break
-            self._claim(attempt)
-        else:
-            raise RetryableError("another run keeps writing the table", code="RPL-4402", table=str(self.table))
-        if self._claimed and attempt.progress != self._last:
-            self._claimed = False
+        attempt = self._begin_checked(former)
+        found, last = attempt.progress, self._last
+        # Maintenance stores the progress that it finds under this run's epoch.
+        if last is not None and found != last and found != self.ownership.taken_over(last):
+            self._last = None
             raise RetryableError(
                 "the table was written by another run of this replicator since it was read",
                 code="RPL-4403",
                 table=str(self.table),
                 hint="stop one of the two runs",
             )
+        self._last = found
         return attempt
 
     def _begin_checked(self, former: TableId | None = None) -> Attempt:
@@ -118,13 +112,6 @@ class TargetTable:
         record = None if state.stored is None else TableRecord.from_json(state.stored, self._read_offset)
         self.ownership.check(record, former=former)
         return Attempt(transaction, record)
-
-    def _claim(self, attempt: Attempt) -> None:
-        """Write our epoch beside the old progress: an older run's open transaction then cannot commit any more."""
-        assert attempt.progress is not None
-        claimed = self.ownership.record(self.ownership.taken_over(attempt.progress), attempt.record)
-        with contextlib.suppress(RetryableError):  # another run wrote in between: the caller reads again
-            attempt.transaction.commit(claimed.to_json(), writer=self.ownership.owner, note="claimed")
 
     def commit(
         self,
@@ -158,7 +145,7 @@ class TargetTable:
             self.log.forget()
             if self._begin_checked().progress != progress:
                 raise
-        self._last, self._claimed = progress, True
+        self._last = progress
         failpoint("delta.commit.after")
 
     def loaded_chunks(self, attempt: Attempt) -> frozenset[int]:

@@ -52,7 +52,8 @@ def compact(table: TargetTable, spark: SparkSession) -> int:
         failpoint("delta.compaction.written")
         files = [DataFile.of(add) for adds in made for add in adds]
         gone = [file for pack in packs for file in pack]
-        table.commit(attempt, attempt.progress, add=files, remove=gone, data_change=False)
+        progress = table.ownership.taken_over(attempt.progress)
+        table.commit(attempt, progress, add=files, remove=gone, data_change=False)
         return len(gone)
 
 

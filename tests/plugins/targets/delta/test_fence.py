@@ -15,7 +15,7 @@ from replicator_sdk import failpoint
 from replicator_sdk.errors import FencedError, ReplicatorError, RetryableError
 from replicator_target_delta.apply.keyed import KeyedApply
 from replicator_target_delta.files import storage
-from tests.plugins.targets.changes import TABLE, at, batch, insert, row
+from tests.plugins.targets.changes import KEYLESS, TABLE, at, batch, insert, row
 from tests.plugins.targets.delta.lake import Lake
 
 
@@ -36,28 +36,53 @@ def test_a_zombie_that_has_its_files_written_already_cannot_commit_them(
     def meanwhile(self: KeyedApply) -> object:
         monkeypatch.setattr(KeyedApply, "run", written)
         files = written(self)
-        newer = lake.consumer(epoch=2)
-        progress = newer.progress(TABLE)
-        assert progress is not None
-        assert progress.position == at(1)
+        lake.consumer(epoch=2).apply_batch(batch(2, [insert(row(2, "newer"))], epoch=2))
         return files
 
     monkeypatch.setattr(KeyedApply, "run", meanwhile)
     with pytest.raises(ReplicatorError) as error:
         zombie.apply_batch(batch(2, [insert(row(2))]))
     assert isinstance(error.value, FencedError | RetryableError)
-    assert [r["id"] for r in lake.rows(TABLE)] == [1]
-    with pytest.raises(FencedError):
+    assert {r["id"]: r["name"] for r in lake.rows(TABLE)} == {1: None, 2: "newer"}
+    with pytest.raises(FencedError, match="RPL-8401"):
         zombie.apply_batch(batch(2, [insert(row(2))]))
 
 
-def test_asking_for_progress_takes_the_table_over(lake: Lake) -> None:
-    """From that moment the older run is fenced, before the newer one has written any data."""
-    older = lake.consumer(epoch=1)
-    older.apply_batch(batch(1, [insert(row(1))]))
-    lake.consumer(epoch=2).progress(TABLE)
+def test_a_run_that_changes_nothing_in_a_table_commits_nothing_to_it(lake: Lake) -> None:
+    lake.consumer(epoch=1).apply_batch(batch(1, [insert(row(1))]))
+    version = lake.version(TABLE)
+    progress = lake.consumer(epoch=2).progress(TABLE)
+    assert progress is not None
+    assert progress.position == at(1)
+    assert lake.version(TABLE) == version
+
+
+def test_a_batch_that_an_older_run_commits_late_is_not_applied_again(lake: Lake) -> None:
+    """The newer run has read the table, and written nothing yet. Its first batch fails, then it reads the new position."""
+    older, newer = lake.consumer(epoch=1), lake.consumer(epoch=2)
+    older.apply_batch(batch(1, [insert({"name": "a", "number": 1}, KEYLESS)]))
+    assert newer.progress(KEYLESS.table) is not None
+    late = [insert({"name": "b", "number": 2}, KEYLESS)]
+    older.apply_batch(batch(2, late))
+    with pytest.raises(RetryableError, match="RPL-4403"):
+        newer.apply_batch(batch(3, [*late, insert({"name": "c", "number": 3}, KEYLESS)], epoch=2))
+    progress = newer.progress(KEYLESS.table)
+    assert progress is not None
+    assert progress.position == at(2)
+    newer.apply_batch(batch(3, [insert({"name": "c", "number": 3}, KEYLESS)], epoch=2))
+    assert sorted(r["number"] for r in lake.rows(KEYLESS.table)) == [1, 2, 3]
     with pytest.raises(FencedError, match="RPL-8401"):
-        older.apply_batch(batch(2, [insert(row(2))]))
+        older.apply_batch(batch(4, late))
+
+
+def test_a_table_that_this_run_compacts_before_its_first_batch_takes_the_batch(lake: Lake) -> None:
+    for number in range(1, 10):
+        lake.consumer(epoch=1).apply_batch(batch(number, [insert(row(number))]))
+    newer = lake.consumer(epoch=2)
+    assert newer.progress(TABLE) is not None
+    lake.target.maintain(lake.context(epoch=2), [TABLE])
+    newer.apply_batch(batch(10, [insert(row(10))], epoch=2))
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(1, 11))
 
 
 def test_an_older_copy_put_in_the_place_of_a_table_is_not_written_on(lake: Lake, tmp_path: Path) -> None:

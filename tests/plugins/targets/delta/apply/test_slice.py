@@ -178,7 +178,7 @@ def test_a_slice_that_comes_again_changes_nothing(copy: Copy) -> None:
     outcome = copy.take(copy.consumer(epoch=2), epoch=2)
     assert outcome.applied.keys() == {TABLE}
     assert names(copy.lake) == {1: "b"}
-    assert copy.lake.version(TABLE) == version + 1, "only the claim of the new run"
+    assert copy.lake.version(TABLE) == version
 
 
 @pytest.mark.parametrize("place", ["delta.slice.written", "delta.slice.vectors_written"])
@@ -259,12 +259,14 @@ def test_an_older_run_cannot_apply_a_slice(copy: Copy) -> None:
     old = copy.consumer(epoch=1)
     copy.folder.append([insert(row(1, "a"))])
     copy.take(old)
-    assert copy.consumer(epoch=2).progress(TABLE) is not None
+    here = copy.folder.end()
+    copy.folder.append([update(row(1, "c"))])
+    copy.take(copy.consumer(epoch=2), here, epoch=2)
     here = copy.folder.end()
     copy.folder.append([insert(row(2, "b"))])
     with pytest.raises(FencedError):
         copy.take(old, here)
-    assert names(copy.lake) == {1: "a"}
+    assert names(copy.lake) == {1: "c"}
 
 
 def test_partitions_are_shared_out_evenly() -> None:

@@ -122,7 +122,7 @@ def test_a_table_whose_maintenance_failed_is_due_at_the_next_time(lake: Lake, mo
 
 def test_maintenance_of_a_run_that_a_newer_one_has_replaced_ends(lake: Lake) -> None:
     fragmented(lake)
-    lake.consumer(epoch=2).progress(TABLE)
+    lake.consumer(epoch=2).apply_batch(batch(10, [insert(row(10))], epoch=2))
     with pytest.raises(FencedError):
         lake.target.maintain(lake.context(epoch=1), [TABLE])
 
