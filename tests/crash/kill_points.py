@@ -94,6 +94,14 @@ OF_TAKE_OVER: Mapping[str, Twin] = {
 }
 """While a run takes over what a killed one had stored, before it does anything else."""
 
+OF_RELEASE: Mapping[str, Twin] = {
+    "engine.release.before_save": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "engine.release.after_save": _COPY_WHAT_IS_NOT_COPIED,
+    "engine.offset.before_save": _COPY_WHAT_IS_NOT_COPIED,
+    "engine.offset.after_save": Twin("release", "lost", from_the_start=True),
+}
+"""While a table that failed for too long gives the log up; the points of the offset are those after that."""
+
 LATER: Mapping[str, Twin] = {"state.lease.before_renew": _TAKE_OVER}
 """After some seconds of running."""
 
@@ -153,6 +161,7 @@ ALL = (
     AT_THE_BEGINNING,
     ON_THE_WAY,
     OF_TAKE_OVER,
+    OF_RELEASE,
     LATER,
     DELTA_AT_THE_BEGINNING,
     DELTA_ON_THE_WAY,

@@ -288,6 +288,19 @@ def leave_files(patch: Patch) -> None:
     patch.setattr(scratch_folders, "_sweep", lambda base: None)
 
 
+def release_unnoted(patch: Patch) -> None:
+    """That a table is to be copied again because it gave the log up is not saved before the offset moves."""
+    from replicator_runtime.engine.tables.table_store import TableStore
+
+    true_save = TableStore.save
+
+    def save(self: TableStore) -> None:
+        if not any(record.released and record.snapshot is None for record in self.records.values()):
+            true_save(self)
+
+    patch.setattr(TableStore, "save", save)
+
+
 PARTS: dict[str, Callable[[Patch], None]] = {
     "lease": no_take_over,
     "identity": identity_of_a_process,
@@ -302,6 +315,7 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "schema": learn_after,
     "copy": finish_nothing,
     "drop": drop_without_a_note,
+    "release": release_unnoted,
     "orphans": adopt_orphans,
     "session": keep_dead_session,
     "files": leave_files,

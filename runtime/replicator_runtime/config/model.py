@@ -124,6 +124,21 @@ class RetriesConfig(Settings):
     delay_seconds: float = Field(default=10.0, gt=0, description="The longest wait between two attempts.")
 
 
+class FailingTablesConfig(Settings):
+    """What follows when a table fails for long."""
+
+    hold_log_hours: float = Field(
+        default=24.0,
+        gt=0,
+        description="For how long a failing table may hold the source's log; then it is copied again instead, and the offset moves.",
+    )
+    max_copy_delay_seconds: float = Field(
+        default=3600.0,
+        gt=0,
+        description="The longest wait before such a copy is tried once more; the first is a minute, and each is twice the one before.",
+    )
+
+
 def _as_spark_writes_it(value: object) -> object:
     """Spark's settings are text; JSON numbers and booleans are taken in the spelling Spark reads."""
     if isinstance(value, bool):
@@ -203,6 +218,9 @@ class PipelineConfig(Settings):
     on_table_error: Literal["isolate", "stop"] = Field(
         default="isolate",
         description="Whether a failing table stops alone (`isolate`) or stops the replicator (`stop`).",
+    )
+    failing_tables: FailingTablesConfig = Field(
+        default_factory=FailingTablesConfig, description="What follows when a table fails for long."
     )
     new_tables: Literal["include", "ignore"] = Field(
         default="include", description="Whether tables that appear later and match `tables` are taken in."

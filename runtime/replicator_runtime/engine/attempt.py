@@ -172,11 +172,15 @@ class Attempt:
         while True:
             running = snapshots.running or (before_the_stream and snapshots.waiting)
             snapshots.poll()
+            self._lifecycle.release_failing(())
             if not running:
                 return
             if self._run.stop.is_set() and not snapshots.running:
                 raise SnapshotsStopped
-            if not before_the_stream and self._lifecycle.next_retry(()) <= time.monotonic():
+            if (
+                not before_the_stream
+                and min(self._lifecycle.next_retry(()), self._lifecycle.next_copy) <= time.monotonic()
+            ):
                 raise Rejoin
             time.sleep(0.1)
 

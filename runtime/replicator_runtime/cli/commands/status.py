@@ -63,6 +63,8 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
     for table in found["tables"]:
         if table.get("error"):
             report.line(f"{_table(table)}: {_error(table['error'])}")
+        if again_at := table.get("copyAgainAt"):
+            report.line(f"{_table(table)}: copied again at {again_at}, unless it works before")
 
 
 def _lag(found: Mapping[str, Any]) -> str:

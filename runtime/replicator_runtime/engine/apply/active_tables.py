@@ -45,6 +45,11 @@ class ActiveTables:
         return self._lifecycle.next_retry(self.watermarks)
 
     @property
+    def rejoin_at(self) -> float:
+        """The same, and when one that gave the log up is to be copied by another attempt."""
+        return min(self.retry_at, self._lifecycle.next_copy)
+
+    @property
     def holds_offset(self) -> bool:
         """Whether some table needs changes after the saved offset, which therefore must not move."""
         return self._lifecycle.holds_offset(self.watermarks)

@@ -1,7 +1,8 @@
-"""What both kinds of stream do from time to time: store last positions, and let the target maintain its tables."""
+"""What both kinds of stream do from time to time: look at failing tables, store last positions, and maintain the target."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.apply.active_tables import ActiveTables
     from replicator_runtime.engine.apply.maintenance import Maintenance
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+
+_LOOK_SECONDS = 0.5
 
 
 class PeriodicWork:
@@ -33,9 +36,13 @@ class PeriodicWork:
         self._tables = tables
         self._maintenance = maintenance
         self._run_alone = run_alone
+        self._looked_at = time.monotonic()
 
     def run(self) -> None:
         """Do what is due; called several times a second, or between two slices."""
+        if time.monotonic() - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            self._lifecycle.release_failing(self._tables.watermarks)
         self._lifecycle.positions.save_when_due()
         if self._maintenance.is_due:
             tables = sorted(self._tables.watermarks)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.lifecycle.copies import Copies
+from replicator_runtime.engine.lifecycle.log_release import LogRelease
 from replicator_runtime.engine.lifecycle.transitions import Cause, check
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.run_state.progress import error_view
@@ -18,6 +19,7 @@ from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.last_positions import LastPositions
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import TableHistoryLostError
+from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
     from replicator_sdk import TableId
 
+register("engine.release.before_save", "engine.release.after_save")
 log = structlog.get_logger()
 
 
@@ -60,6 +63,8 @@ class TableLifecycle:
         self._missing: dict[TableId, Exception] = {}
         self._retry_at: dict[TableId, float] = {}
         self._budgets = TableRetryBudgets(run.config.retries)
+        self._release = LogRelease(run.config.failing_tables)
+        self._errors: dict[TableId, Exception] = {}
 
     # --- what is known of the tables
 
@@ -74,7 +79,7 @@ class TableLifecycle:
 
     @property
     def stopped(self) -> Mapping[TableId, Exception]:
-        """The tables that have stopped until the next start of the run, and why."""
+        """The tables that have stopped, and why: until the next start of the run, or until they are copied again."""
         return self._stopped
 
     @property
@@ -99,6 +104,11 @@ class TableLifecycle:
         return min(
             (at for t, at in self._retry_at.items() if t not in taking and self._is_replayed(t)), default=math.inf
         )
+
+    @property
+    def next_copy(self) -> float:
+        """When a table that gave the log up is copied again by another attempt, on this process's clock; infinite when none is."""
+        return self._release.next_copy
 
     def _is_replayed(self, table: TableId) -> bool:
         """Whether a replay is what the table waits for; one whose rows are still to be copied waits for its copy."""
@@ -134,8 +144,10 @@ class TableLifecycle:
     # --- a table begins
 
     def load(self) -> None:
-        """Read what an earlier run or attempt stored of all tables."""
+        """Read what an earlier run or attempt stored of all tables; those that gave the log up are copied again when due."""
         self._store.load()
+        for table in self._release.take_due():
+            self._stopped.pop(table, None)
         self.positions.forget_others(self.records)
 
     def show_stored(self) -> None:
@@ -175,6 +187,8 @@ class TableLifecycle:
         assert record.snapshot is not None
         self._set(record, Cause.END_COPY, TableState.REPLICATING)
         record.snapshot.done = True
+        record.failing_since, record.released = None, False
+        self._release.forget(record.table)
         self.save()
         self.run.progress.set_table(record.table, TableState.REPLICATING)
 
@@ -185,7 +199,7 @@ class TableLifecycle:
         """
         assert record.snapshot is not None
         self._set(record, Cause.FIND_COPIED, TableState.REPLICATING)
-        record.snapshot.done = True
+        record.snapshot.done, record.released = True, False
         self.save()
 
     def join(self, record: TableRecord) -> None:
@@ -199,8 +213,21 @@ class TableLifecycle:
         self._show(record, Cause.CREATE, TableState.REPLICATING)
 
     def progressed(self, table: TableId) -> None:
-        """Rows or changes of `table` are durable: its next failure begins a new budget."""
+        """Rows or changes of `table` are durable: its next failure begins a new budget, and a new time to hold the log.
+
+        Not the latter for a copy that cannot be resumed: rows of it are no progress before it ends.
+        """
         self._budgets.succeeded(table)
+        record = self.records.get(table)
+        if record is None or record.failing_since is None:
+            return
+        if record.snapshot is None or record.snapshot.done or record.snapshot.chunks:
+            self._note_works(record)
+
+    def _note_works(self, record: TableRecord) -> None:
+        with self._lock:
+            if self._release.ended(record):
+                self.save()
 
     # --- it fails
 
@@ -220,6 +247,7 @@ class TableLifecycle:
         decided = verdict(error, isolate=isolate)
         if decided is Verdict.STOP or not isolate:
             raise error
+        new = record.failing_since is None
         delay = self._budgets.next_delay(record.table) if decided is Verdict.RETRY else None
         if delay is None:
             self._stop(record, Cause.FAIL, error)
@@ -229,6 +257,8 @@ class TableLifecycle:
         log.error("table.failing", table=str(record.table), code=code, error=summary(error), seconds=round(delay, 1))
         self._retry_at[record.table] = time.monotonic() + delay
         self._show_failing(record, Cause.FAIL, error)
+        if new:
+            self.save()  # for how long it fails goes on over restarts
         return True
 
     def try_again(self, record: TableRecord) -> None:
@@ -250,7 +280,52 @@ class TableLifecycle:
         if isinstance(error, TableHistoryLostError):
             record.forget_copy()
         self._show_failing(record, cause, error)
+        if self._can_be_copied_again(record) and (record.released or self._release.is_due(record)):
+            self._give_log_up(record)
+        else:
+            self.save()
+
+    # --- it has failed for long
+
+    def release_failing(self, taking: Container[TableId]) -> None:
+        """Let tables that have failed for too long hold the log no more: each is to be copied again; durable when this returns.
+
+        The wait before that copy grows with every failure, and ends without a restart. A table of a source without
+        snapshots, or that keeps rows which the source has deleted, is not copied again: it goes on holding the offset, which is
+        logged once a run.
+
+        Args:
+            taking: The tables that take changes.
+        """
+        for record in [record for record in self.records.values() if record.failing_since is not None]:
+            if record.table in taking:
+                if self._release.is_passed(record, self.run.saved_offset):
+                    self._note_works(record)
+            elif record.state is TableState.FAILING and not record.copying and self._release.is_due(record):
+                if self._can_be_copied_again(record):
+                    self._give_log_up(record)
+                else:
+                    self._release.warn_once(record)
+
+    def _can_be_copied_again(self, record: TableRecord) -> bool:
+        """Whether a new copy makes the table whole, and removes no rows that are kept on purpose."""
+        return self.takes_snapshots and not (record.scope is not None and record.scope.keeps_deleted_rows)
+
+    def _give_log_up(self, record: TableRecord) -> None:
+        """Forget the table's copy, so that the offset may move, and let its next copy wait."""
+        error = self._errors[record.table]
+        self.copies.end(record.table)
+        self._retry_at.pop(record.table, None)
+        self._budgets.succeeded(record.table)
+        self._stopped[record.table] = error
+        record.forget_copy()
+        record.released = True
+        self._release.delay_copy(record)
+        self._show_failing(record, Cause.RELEASE_FAILING, error)
+        record.failing_since = None  # its next copy has as much time
+        failpoint("engine.release.before_save")
         self.save()
+        failpoint("engine.release.after_save")
 
     def record_lost_history(self, error: Exception) -> None:
         """Record, before `error` ends the run, that its table is to be copied again where the log misses changes of it."""
@@ -285,6 +360,8 @@ class TableLifecycle:
         if record is not None:
             check(record.state, Cause.FORGET, None, str(table))
             del self._store.records[table]
+        self._release.forget(table)
+        self._stopped.pop(table, None)
         self.save()
         self.run.progress.forget_table(table)
 
@@ -304,4 +381,8 @@ class TableLifecycle:
     def _show_failing(self, record: TableRecord, cause: Cause, error: Exception) -> None:
         self._set(record, cause, TableState.FAILING)
         record.error = dict(error_view(error))
+        self._errors[record.table] = error
+        self._release.began(record)
         self.run.progress.set_table(record.table, TableState.FAILING, error)
+        again_at = self._release.copy_again_at(record) if self._can_be_copied_again(record) else None
+        self.run.progress.set_failing(record.table, record.failing_since, again_at)

@@ -33,6 +33,7 @@ class Cause(enum.StrEnum):
     CREATE = "created at the target"
     FAIL = "fails"
     STOP = "stops until the next start"
+    RELEASE_FAILING = "has failed for too long"
     RECORD_LOST_HISTORY = "the log misses changes of it"
     COPY_AGAIN = "is to be copied again"
     START_OVER = "is to be described and copied again"
@@ -74,6 +75,7 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.CREATE, (_PENDING, _REPLICATING, _FAILING), (_REPLICATING,), "preparation stream slices"),
     _transitions(Cause.FAIL, _KNOWN, (_FAILING,), "preparation apply snapshot"),
     _transitions(Cause.STOP, _KNOWN, (_FAILING,), "preparation worker"),
+    _transitions(Cause.RELEASE_FAILING, (_FAILING,), (_FAILING,), "apply attempt"),
     _transitions(Cause.RECORD_LOST_HISTORY, _KNOWN, (_FAILING,), "worker"),
     _transitions(Cause.COPY_AGAIN, _KNOWN, (_PENDING,), "preparation apply"),
     _transitions(Cause.START_OVER, _KNOWN, (_PENDING,), "preparation"),

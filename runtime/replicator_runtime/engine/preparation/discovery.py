@@ -73,6 +73,9 @@ def _start_over_missing(lifecycle: TableLifecycle, present: set[TableId]) -> Non
     begun = [record for record in left if record.snapshot is not None and record.needs_snapshot]
     for record in begun:
         lifecycle.start_over(record)
+    for record in left:
+        if record.released:
+            lifecycle.forget(record.table)
     if begun:
         lifecycle.save()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replicator_runtime.engine.tables.table_scope import TableScope
+from replicator_runtime.engine.tables.table_scope import DELETING, TableScope
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from replicator_runtime.config import SelectedTable
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import TableSchema
-
-_DELETING = frozenset({"DELETE", "TRUNCATE_TABLE"})
 
 
 def why_copied_again(
@@ -38,7 +36,7 @@ def why_copied_again(
     if now == before:
         return ""
     let_in = before.left_out - now.left_out if before is not None else frozenset[str]()
-    if before is not None and let_in and before.left_out & _DELETING and copies:
+    if before is not None and let_in and before.keeps_deleted_rows and copies:
         raise _keeps_deleted_rows(record, before.left_out)
     if not let_in and _same_columns(record, now, described):
         return ""
@@ -60,7 +58,7 @@ def _same_columns(record: TableRecord, now: TableScope, described: Callable[[], 
 
 
 def _keeps_deleted_rows(record: TableRecord, left_out: frozenset[str]) -> NeedsUserError:
-    deleting, names = ", ".join(sorted(left_out & _DELETING)), ", ".join(sorted(left_out))
+    deleting, names = ", ".join(sorted(left_out & DELETING)), ", ".join(sorted(left_out))
     return NeedsUserError(
         f"{deleting} was left out, and the blacklist is shorter now: the target has rows that the source deleted meanwhile",
         code="RPL-2006",

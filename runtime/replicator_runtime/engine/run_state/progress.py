@@ -37,6 +37,9 @@ class TableView:
             copied or failing, the age of the last change applied. None when unknown, or when the run has ended.
         error: One line; empty when fine.
         error_parts: Code, message and hint of the same error, as `error_view` makes them; None when fine.
+        failing_since: When it began to fail, in seconds since 1970; None when fine.
+        copy_again_at: When it is copied again unless it works before, in seconds since 1970: until its copy it holds the source's
+            log no more. None when fine, or when it cannot be copied.
     """
 
     table: TableId
@@ -48,6 +51,8 @@ class TableView:
     lag_seconds: float | None = None
     error: str = ""
     error_parts: Mapping[str, str] | None = None
+    failing_since: float | None = None
+    copy_again_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +144,21 @@ class Progress:
             percent = view.snapshot_percent if state is TableState.SNAPSHOTTING else None
             text, parts = ("", None) if error is None else (redact(summary(error)), error_view(error))
             self._tables[table] = replace(
-                view, state=state, error=text, error_parts=parts, rows=rows, snapshot_percent=percent
+                view,
+                state=state,
+                error=text,
+                error_parts=parts,
+                rows=rows,
+                snapshot_percent=percent,
+                failing_since=None,
+                copy_again_at=None,
             )
+
+    def set_failing(self, table: TableId, since: float | None, copy_again_at: float | None) -> None:
+        """A table is failing since then, and is copied again at the other time; in seconds since 1970."""
+        with self._lock:
+            view = self._tables.get(table, TableView(table))
+            self._tables[table] = replace(view, failing_since=since, copy_again_at=copy_again_at)
 
     def forget_table(self, table: TableId) -> None:
         """A table is no longer replicated."""

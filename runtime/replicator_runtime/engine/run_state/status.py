@@ -83,6 +83,8 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
                 "snapshotPercent": t.snapshot_percent,
                 "lagSeconds": t.lag_seconds,
                 "error": t.error_parts,
+                "failingSince": _time(t.failing_since),
+                "copyAgainAt": _time(t.copy_again_at),
             }
             for t in view.tables
         ],

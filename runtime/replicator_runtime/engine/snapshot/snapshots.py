@@ -91,6 +91,7 @@ class Snapshots:
         Raises:
             Exception: What concerns more than one table.
         """
+        self._later = [record for record in self._later if record.table not in self._lifecycle.stopped]
         due = [record for record in self._later if not self._lifecycle.is_waiting(record)]
         self._later = [record for record in self._later if self._lifecycle.is_waiting(record)]
         self._begin([record for record in due if self._is_still_there(record)])

@@ -64,6 +64,8 @@ class TableCopy:
         with ExitStack() as opened:
             consumer = self._shared or self._own_consumer(opened)
             with self._open(opened) as snapshot:
+                if record.released and (record.snapshot is None or not record.snapshot.chunks):
+                    self._read_once(snapshot)
                 plan = self._begin(snapshot)
                 if isinstance(consumer, SnapshotLoader):
                     self._load(consumer, plan, snapshot)
@@ -100,6 +102,15 @@ class TableCopy:
         )
         failpoint("engine.snapshot.planned")
         return plan
+
+    def _read_once(self, snapshot: TableSnapshot) -> None:
+        """Read all rows and keep none, before the first commit of a new plan removes the rows that the target has.
+
+        The table failed for long, and a value that made it fail may still be there: then the target keeps its rows.
+        """
+        for chunk in snapshot.chunks:
+            for _ in snapshot.read(chunk):
+                self._check_stop()
 
     def _check_stop(self) -> None:
         if self._copy.stop.is_set() or self._run.stop.is_set():

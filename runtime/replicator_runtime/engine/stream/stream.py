@@ -226,7 +226,7 @@ class Stream:
         self._rejoining.passed(self._batcher.offset)
         if now - self._heard_at > _IDLE_SECONDS:
             self._rejoining.at_the_end()
-        if now >= self._tables.retry_at:
+        if now >= self._tables.rejoin_at:
             self._rejoin()
         if self._watches and now - self._looked_at > self._run.config.new_tables_interval_seconds:
             self._looked_at = now

@@ -10,6 +10,9 @@ from replicator_sdk import DDLOperation
 if TYPE_CHECKING:
     from replicator_runtime.config import SelectedTable
 
+DELETING = frozenset({"DELETE", DDLOperation.TRUNCATE_TABLE.value})
+"""The names of the operations that remove rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableScope:
@@ -23,6 +26,11 @@ class TableScope:
 
     columns: frozenset[str] | None
     left_out: frozenset[str]
+
+    @property
+    def keeps_deleted_rows(self) -> bool:
+        """Whether the target may hold rows on purpose that the source has deleted."""
+        return bool(self.left_out & DELETING)
 
     @classmethod
     def of(cls, selected: SelectedTable) -> TableScope:

@@ -15,6 +15,6 @@ class TableState(enum.StrEnum):
     REPLICATING = "REPLICATING"
     """Changes are applied as they arrive."""
     FAILING = "FAILING"
-    """Stopped with an error that says why. Its position in the log is kept."""
+    """Stopped with an error that says why. Its position in the log is kept, until it has failed for too long."""
     PAUSED = "PAUSED"
     """Stopped by an operator; nothing sets it yet."""

@@ -62,6 +62,10 @@ class TableRecord:
     """Whether the saved offset passed changes of it that were not selected, and the source takes no snapshots."""
     dropping: Position | None = None
     """The position of a DROP_TABLE that the target is about to apply, or has applied."""
+    failing_since: float | None = None
+    """When its present failure began, in seconds since 1970; None once changes of it were applied since."""
+    released: bool = False
+    """Whether it failed for so long that it gave the log up: it is copied again, and holds no offset until that begins."""
     selected: bool = False
     """Whether the pipeline selects it and the source has it, or its copy runs, in this attempt; not kept."""
     gone: bool = False
@@ -185,6 +189,8 @@ class TableStore:
             "leftAt": None if record.left_at is None else offset_to_json(record.left_at),
             "created": record.created,
             "passedOver": record.passed_over,
+            "failingSince": record.failing_since,
+            "released": record.released,
             "snapshot": snapshot
             and {
                 "id": snapshot.snapshot_id,
@@ -215,6 +221,8 @@ class TableStore:
             value.get("created", False),
             value.get("passedOver", False),
             dropping=self._position(value.get("dropping")),
+            failing_since=value.get("failingSince"),
+            released=value.get("released", False),
         )
 
     def _position(self, value: dict[str, Any] | None) -> Position | None:

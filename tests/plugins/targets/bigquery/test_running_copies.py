@@ -13,7 +13,7 @@ from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from replicator_runtime.engine.worker import run
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_target_bigquery import BigQueryTarget
-from tests.crash.sqlite.copy_beside_failures import FAILURES, CopyBesideFailures
+from tests.crash.sqlite.failing_tables.copy_beside_failures import FAILURES, CopyBesideFailures
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.emulators import Emulators
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.slices import slice_size
@@ -185,6 +186,38 @@ def test_unreadable_records_stop_their_table_only(pair: Pair) -> None:
     states = {t.table.table: t.state for t in progress.snapshot().tables}
     assert states == {"customers": TableState.FAILING, "stock": TableState.REPLICATING, "notes": TableState.REPLICATING}
     pair.assert_equal(but="customers")
+
+
+def test_a_table_that_fails_for_long_holds_the_offset_until_it_works(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log without snapshots cannot copy it again: nothing is given up, and that is logged once."""
+    pair.settings = {"failingTables": {"holdLogHours": 0.000001}}
+    apply, stop, progress = MemoryConsumer.apply_batch, threading.Event(), Progress()
+
+    def refuse(self: MemoryConsumer, changes: Any) -> None:
+        if changes.table.table == "customers":
+            raise DataError("it does not fit", code="RPL-5001", table=str(changes.table))
+        apply(self, changes)
+
+    pair.shop.trade(20)
+    with monkeypatch.context() as broken, structlog.testing.capture_logs() as said:
+        broken.setattr(MemoryConsumer, "apply_batch", refuse)
+        thread = threading.Thread(target=lambda: pair.run(until_current=False, stop=stop, progress=progress))
+        thread.start()
+        try:
+            deadline = time.monotonic() + 20
+            while time.monotonic() < deadline and not any(entry["event"] == "table.holds_log" for entry in said):
+                time.sleep(0.05)
+            pair.shop.trade(20)
+        finally:
+            stop.set()
+            thread.join(10)
+    assert [entry["table"] for entry in said if entry["event"] == "table.holds_log"] == [
+        str(pair.shop.schemas[0].table)
+    ]
+    pair.run()
+    pair.assert_equal()
 
 
 def test_one_reader_does_not_go_on_in_the_middle_of_a_slice(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.crash import kill_points
 from tests.crash.kills import killed
 from tests.crash.sqlite.conftest import MakePair
-from tests.crash.sqlite.copy_beside_failures import COMMAND, FAILURES
+from tests.crash.sqlite.failing_tables.copy_beside_failures import COMMAND, FAILURES
 from tests.crash.sqlite.pair import Pair
 from tests.end_to_end.replicator import COMMAND as REPLICATOR
 

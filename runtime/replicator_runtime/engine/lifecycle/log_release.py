@@ -1,0 +1,104 @@
+"""Decides how long a failing table holds the source's log, and when one that gave it up is copied again."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from replicator_runtime.config.model import FailingTablesConfig
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import Offset, TableId
+
+log = structlog.get_logger()
+_FIRST_DELAY_SECONDS = 60.0
+_LATER = "it has failed for too long: it is copied again, and the source's log may go on without it"
+_NO_COPY = (
+    "it has failed for too long and holds the offset; it is not copied again, since the source takes no snapshots or the"
+    " target keeps rows that the source has deleted: repair it before the log is cut off"
+)
+
+
+class LogRelease:
+    """Times of failing tables. Used under the lock of the lifecycle.
+
+    How long a table fails is kept in its record, by the clock of the machine, so that it goes on over restarts. When a copy
+    is tried again is kept here, by the process's clock: a start tries at once.
+
+    Args:
+        config: The pipeline's.
+    """
+
+    def __init__(self, config: FailingTablesConfig) -> None:
+        self._config = config
+        self._held_seconds = config.hold_log_hours * 3600.0
+        self._offsets: dict[TableId, Offset | None] = {}
+        self._tries: dict[TableId, int] = {}
+        self._copy_at: dict[TableId, float] = {}
+        self._warned: set[TableId] = set()
+
+    def began(self, record: TableRecord) -> bool:
+        """The table fails; returns whether that is new."""
+        self._offsets.pop(record.table, None)
+        is_new = record.failing_since is None
+        if is_new:
+            record.failing_since = time.time()
+        return is_new
+
+    def ended(self, record: TableRecord) -> bool:
+        """The table works; returns whether it failed before."""
+        self._offsets.pop(record.table, None)
+        failed, record.failing_since = record.failing_since is not None, None
+        return failed
+
+    def is_passed(self, record: TableRecord, saved: Offset | None) -> bool:
+        """Whether the saved offset has moved since this was first asked of the table, which takes changes: its failure has passed."""
+        return self._offsets.setdefault(record.table, saved) != saved
+
+    def is_due(self, record: TableRecord) -> bool:
+        """Whether the table has failed for too long."""
+        return record.failing_since is not None and time.time() >= record.failing_since + self._held_seconds
+
+    def copy_again_at(self, record: TableRecord) -> float | None:
+        """When the table is copied again unless it works before, in seconds since 1970; None when it does not fail."""
+        waiting = self._copy_at.get(record.table)
+        if waiting is not None:
+            return time.time() + waiting - time.monotonic()
+        return None if record.failing_since is None else record.failing_since + self._held_seconds
+
+    def warn_once(self, record: TableRecord) -> None:
+        """Log that the table fails for too long and cannot be copied again."""
+        if record.table not in self._warned:
+            self._warned.add(record.table)
+            log.error("table.holds_log", table=str(record.table), why=_NO_COPY)
+
+    # --- copies of tables that gave the log up
+
+    @property
+    def next_copy(self) -> float:
+        """When the first of them is copied again, on this process's clock; infinite when there is none."""
+        return min(self._copy_at.values(), default=math.inf)
+
+    def delay_copy(self, record: TableRecord) -> None:
+        """Let a table that gives the log up wait, longer than the last time."""
+        tries = self._tries[record.table] = self._tries.get(record.table, 0) + 1
+        delay = min(self._config.max_copy_delay_seconds, _FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20))
+        self._copy_at[record.table] = time.monotonic() + delay
+        log.error("table.log_released", table=str(record.table), later=_LATER, seconds=round(delay, 1))
+
+    def take_due(self) -> list[TableId]:
+        """The tables whose wait is over; each is returned once."""
+        now = time.monotonic()
+        due = [table for table, at in self._copy_at.items() if at <= now]
+        for table in due:
+            del self._copy_at[table]
+        return due
+
+    def forget(self, table: TableId) -> None:
+        """The table is whole, or replicated no more."""
+        self._copy_at.pop(table, None)
+        self._tries.pop(table, None)
+        self._offsets.pop(table, None)
