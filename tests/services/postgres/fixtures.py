@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -52,8 +53,10 @@ def private_postgres() -> Iterator[PrivatePostgres]:
     """Starts servers of the test's own, `private_postgres(18, max_slot_wal_keep_size="1MB")`, and removes them afterwards."""
     with contextlib.ExitStack() as servers:
 
-        def start(version: int = NEWEST, *, tls: bool = False, **settings: Any) -> PostgresServer:
-            server = PostgresServer(version, tls=tls, **settings)
+        def start(
+            version: int = NEWEST, *, tls: bool = False, stored: Path | None = None, **settings: Any
+        ) -> PostgresServer:
+            server = PostgresServer(version, tls=tls, stored=stored, **settings)
             servers.callback(server.remove)
             return server.start()
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tarfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -57,12 +58,15 @@ _SETTINGS: Mapping[str, object] = {
 class PostgresServer:
     """One private server; start it, use it from any thread, stop it. Everything it wrote goes with `remove()`."""
 
-    def __init__(self, version: int = programs.NEWEST, *, tls: bool = False, **settings: object) -> None:
+    def __init__(
+        self, version: int = programs.NEWEST, *, tls: bool = False, stored: Path | None = None, **settings: object
+    ) -> None:
         """Makes the data folder; the server is not started yet.
 
         Args:
             version: major version, 13 to 18.
             tls: accept TLS connections only, with a certificate for `localhost` and 127.0.0.1 in `certificate`.
+            stored: an archive of the data folder of a stopped server of the same version, which takes the place of a new one.
             **settings: lines of `postgresql.conf` that differ from the tests' usual ones.
         """
         self.version, self.host, self.port = version, LOOPBACK, free_port()
@@ -74,7 +78,15 @@ class PostgresServer:
         self.data, self.log = self._folder / "data", self._folder / "log"
         self._settings = {**_SETTINGS, **settings}
         self._process: subprocess.Popen[bytes] | None = None
-        self._initialise(tls=tls)
+        if stored:
+            self._restore(stored)
+        else:
+            self._initialise(tls=tls)
+
+    def _restore(self, stored: Path) -> None:
+        with tarfile.open(stored) as archive:
+            archive.extractall(self.data)
+        self._give(self.data, *self.data.rglob("*"))
 
     def _initialise(self, *, tls: bool) -> None:
         self.data.mkdir(mode=0o700)
