@@ -35,7 +35,7 @@ def _orphans(folder: Path, own: Collection[str]) -> list[DataFile]:
         rows = _rows(path)
         if path.name not in own and rows:
             add = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0}
-            found.append(DataFile.of({**add, "dataChange": True, "stats": json.dumps({"numRecords": rows})}))
+            found.append(DataFile({**add, "dataChange": True, "stats": json.dumps({"numRecords": rows})}))
     return found
 
 

@@ -88,7 +88,7 @@ class TableSnapshotLoad:
         self._table.commit(
             attempt,
             begun,
-            remove=list(attempt.state.files.values()),
+            remove=list(attempt.state.files.all_actions()),
             metadata=metadata if changed else None,
             dropped=False,
         )
@@ -111,7 +111,7 @@ class TableSnapshotLoad:
             read,
             _FILES_LARGER * self._config.target_file_bytes,
         )
-        files = [DataFile.of(add) for adds in self._write(work, wanted) for add in adds]
+        files = [DataFile(add) for adds in self._write(work, wanted) for add in adds]
         failpoint("delta.snapshot.files_written")
         loaded = self._table.ownership.chunks_loaded(progress, {c.index for c in wanted})
         self._table.commit(attempt, loaded, add=files)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from replicator_sdk.distributed.executors import is_local, run_on_executors, run_on_threads
 from replicator_target_delta.apply.pruning import candidate_files
 from replicator_target_delta.apply.row_matching import FileGroup, FileMatch, Sought, match_group
-from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.file_index.file_index import LiveFile
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.transaction_log import State
 
@@ -41,16 +41,13 @@ class Place:
     soft_deletes: bool
 
 
-def find(place: Place, sought: Sought) -> Iterator[tuple[DataFile, FileMatch]]:
+def find(place: Place, sought: Sought) -> Iterator[tuple[LiveFile, FileMatch]]:
     """The rows of the table that hold sought keys, file by file, in no order."""
     if sought.keys.num_rows == 0:
         return
-    files = candidate_files(place.state.files.values(), sought.keys)
+    files = candidate_files(place.state.files, sought.keys)
     groups = list(_groups(files))
-    requests = [
-        FileGroup(place.storage.root, tuple(f.location for f in g), tuple(f.add.get("deletionVector") for f in g))
-        for g in groups
-    ]
+    requests = [FileGroup(place.storage.root, tuple(f.location for f in g), tuple(f.vector for f in g)) for g in groups]
     known = sum(max(f.rows, 0) for f in files)
     numbered = list(enumerate(requests))
     results: Iterable[tuple[int, list[FileMatch]]]
@@ -78,8 +75,8 @@ def _match_numbered(task: tuple[int, FileGroup], *, sought: Sought) -> tuple[int
     return task[0], match_group(task[1], sought)
 
 
-def _groups(files: list[DataFile]) -> Iterator[list[DataFile]]:
-    group: list[DataFile] = []
+def _groups(files: list[LiveFile]) -> Iterator[list[LiveFile]]:
+    group: list[LiveFile] = []
     rows = 0
     for file in files:
         group.append(file)

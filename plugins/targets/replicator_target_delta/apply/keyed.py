@@ -98,7 +98,7 @@ class KeyedApply:
         Raises:
             DataError: When an update lacks values of a row that the table does not have.
         """
-        changes = self.write().to_changes(self._place.storage)
+        changes = self.write().to_changes(self._place.storage, self._place.state.files)
         failpoint("delta.vectors.written")
         return changes
 

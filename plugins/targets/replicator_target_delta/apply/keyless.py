@@ -58,7 +58,7 @@ class KeylessApply:
 
     def run(self) -> FileChanges:
         """Write all files and deletion vectors; in effect once the returned changes are committed."""
-        changes = self.write().to_changes(self._place.storage)
+        changes = self.write().to_changes(self._place.storage, self._place.state.files)
         failpoint("delta.vectors.written")
         return changes
 

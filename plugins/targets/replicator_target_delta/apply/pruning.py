@@ -2,88 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from replicator_target_delta.files.live_files import DataFile
+from replicator_sdk.batch import combined
+from replicator_target_delta.apply.sought_keys import KeyColumn
+from replicator_target_delta.file_index.bounds import Bools, ColumnBounds
+from replicator_target_delta.file_index.file_index import FileIndex, LiveFile, Part
+from replicator_target_delta.file_index.sort_words import Words, as_texts, is_ordered
 
-Test = Callable[[Any, Any], bool]
+Int64s = npt.NDArray[np.int64]
+_COLUMNS: Final = 4  # so many are judged by; a table without a key has all its columns for one
+_PAIRS: Final = 1 << 20
 
 
-def candidate_files(files: Iterable[DataFile], keys: pa.Table) -> list[DataFile]:
+def key_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """The key columns that files are judged by."""
+    return [field for field in fields if is_ordered(field.type)][:_COLUMNS]
+
+
+def prepare(files: FileIndex, fields: Iterable[pa.Field]) -> None:
+    """Have the bounds of a key at hand, also in copies of `files` that executors get."""
+    columns = key_fields(fields)
+    for part in files.parts:
+        part.segment.keep_bounds({column.name for column in columns})
+        for column in columns:
+            part.segment.bounds(column)
+
+
+def candidate_files(files: FileIndex, keys: pa.Table) -> list[LiveFile]:
     """The files that cannot be ruled out for every key.
 
     Args:
         files: With their statistics; one without is a candidate.
         keys: Key columns under their physical names, in Delta's types; at least one row.
     """
-    tests = [
-        (name, _test(values), values.null_count > 0)
-        for name, values in zip(keys.column_names, keys.columns, strict=True)
-    ]
-    return [f for f in files if all(_may_hold(f.statistics, name, test, nulls) for name, test, nulls in tests if test)]
+    prepare(files, keys.schema)
+    columns = [KeyColumn(field, combined(keys.column(field.name))) for field in key_fields(keys.schema)]
+    found: list[LiveFile] = []
+    for number, part in enumerate(files.parts):
+        found += files.at(number, _candidates(part, [column for column in columns if not column.has_nan]))
+    return found
 
 
-def _may_hold(statistics: dict[str, Any], name: str, test: Test | None, nulls: bool) -> bool:
-    if nulls and statistics.get("nullCount", {}).get(name, 1) > 0:
-        return True
-    low = statistics.get("minValues", {}).get(name)
-    high = statistics.get("maxValues", {}).get(name)
-    if low is None or high is None:
-        # All NULL, or bounds unknown: only the former rules out keys that are not NULL.
-        rows, null_count = statistics.get("numRecords"), statistics.get("nullCount", {}).get(name)
-        return rows is None or null_count is None or null_count < rows
-    assert test is not None
-    return test(low, high)
+def _candidates(part: Part, columns: Sequence[KeyColumn]) -> Int64s:
+    """Where the candidates are in one part: each column by itself first, then together what that leaves."""
+    rows = part.live_rows
+    known: list[tuple[KeyColumn, ColumnBounds]] = []
+    for column in columns:
+        bounds = part.segment.bounds(column.field)
+        if bounds is None or len(rows) == 0:
+            continue
+        rows = rows[_may_hold(bounds, rows, column)]
+        known.append((column, bounds))
+    if len(known) > 1 and len(rows) and not any(column.has_null for column, _ in known):
+        rows = rows[_hold_together(known, rows)]
+    return rows
 
 
-def _test(values: pa.ChunkedArray) -> Test | None:  # noqa: PLR0911 - one line a type
-    """A test of whether any of the values is between two bounds; None where bounds mean nothing."""
-    kind = values.type
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_boolean(kind):
-        return None
-    present = pc.drop_null(values)
-    if len(present) == 0:
-        return lambda _low, _high: False
-    if pa.types.is_integer(kind):
-        return _sorted_test(np.sort(present.to_numpy()), int)
-    if pa.types.is_date(kind):
-        return _sorted_test(np.sort(present.cast(pa.int32()).to_numpy()), _days)
-    if pa.types.is_timestamp(kind):
-        return _sorted_test(np.sort(present.cast(pa.int64()).to_numpy()), _micros, slack=999)
-    bounds = pc.min_max(present).as_py()
-    lowest, highest = bounds["min"], bounds["max"]
-    if pa.types.is_floating(kind):
-        if pc.any(pc.is_nan(present)).as_py():
-            return None
-        return lambda low, high: not (float(high) < lowest or float(low) > highest)
-    if pa.types.is_decimal(kind):
-        return lambda low, high: not (Decimal(high) < lowest or Decimal(low) > highest)
-    return lambda low, high: not (high < lowest or low > highest)
+def _may_hold(bounds: ColumnBounds, rows: Int64s, column: KeyColumn) -> Bools:
+    """Which of the files at `rows` may hold a value of one key column."""
+    found = _between(bounds.low[rows], bounds.high[rows], column.ordered(bounds.prefix).words)
+    if column.size:
+        found |= bounds.unknown[rows]
+    if column.has_null:
+        found |= bounds.nulls[rows]
+    return found
 
 
-def _sorted_test(values: Any, parse: Callable[[Any], int], slack: int = 0) -> Test:
-    """A test by binary search; `slack` widens upper bounds that a writer may have rounded down."""
-
-    def test(low: Any, high: Any) -> bool:
-        first = int(np.searchsorted(values, parse(low), "left"))
-        return first < len(values) and bool(values[first] <= parse(high) + slack)
-
-    return test
-
-
-def _days(text: str) -> int:
-    return (date.fromisoformat(text) - date(1970, 1, 1)).days
+def _between(low: Words, high: Words, keys: Words) -> Bools:
+    """For each pair of bounds whether one of the ascending `keys` is between them."""
+    if len(keys) == 0:
+        return np.zeros(len(low), np.bool_)
+    found = _one_between(low[:, 0], high[:, 0], keys[:, 0])
+    if keys.shape[1] > 1 and found.any():
+        left = np.flatnonzero(found)
+        found[left] = _one_between(as_texts(low[left]), as_texts(high[left]), as_texts(keys))
+    return found
 
 
-def _micros(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+def _one_between(low: npt.NDArray[Any], high: npt.NDArray[Any], keys: npt.NDArray[Any]) -> Bools:
+    first = np.searchsorted(keys, low, "left")
+    there = first < len(keys)
+    found: Bools = there & (keys[np.where(there, first, 0)] <= high)
+    return found
+
+
+def _hold_together(known: Sequence[tuple[KeyColumn, ColumnBounds]], rows: Int64s) -> Bools:
+    """Which of the files may hold one key in all its columns; all where there are too many pairs to look at.
+
+    A file is paired with the keys whose first column it may hold.
+    """
+    column, bounds = known[0]
+    ordered = column.ordered(bounds.prefix)
+    first = np.searchsorted(ordered.words[:, 0], bounds.low[rows, 0], "left")
+    counts = np.searchsorted(ordered.words[:, 0], bounds.high[rows, 0], "right") - first
+    judged = ~bounds.unknown[rows]
+    counts = np.where(judged, np.maximum(counts, 0), 0)
+    pairs = int(counts.sum())
+    if pairs > _PAIRS:
+        return np.ones(len(rows), np.bool_)
+    file = np.repeat(np.arange(len(rows)), counts)
+    step = np.arange(pairs) - np.repeat(np.cumsum(counts) - counts, counts)
+    key = ordered.indexes[np.repeat(first, counts) + step]
+    held = np.ones(pairs, np.bool_)
+    for other, theirs in known:
+        held &= _in_bounds(other, theirs, key, rows[file])
+    found = ~judged
+    found[file[held]] = True
+    return found
+
+
+def _in_bounds(column: KeyColumn, bounds: ColumnBounds, key: Int64s, rows: Int64s) -> Bools:
+    """For each pair whether the file's bounds do not rule the key out, in one column."""
+    words, fits = column.unordered(bounds.prefix)
+    value = words[key]
+    inside = _at_most(bounds.low[rows], value) & _at_most(value, bounds.high[rows]) & fits[key]
+    return inside | bounds.unknown[rows]
+
+
+def _at_most(left: Words, right: Words) -> Bools:
+    found: Bools = left[:, -1] <= right[:, -1]
+    if left.shape[1] > 1:
+        found = (left[:, 0] < right[:, 0]) | ((left[:, 0] == right[:, 0]) & found)
+    return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
+from replicator_target_delta.file_index.file_index import FileIndex, LiveFile
 from replicator_target_delta.files.deletion_vector import DeletionVectorFile, read_deletion_vector
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
@@ -29,7 +29,7 @@ class FileChanges:
     rows_removed: int = 0
 
 
-Found = list[tuple[DataFile, int, npt.NDArray[np.int64]]]
+Found = list[tuple[LiveFile, int, npt.NDArray[np.int64]]]
 """Rows that go: for each file its number of rows and their ascending indexes."""
 
 
@@ -45,28 +45,31 @@ class Written:
     add: list[DataFile]
     removed: Found
 
-    def to_changes(self, storage: Storage) -> FileChanges:
-        """The same with the deletion vectors written; in effect once committed."""
+    def to_changes(self, storage: Storage, files: FileIndex) -> FileChanges:
+        """The same with the deletion vectors written; in effect once committed.
+
+        Args:
+            storage: The table's files.
+            files: The version in which the rows were found.
+        """
         changes = FileChanges(add=self.add)
-        mark_removed(storage, self.removed, changes)
+        _mark_removed(storage, files, [found for found in self.removed if len(found[2])], changes)
         return changes
 
 
-def mark_removed(
-    storage: Storage, found: Iterable[tuple[DataFile, int, npt.NDArray[np.int64]]], changes: FileChanges
-) -> None:
+def _mark_removed(storage: Storage, files: FileIndex, found: Found, changes: FileChanges) -> None:
     """Take rows out of files; durable on return, in effect once `changes` are committed.
 
     Args:
         storage: The table's files.
+        files: The version in which the rows were found.
         found: For each file its number of rows and the row indexes that go; none of them gone before.
         changes: Is added to. A file that loses its last row goes whole.
     """
     vectors = DeletionVectorFile()
-    for file, rows, positions in found:
-        if len(positions) == 0:
-            continue
-        gone = read_deletion_vector(storage, file.add.get("deletionVector"))
+    actions = files.actions(live for live, _, _ in found)
+    for file, (live, rows, positions) in zip(actions, found, strict=True):
+        gone = read_deletion_vector(storage, live.vector)
         gone.update(BitMap64(positions.astype(np.uint64)))
         changes.remove.append(file)
         changes.rows_removed += len(positions)

@@ -22,10 +22,12 @@ from replicator_sdk.net_change import encode_rows
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.keyed import in_several_partitions
+from replicator_target_delta.apply.pruning import prepare
 from replicator_target_delta.apply.row_removal import FileChanges, Written
 from replicator_target_delta.apply.slice_task import PartitionsApply, TablePart, TableTarget, TaskResult
 from replicator_target_delta.apply.table_apply import fitting_state
 from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.file_index.file_index import Slot
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.log.transaction_log import State
 from replicator_target_delta.table import Attempt, TargetTable
@@ -113,6 +115,7 @@ class SliceApply:
                 return
             schema = self._changes.tables[table_id]
             state, metadata = fitting_state(attempt, schema, self._config, self._identity.position)
+            prepare(state.files, [state.layout[name].arrow for name in schema.primary_key])
             self._begun[table_id] = _Begun(table, attempt, state, metadata)
 
     def _write(self) -> list[TaskResult]:
@@ -161,16 +164,16 @@ class SliceApply:
 
     def _files(self, begun: _Begun, parts: list[TablePart]) -> FileChanges:
         """All new files, and the old ones without the rows that any part removed; keys differ, so the rows do."""
-        gone: dict[str, tuple[int, BitMap64]] = {}
+        gone: dict[Slot, tuple[int, BitMap64]] = {}
         for part in parts:
-            for path, rows, packed in part.removed:
-                gone.setdefault(path, (rows, BitMap64()))[1].update(BitMap64.deserialize(packed))
-        add = [DataFile.of(action) for part in parts for action in part.add]
+            for place, rows, packed in part.removed:
+                gone.setdefault(place, (rows, BitMap64()))[1].update(BitMap64.deserialize(packed))
+        add = [DataFile(action) for part in parts for action in part.add]
         removed = [
-            (begun.state.files[path], rows, np.array(positions.to_array(), np.int64))
-            for path, (rows, positions) in gone.items()
+            (begun.state.files.file_at(place), rows, np.array(positions.to_array(), np.int64))
+            for place, (rows, positions) in gone.items()
         ]
-        return Written(add, removed).to_changes(begun.table.log.storage)
+        return Written(add, removed).to_changes(begun.table.log.storage, begun.state.files)
 
     def _unordered(self, table: TableId) -> DataError:
         return DataError(
@@ -188,12 +191,12 @@ def keys_in_several(parts: Sequence[TablePart]) -> int:
     Each would write a row of its own. The keys of rows that are new to the table are all that the driver ever gets of a
     slice's content, and only of this one slice.
     """
-    found: dict[str, BitMap64] = {}
+    found: dict[Slot, BitMap64] = {}
     rows = 0
-    for path, _, packed in (removed for part in parts for removed in part.removed):
+    for place, _, packed in (removed for part in parts for removed in part.removed):
         positions = BitMap64.deserialize(packed)
         rows += len(positions)
-        found.setdefault(path, BitMap64()).update(positions)
+        found.setdefault(place, BitMap64()).update(positions)
     twice = rows - sum(map(len, found.values()))
     if sum(bool(part.new_keys) for part in parts) > 1:
         keys = pa.concat_tables([keys for part in parts for keys in part.new_keys])

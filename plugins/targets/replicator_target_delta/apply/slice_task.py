@@ -23,6 +23,7 @@ from replicator_target_delta.apply.keyed import KeyedApply
 from replicator_target_delta.apply.keyless import KeylessApply
 from replicator_target_delta.apply.row_removal import Written
 from replicator_target_delta.apply.table_apply import unfitting_value
+from replicator_target_delta.file_index.file_index import Slot
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.transaction_log import State
 from replicator_target_delta.schema.metadata_columns import Stamper
@@ -50,7 +51,7 @@ class TablePart:
     Attributes:
         tally: The changes.
         add: Contents of the `add` actions of new files.
-        removed: For each file by path its number of rows and, as a serialised bitmap, the indexes of those that go.
+        removed: For each file, by its place in the index, its number of rows and, as a serialised bitmap, the indexes of those that go.
         missing: As `KeyedApply.missing`.
         new_keys: Of a table with a key that other tasks may write, too: the keys in this part that the table does not hold.
         error: Why nothing else is here.
@@ -58,7 +59,7 @@ class TablePart:
 
     tally: TableTally
     add: list[dict[str, Any]] = field(default_factory=list)
-    removed: list[tuple[str, int, bytes]] = field(default_factory=list)
+    removed: list[tuple[Slot, int, bytes]] = field(default_factory=list)
     missing: int = 0
     new_keys: list[pa.Table] = field(default_factory=list)
     error: ReplicatorError | None = None
@@ -142,7 +143,7 @@ class PartitionsApply:
 
 
 def _part(tally: TableTally, written: Written, missing: int) -> TablePart:
-    removed = [(file.path, rows, _packed(positions)) for file, rows, positions in written.removed]
+    removed = [(file.place, rows, _packed(positions)) for file, rows, positions in written.removed]
     return TablePart(tally, [file.add for file in written.add], removed, missing)
 
 

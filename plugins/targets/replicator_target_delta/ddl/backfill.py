@@ -59,10 +59,10 @@ def rewrite_table(
     Raises:
         pyarrow.ArrowInvalid: When a value does not fit its new type.
     """
-    tasks = [_Rewrite(storage.root, f.location, f.add.get("deletionVector")) for f in state.files.values()]
+    tasks = [_Rewrite(storage.root, f.location, f.vector) for f in state.files]
     work = partial(_rewrite, target=target, values=tuple(values))
     results = run_on_threads(work, tasks) if is_local(spark) else run_on_executors(spark, work, tasks)
-    return [DataFile.of(add) for adds in results for add in adds]
+    return [DataFile(add) for adds in results for add in adds]
 
 
 def _rewrite(task: _Rewrite, *, target: pa.Schema, values: tuple[NewValues, ...]) -> list[dict[str, Any]]:

@@ -171,7 +171,9 @@ class TableDDL:
                 hint=_CHOICES,
             ) from err
         progress = self._table.progress_at(attempt, _position(event), event.sequence_number)
-        self._table.commit(attempt, progress, add=files, remove=list(attempt.state.files.values()), metadata=metadata)
+        self._table.commit(
+            attempt, progress, add=files, remove=list(attempt.state.files.all_actions()), metadata=metadata
+        )
 
     def _commit(
         self,
@@ -183,7 +185,7 @@ class TableDDL:
         dropped: bool = False,
     ) -> None:
         progress = self._table.progress_at(attempt, _position(event), event.sequence_number)
-        files = list(attempt.state.files.values()) if remove else []
+        files = list(attempt.state.files.all_actions()) if remove else []
         self._table.commit(attempt, progress, remove=files, metadata=metadata, dropped=dropped)
 
 

@@ -79,7 +79,7 @@ class FileWriter:
 
     def _collect(self) -> None:
         done, self._running = wait(self._running, return_when=FIRST_COMPLETED)
-        self._files += [DataFile.of(future.result()) for future in done]
+        self._files += [DataFile(future.result()) for future in done]
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""The data files of a table at one version, as our commits and pruning need them."""
+"""One data file as the log has it: what our commits add and remove."""
 
 from __future__ import annotations
 
@@ -16,16 +16,11 @@ class DataFile:
 
     Attributes:
         add: The action's content as the log has it.
-        statistics: Its `stats`, parsed.
+        place: Where the table's index has the file; None for a new one.
     """
 
     add: dict[str, Any]
-    statistics: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, add: dict[str, Any]) -> DataFile:
-        """The file of an `add` action."""
-        return cls(add, parse_statistics(add.get("stats")))
+    place: tuple[int, int] | None = field(default=None, compare=False)
 
     @property
     def path(self) -> str:
@@ -36,6 +31,11 @@ class DataFile:
     def location(self) -> str:
         """The same as a file name; the log writes paths as URIs."""
         return unquote(self.path)
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Its `stats`, parsed at each call."""
+        return parse_statistics(self.add.get("stats"))
 
     @property
     def rows(self) -> int:
@@ -75,4 +75,4 @@ class DataFile:
             add["stats"] = stats.replace('"tightBounds":true', '"tightBounds":false')
             if '"tightBounds"' not in stats:
                 add["stats"] = stats[:-1] + ',"tightBounds":false}'
-        return DataFile(add, self.statistics)
+        return DataFile(add)

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow.parquet as pq
+from replicator_target_delta.file_index.file_index import FileIndex, LiveFile
+from replicator_target_delta.files.live_files import DataFile
+from replicator_target_delta.log.checkpoint import read_checkpoint
 
 if TYPE_CHECKING:
     from replicator_target_delta.files.storage import Storage
 
 _COMMIT: Final = re.compile(r".*/_delta_log/(\d{20}\.json)")
 _CHECKPOINT: Final = re.compile(r".*/_delta_log/(\d{20}\.checkpoint\.parquet)")
-_KEPT: Final = ("add", "domainMetadata")
+_AT_ONCE: Final = 4096
 
 
 @dataclass(slots=True)
@@ -27,11 +29,11 @@ class Content:
     """A version's content.
 
     Attributes:
-        adds: The `add` actions of its files, by path; fields without a value are left out.
+        files: Its files.
         domains: The configuration of each metadata domain.
     """
 
-    adds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: FileIndex = field(default_factory=FileIndex)
     domains: dict[str, str] = field(default_factory=dict)
 
 
@@ -54,10 +56,10 @@ def replay(storage: Storage, checkpoints: Sequence[str], commits: Sequence[str])
     log = _Log()
     try:
         for base in filter(None, bases):
-            actions = _of_checkpoint(storage, base[1])
-            if actions is None:
+            content = read_checkpoint(storage, base[1])
+            if content is None:
                 return None
-            log.take(actions)
+            log = _Log(*content)
         for file in filter(None, files):
             log.take(_of_commit(storage, file[1]))
     except FileNotFoundError:
@@ -66,11 +68,13 @@ def replay(storage: Storage, checkpoints: Sequence[str], commits: Sequence[str])
 
 
 class _Log:
-    """Actions, reconciled. Entries of one file with different deletion vectors count as two until the end."""
+    """Actions, reconciled. Entries of one file with different deletion vectors count as two until they are put together."""
 
-    def __init__(self) -> None:
-        self._adds: dict[tuple[str, str], dict[str, Any]] = {}
-        self._domains: dict[str, str] = {}
+    def __init__(self, files: FileIndex | None = None, domains: dict[str, str] | None = None) -> None:
+        self._files = files or FileIndex()
+        self._domains = domains or {}
+        self._adds: dict[_Identity, dict[str, Any]] = {}
+        self._removed: set[_Identity] = set()
 
     def take(self, actions: Iterable[dict[str, Any]]) -> None:
         """The actions of the next version; their order among themselves says nothing."""
@@ -79,24 +83,54 @@ class _Log:
             if "add" in action:
                 added.append(action["add"])
             elif "remove" in action:
-                self._adds.pop(_identity(action["remove"]), None)
+                self._remove(_identity(action["remove"]))
             elif "domainMetadata" in action:
                 domain = action["domainMetadata"]
                 self._domains.pop(domain["domain"], None)
                 if not domain["removed"]:
                     self._domains[domain["domain"]] = domain["configuration"]
-        self._adds |= {_identity(add): add for add in added}
+        for add in added:  # what comes last counts where two entries have one path
+            self._adds.pop(_identity(add), None)
+            self._adds[_identity(add)] = add
+        if len(self._adds) + len(self._removed) > _AT_ONCE:
+            self._put_together()
+
+    def _remove(self, identity: _Identity) -> None:
+        self._adds.pop(identity, None)
+        self._removed.add(identity)
+
+    def _put_together(self) -> None:
+        """Have the index take what came, so that only so much of the log is in memory as Python objects."""
+        paths = {path for path, _ in (*self._adds, *self._removed)}
+        before = self._files.by_path(paths)
+        by_path = {add["path"]: DataFile(add) for add in self._adds.values()}
+        gone = [
+            DataFile({"path": file.path}, file.place)
+            for file in before.values()
+            if file.path in by_path or _identity_of(file) in self._removed
+        ]
+        self._files = self._files.changed(list(by_path.values()), gone)
+        self._adds, self._removed = {}, set()
 
     def content(self) -> Content:
         """What is there in the end."""
-        return Content({add["path"]: add for add in self._adds.values()}, self._domains)
+        self._put_together()
+        return Content(self._files, self._domains)
 
 
-def _identity(file: dict[str, Any]) -> tuple[str, str]:
-    vector = file.get("deletionVector")
-    if not vector:
-        return file["path"], ""
-    return file["path"], f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
+_Identity = tuple[str, str]
+
+
+def _identity(file: dict[str, Any]) -> _Identity:
+    return file["path"], _vector_identity(file.get("deletionVector"))
+
+
+def _identity_of(file: LiveFile) -> _Identity:
+    return file.path, _vector_identity(file.vector)
+
+
+def _vector_identity(vector: dict[str, Any] | None) -> str:
+    return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}" if vector else ""
 
 
 def _of_commit(storage: Storage, name: str) -> Iterator[dict[str, Any]]:
@@ -104,26 +138,3 @@ def _of_commit(storage: Storage, name: str) -> Iterator[dict[str, Any]]:
         for line in file.read().splitlines():
             if line:
                 yield json.loads(line)
-
-
-def _of_checkpoint(storage: Storage, name: str) -> list[dict[str, Any]] | None:
-    with storage.open_input(f"_delta_log/{name}") as file:
-        found = pq.ParquetFile(file)
-        names = set(found.schema_arrow.names)
-        if "sidecar" in names or not names.issuperset(_KEPT):
-            return None
-        columns = [column.path for column in map(found.schema.column, range(len(found.schema.names)))]
-        wanted = [c for c in columns if c.startswith(_KEPT) and not c.startswith("add.stats_parsed")]
-        if "add.stats" not in wanted:
-            return None
-        rows = found.read(columns=wanted)
-    return [
-        {kind: _with_values(value)}
-        for kind in _KEPT
-        for value in rows[kind].drop_null().to_pylist(maps_as_pydicts="strict")
-    ]
-
-
-def _with_values(action: dict[str, Any]) -> dict[str, Any]:
-    """Without what has no value, as commits write it."""
-    return {k: _with_values(v) if k == "deletionVector" else v for k, v in action.items() if v is not None}

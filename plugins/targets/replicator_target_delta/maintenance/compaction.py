@@ -6,15 +6,17 @@ which nothing could be applied. Executors take whole columns from file to file i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from replicator_sdk.distributed.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_delta.apply.row_matching import live_rows
+from replicator_target_delta.file_index.file_index import FileIndex, LiveFile, Part
 from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
@@ -43,39 +45,41 @@ def compact(table: TargetTable, spark: SparkSession) -> int:
     """Compact the table if it is worth it; returns how many files were put together."""
     with table.lock:
         attempt = table.begin()
-        packs = plan_packs(attempt.state.files.values())
+        packs = plan_packs(attempt.state.files)
         if attempt.progress is None or not packs:
             return 0
         root, schema = table.log.storage.root, attempt.state.layout.physical
-        tasks = [_Pack(root, tuple((f.location, f.add.get("deletionVector")) for f in pack), schema) for pack in packs]
+        tasks = [_Pack(root, tuple((f.location, f.vector) for f in pack), schema) for pack in packs]
         made = run_on_executors(spark, _write_pack, tasks)
         failpoint("delta.compaction.written")
-        files = [DataFile.of(add) for adds in made for add in adds]
-        gone = [file for pack in packs for file in pack]
+        files = [DataFile(add) for adds in made for add in adds]
+        gone = attempt.state.files.actions(file for pack in packs for file in pack)
         progress = table.ownership.taken_over(attempt.progress)
         table.commit(attempt, progress, add=files, remove=gone, data_change=False)
         return len(gone)
 
 
-def plan_packs(files: Iterable[DataFile]) -> list[list[DataFile]]:
+def plan_packs(files: FileIndex) -> list[list[LiveFile]]:
     """Which files to put together: nothing as long as there are few small ones and none largely deleted."""
-    small, holed = [], []
-    for file in files:
-        if file.rows > 0 and file.deleted > _GONE_SHARE * file.rows:
-            holed.append(file)
-        elif int(file.add["size"]) < _SMALL_BYTES:
-            small.append(file)
+    small = files.chosen(lambda part: ~_is_holed(part) & (part.segment.sizes < _SMALL_BYTES))
+    holed = files.chosen(_is_holed)
     if not holed and len(small) < _MANY_SMALL_FILES:
         return []
-    packs: list[list[DataFile]] = []
+    packs: list[list[LiveFile]] = []
     size = _PACK_BYTES
     for file in [*small, *holed]:
-        if size + int(file.add["size"]) > _PACK_BYTES:
+        if size + file.size > _PACK_BYTES:
             packs.append([])
             size = 0
         packs[-1].append(file)
-        size += int(file.add["size"])
+        size += file.size
     return [pack for pack in packs if len(pack) > 1 or pack[0] in holed]
+
+
+def _is_holed(part: Part) -> npt.NDArray[np.bool_]:
+    """Which files have lost so many rows that the others are written again."""
+    rows = part.segment.rows
+    return (rows > 0) & (part.segment.gone > _GONE_SHARE * rows)
 
 
 def _write_pack(pack: _Pack) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
 from replicator_target_delta.apply.row_matching import live_rows
 from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.file_index.file_index import FileIndex
 from replicator_target_delta.files.storage import Storage
 from replicator_target_delta.log.transaction_log import State
 from replicator_target_delta.schema.metadata_columns import Stamper
@@ -27,24 +28,21 @@ class FolderTable:
         self.schema = schema
         self.storage = Storage(str(folder))
         metadata = TableDefinition.create(schema, self.config.metadata_names()).to_metadata()
-        self.state = State(0, metadata, Layout.of(json.loads(metadata["schemaString"])), {}, None)
+        self.state = State(0, metadata, Layout.of(json.loads(metadata["schemaString"])), FileIndex(), None)
 
     def apply(self, changes: TableChanges) -> None:
         """What `TableApply` does between the beginning and the commit."""
         place = Place(None, self.state, self.storage, self.config.target_file_bytes, self.config.soft_deletes)
         names = self.config.metadata_names()
         made = KeyedApply(place, changes, Stamper(names, str(changes.identity))).run()
-        files = dict(self.state.files)
-        for file in made.remove:
-            del files[file.path]
-        files |= {file.path: file for file in made.add}
+        files = self.state.files.changed(made.add, made.remove)
         self.state = State(self.state.version + 1, self.state.metadata, self.state.layout, files, None)
 
     def rows(self) -> list[dict[str, Any]]:
         """All live rows under their logical names, those that are kept as deleted included."""
         layout, found = self.state.layout, []
-        for file in self.state.files.values():
-            vector, fields = file.add.get("deletionVector"), [c.arrow for c in layout.columns]
+        for file in self.state.files:
+            vector, fields = file.vector, [c.arrow for c in layout.columns]
             found += list(live_rows(self.storage.root, file.location, vector, fields))
         names = [c.name for c in layout.columns]
         return [row for part in found for row in part.rename_columns(names).to_pylist()]

@@ -21,6 +21,7 @@ from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
+from replicator_target_delta.file_index.file_index import FileIndex
 from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
@@ -86,15 +87,17 @@ def _place(folder: Path) -> Place:
     metadata = TableDefinition.create(SCHEMA, {}).to_metadata()
     layout = Layout.of(json.loads(metadata["schemaString"]))
     storage = Storage(str(folder))
-    files = {}
+    files = []
     for start in range(0, ROWS, STEP * 5):
         parts = [
             pa.Table.from_struct_array(_rows(np.arange(s, s + STEP))) for s in range(start, start + STEP * 5, STEP)
         ]
-        file = DataFile.of(write_data_file(storage, encode_rows(pa.concat_tables(parts), layout, {})))
-        files[file.path] = file
+        file = DataFile(write_data_file(storage, encode_rows(pa.concat_tables(parts), layout, {})))
+        files.append(file)
     session = cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]")))
-    return Place(session, State(0, metadata, layout, files, None), storage, 32 << 20, soft_deletes=False)
+    return Place(
+        session, State(0, metadata, layout, FileIndex().changed(files, []), None), storage, 32 << 20, soft_deletes=False
+    )
 
 
 def _memory(kind: str) -> int:

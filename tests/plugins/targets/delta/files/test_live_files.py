@@ -18,6 +18,7 @@ from pyroaring import BitMap64
 from replicator_sdk.errors import BugError
 from replicator_sdk.schema import TableId
 from replicator_target_delta.apply.pruning import candidate_files
+from replicator_target_delta.file_index.file_index import FileIndex
 from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.deletion_vector import DeletionVectorFile, read_deletion_vector
 from replicator_target_delta.files.live_files import DataFile
@@ -114,21 +115,21 @@ def test_a_file_that_holds_a_key_is_never_pruned(kind: pa.DataType, values: st.S
     @given(st.lists(st.none() | values, min_size=1, max_size=6), st.lists(st.none() | values, max_size=3), st.data())
     def check(content: list[object], others: list[object], data: st.DataObject) -> None:
         rows = _table(kind, content)
-        file = DataFile.of({"path": "f", "size": 1, "stats": file_statistics({"c": rows["c"]}, len(content))})
+        file = DataFile({"path": "f", "size": 1, "stats": file_statistics({"c": rows["c"]}, len(content))})
         sought = [*others, data.draw(st.sampled_from(content))]
-        assert candidate_files([file], _table(kind, sought)) == [file]
+        assert [f.path for f in candidate_files(FileIndex().changed([file], []), _table(kind, sought))] == ["f"]
 
     check()
 
 
 def test_files_out_of_a_key_range_are_pruned() -> None:
     def file(low: int, high: int) -> DataFile:
-        return DataFile.of(
+        return DataFile(
             {"path": f"{low}", "size": 1, "stats": file_statistics({"c": pa.chunked_array([[low, high]])}, 2)}
         )
 
     files = [file(0, 9), file(10, 19), file(20, 29)]
-    assert [f.path for f in candidate_files(files, _table(pa.int64(), [3, 25]))] == ["0", "20"]
+    assert [f.path for f in candidate_files(FileIndex().changed(files, []), _table(pa.int64(), [3, 25]))] == ["0", "20"]
 
 
 def test_statistics_are_exact_or_left_out() -> None:

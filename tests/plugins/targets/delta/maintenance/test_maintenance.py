@@ -30,7 +30,7 @@ def test_small_files_are_put_together_and_deleted_rows_worked_in(lake: Lake) -> 
     assert progress.position == at(9)
     attempt = lake.consumer()._table(TABLE).begin()
     assert len(attempt.state.files) == 1
-    assert all(f.deleted == 0 for f in attempt.state.files.values())
+    assert all(f.vector is None for f in attempt.state.files)
 
 
 def test_a_compacted_table_takes_changes_from_a_consumer_that_knew_it_before(lake: Lake) -> None:

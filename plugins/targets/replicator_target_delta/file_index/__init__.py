@@ -1,0 +1,1 @@
+"""The live files of a table, in columns."""

@@ -1,0 +1,1 @@
+"""The columns in which the target keeps a table's live files."""
