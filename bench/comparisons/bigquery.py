@@ -33,6 +33,7 @@ from replicator_target_bigquery.batch.staging_rows import BatchStamp, staged_bat
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.load.uploads import Upload
 from replicator_target_bigquery.schema.encoding import in_order
+from replicator_target_bigquery.schema.layout import TableLayout
 from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, rows, start
 
 STAGING, FLUSH, PRUNING = "bigquery-staging", "bigquery-flush", "bigquery-pruning"
@@ -95,8 +96,9 @@ def _staging(emulators: Emulators, plan: Plan, book: Book) -> None:
 
 
 def _staged(given: TableChanges, config: BigQueryConfig) -> Iterator[pa.Table]:
-    fields, names = staging_fields(ORDERS, config), {name: name for name in ORDERS.names}
-    for part in staged_batches(given, names, BatchStamp("1-1-1-1-bench", 0)):
+    layout = TableLayout(config)
+    fields, names = staging_fields(ORDERS, layout), {name: name for name in ORDERS.names}
+    for part in staged_batches(given, names, BatchStamp("1-1-1-1-bench", 0), layout.encoding(ORDERS.table, fields)):
         yield in_order(part, fields)
 
 

@@ -40,6 +40,24 @@ class SchemaChanges(enum.StrEnum):
     """The column is renamed, or the table rewritten with the new type."""
 
 
+class Arrays(enum.StrEnum):
+    """What the columns of arrays are in new tables."""
+
+    NATIVE = "native"
+    """ARRAY: NULL becomes an empty array, and `outOfRange` decides about elements that are NULL."""
+    WRAPPED = "wrapped"
+    """STRUCT<list ARRAY<STRUCT<element …>>>, which holds both as they are."""
+
+
+class Json(enum.StrEnum):
+    """What the columns of JSON are in new tables."""
+
+    STRING = "string"
+    """STRING, with the source's own text."""
+    JSON = "json"
+    """JSON, which rewrites numbers and the order of names."""
+
+
 class PartitionType(enum.StrEnum):
     """How long a partition is."""
 
@@ -69,12 +87,17 @@ class BigQueryConfig(MergeFlushSettings):
         max_staleness: With mode `cdc`, how old a query's answer may be, in seconds: 0 lets each query apply what was
             streamed, more lets BigQuery do so in the background. Set when a table is created.
         schema_changes: How the target follows a column that the source renames or gives another type.
+        arrays: What arrays become in new columns: `native`, BigQuery's ARRAY, or `wrapped`, a STRUCT that keeps NULL apart
+            from empty and holds NULL elements. Columns that are there keep their form; keys, and arrays of arrays, are wrapped.
+        json_columns: What JSON becomes in new columns: `string`, or `json`, BigQuery's JSON. Columns that are there keep
+            their type; JSON in keys, arrays and records is `string`.
         partition_by: Source table as `folder.table` → its DATE, TIMESTAMP or DATETIME column by which the target's
             table is partitioned when it is created.
         partition_type: How long those partitions are.
         require_partition_filter: Whether queries of those tables must name partitions.
         labels: Labels of datasets, tables and jobs that the replicator makes.
-        out_of_range: What the runtime does with values the standard types cannot hold.
+        out_of_range: What the runtime does with values the standard types cannot hold. `fail` also stops a table whose
+            native arrays have a NULL element; `null` and `clamp` leave such elements out.
         retry_seconds: How long one request is repeated while BigQuery is busy or away, before the whole batch is repeated.
         api_endpoint: BigQuery's address, for private endpoints and emulators.
         storage_endpoint: Cloud Storage's address, likewise.
@@ -98,6 +121,8 @@ class BigQueryConfig(MergeFlushSettings):
     mode: Mode = Mode.BATCH
     max_staleness: Annotated[int, Field(ge=0, le=86400)] = 0
     schema_changes: SchemaChanges = SchemaChanges.FAIL
+    arrays: Arrays = Arrays.NATIVE
+    json_columns: Annotated[Json, Field(alias="json")] = Json.STRING
     partition_by: dict[str, str] = Field(default_factory=dict)
     partition_type: PartitionType = PartitionType.DAY
     require_partition_filter: bool = False

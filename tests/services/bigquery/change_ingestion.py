@@ -255,6 +255,8 @@ class _Connection:
             raise _RefusedError(_INVALID, "The given value is not a valid CHANGE_TYPE")
         if not _NUMBER.fullmatch(number):
             raise _RefusedError(_INVALID, "no valid _CHANGE_SEQUENCE_NUMBER")
+        if kind == "UPSERT":  # an array that is absent is empty
+            row = {n: [] for n, f in fields.items() if f.get("mode") == "REPEATED"} | row
         missing = [n for n, f in fields.items() if f.get("mode") == "REQUIRED" and n not in row]
         if missing or any(k not in row for k in key):
             raise _RefusedError(_INVALID, "a required column is missing")

@@ -80,6 +80,7 @@ class Service:
             "mode": self.mode,
             "load_interval": 0,
             "schema_changes": "rebuild",
+            "arrays": "wrapped",
             "api_endpoint": self.api_endpoint,
             "storage_endpoint": self.storage_endpoint,
             "storage_write_endpoint": self.write_endpoint,

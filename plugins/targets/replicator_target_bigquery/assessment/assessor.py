@@ -6,36 +6,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from replicator_sdk.datatype import JSON, UUID, Array, DataType, Record
 from replicator_sdk.discovery.assessment import (
     Assessment,
-    ColumnAssessment,
     Finding,
     Severity,
-    Support,
     TableAssessment,
     TableAssessor,
 )
 from replicator_sdk.errors import ReplicatorError
-from replicator_sdk.schema import Column, TableSchema
+from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.api.diagnosis import failed_request, is_transient
+from replicator_target_bigquery.assessment.columns import column_assessments, has_two_forms, kept_forms
 from replicator_target_bigquery.assessment.streaming_probe import StreamingProbe
 from replicator_target_bigquery.cdc.layout import CdcLayout, primary_key
 from replicator_target_bigquery.config import BigQueryConfig, Mode
 from replicator_target_bigquery.merge_flush.layout import MergeFlushLayout
 from replicator_target_bigquery.merge_flush.requirements import require_key
-from replicator_target_bigquery.schema.fields import field_of
+from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout, clustering
 from replicator_target_bigquery.schema.names import column_name, table_name
+from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.table_ref import TableRef
 
 _SECONDS: Final = 30.0
 _LAYOUTS: Final[dict[Mode, type[TableLayout]]] = {Mode.CDC: CdcLayout, Mode.MERGE_FLUSH: MergeFlushLayout}
-_NOTES: Final[dict[DataType, str]] = {
-    JSON: "text as the source writes it: BigQuery's JSON would change numbers and order",
-    UUID: "text in its 36-character form",
-}
 
 
 class BigQueryAssessor(TableAssessor):
@@ -60,10 +55,12 @@ class BigQueryAssessor(TableAssessor):
 
     def assess_table(self, schema: TableSchema) -> TableAssessment:
         """How each column arrives, names that collide, and what one batch reads at most."""
-        columns = tuple(_column(column) for column in schema.columns)
+        present = self._present(schema)
+        columns = column_assessments(schema, self._layout, present)
         cdc = self._config.mode is Mode.CDC
         keyless = _undeclared(schema) if cdc else self._keyless(schema)
         findings = [*self._names(schema), *keyless, *_unclustered(schema)]
+        findings += kept_forms(schema, self._layout, present)
         if self._streaming is not None and all(f.severity is not Severity.ERROR for f in findings):
             findings += self._tried(lambda: self._may_stream(schema))
         if not cdc and all(f.severity is not Severity.ERROR for f in findings):
@@ -185,6 +182,19 @@ class BigQueryAssessor(TableAssessor):
             )
         ]
 
+    def _present(self, schema: TableSchema) -> tuple[Field, ...]:
+        """The columns of the table that exists; asked for only where arrays or JSON may keep a form, none when it cannot be known."""
+        from google.api_core.exceptions import GoogleAPICallError
+
+        if not any(has_two_forms(c.type) for c in schema.columns):
+            return ()
+        try:
+            ref = TableRef.of(schema.table, self._config)
+            found: Any = self._connected().bigquery.get_table(ref.id, retry=None, timeout=_SECONDS)
+        except (ReplicatorError, GoogleAPICallError, OSError):
+            return ()  # other checks report why
+        return TableInfo.from_api(found).fields
+
     def _dry_run(self, sql: str) -> Any:
         from google.cloud import bigquery
 
@@ -268,21 +278,3 @@ def _unclustered(schema: TableSchema) -> list[Finding]:
             table=schema.table,
         )
     ]
-
-
-def _column(column: Column) -> ColumnAssessment:
-    note = _note(column.type)
-    renamed = column_name(column.name)
-    if renamed != column.name:
-        note = "; ".join(filter(None, (note, f"named {renamed}")))
-    kind = field_of("c", column.type).sql
-    return ColumnAssessment(column.name, column.source_type, kind, Support.PARTIAL if note else Support.YES, note)
-
-
-def _note(kind: DataType) -> str:
-    """What a value becomes at the target, nested values included."""
-    if isinstance(kind, Array):
-        return "; ".join(filter(None, ("elements are in `list[…].element`", _note(kind.element))))
-    if isinstance(kind, Record):
-        return "; ".join(dict.fromkeys(filter(None, (_note(inner) for _, inner in kind.fields))))
-    return _NOTES.get(kind, "")

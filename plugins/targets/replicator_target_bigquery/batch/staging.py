@@ -26,6 +26,7 @@ from replicator_target_bigquery.load.parquet import load_config
 from replicator_target_bigquery.load.uploads import Upload
 from replicator_target_bigquery.schema.encoding import in_order
 from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.sql.pruning import utc_literal
 from replicator_target_bigquery.sql.text import text
 from replicator_target_bigquery.tables.target_table import TargetTable
@@ -70,7 +71,7 @@ def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], roun
         changes.table,
     )
     try:
-        upload_rows(upload, _ordered(changes, names, stamp, fields), changes.nbytes, session)
+        upload_rows(upload, _ordered(changes, names, stamp, fields, session.layout), changes.nbytes, session)
         failpoint("bigquery.staging.uploaded")
         name = job_name(ref.dataset, ref.table, "stage", batch, of=f"{session.owner} {ref.staging_id} {batch}")
         config = load_config(fields, labels={_MOMENT: str(stamp.moment)}, encryption=session.config.encryption_key_name)
@@ -93,7 +94,8 @@ def ensure_staging_table(table: TargetTable, schema: TableSchema) -> tuple[Field
     from google.cloud import bigquery
 
     catalogue, ref, config = table.session.catalogue, table.ref, table.session.config
-    wanted = staging_fields(schema, config)
+    target = table.found()
+    wanted = staging_fields(schema, table.session.layout, target.fields if target is not None else ())
     found = catalogue.find(ref.staging_id, schema.table)
     if found is not None and _same(found.fields, wanted):
         return found.fields
@@ -122,7 +124,7 @@ def _batch_id(table: TargetTable, changes: TableChanges, round_: int) -> str:
 
 
 def _ordered(
-    changes: TableChanges, names: dict[str, str], stamp: BatchStamp, fields: Sequence[Field]
+    changes: TableChanges, names: dict[str, str], stamp: BatchStamp, fields: Sequence[Field], layout: TableLayout
 ) -> Iterator[pa.Table]:
-    for rows in staged_batches(changes, names, stamp):
+    for rows in staged_batches(changes, names, stamp, layout.encoding(changes.table, fields)):
         yield in_order(rows, fields)

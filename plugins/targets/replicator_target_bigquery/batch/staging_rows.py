@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -17,9 +17,9 @@ from replicator_sdk.batch import ChangeBatch, TableChanges, combined
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.net_change import NetPlan, Upserts
 from replicator_sdk.schema import TableSchema
-from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.schema.encoding import columns_of, loadable, picked
-from replicator_target_bigquery.schema.fields import Field, field_of
+from replicator_target_bigquery.schema.encoding import RowEncoding, columns_of, picked
+from replicator_target_bigquery.schema.fields import Field
+from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.schema.names import STAGED_BEFORE, column_names
 
 BATCH_ID: Final = "_batch_id"
@@ -51,17 +51,26 @@ class BatchStamp:
     moment: int
 
 
-def staging_fields(schema: TableSchema, config: BigQueryConfig) -> tuple[Field, ...]:
-    """The columns of a staging table: what the change is, the row before it, the row after it."""
+def staging_fields(schema: TableSchema, layout: TableLayout, present: Sequence[Field] = ()) -> tuple[Field, ...]:
+    """The columns of a staging table: what the change is, the row before it, the row after it.
+
+    Args:
+        schema: The table.
+        layout: What its target table looks like.
+        present: The columns of the target table: arrays and JSON have the same forms here.
+    """
     own = [f.name for f in STAGING_COLUMNS]
-    names = column_names(schema, {*own, *config.metadata_columns})
+    names = column_names(schema, {*own, *layout.config.metadata_columns})
     column_names(schema, [*own, *(STAGED_BEFORE + name for name in names.values())])
-    before = [field_of(STAGED_BEFORE + names[c.name], c.type) for c in schema.columns]
-    after = [field_of(names[c.name], c.type) for c in schema.columns]
-    return (*STAGING_COLUMNS, *before, *after)
+    columns = [
+        f if f.mode == "REPEATED" else replace(f, mode="NULLABLE") for f in layout.source_fields(schema, present)
+    ]
+    return (*STAGING_COLUMNS, *(replace(f, name=STAGED_BEFORE + f.name) for f in columns), *columns)
 
 
-def staged_batches(changes: TableChanges, names: dict[str, str], stamp: BatchStamp) -> Iterator[pa.Table]:
+def staged_batches(
+    changes: TableChanges, names: dict[str, str], stamp: BatchStamp, encoding: RowEncoding
+) -> Iterator[pa.Table]:
     """The batch as it is staged: every change as it came, in order.
 
     Where updates lack columns, the net change per key instead, with the columns that it still lacks marked: a missing value
@@ -69,10 +78,10 @@ def staged_batches(changes: TableChanges, names: dict[str, str], stamp: BatchSta
     """
     schema = changes.schema
     if schema.primary_key and any(batch.unchanged for batch in changes.batches()):
-        yield from _net_batches(changes, names, stamp)
+        yield from _net_batches(changes, names, stamp, encoding)
         return
     for batch in changes.batches():
-        yield _table(stamp, batch.sequence_numbers, _codes(batch), None, _before(batch), _rows(batch), names)
+        yield _table(stamp, batch.sequence_numbers, _codes(batch), None, _before(batch), _rows(batch), names, encoding)
 
 
 def _codes(batch: ChangeBatch) -> npt.NDArray[np.int8]:
@@ -124,20 +133,24 @@ def _key_before(before: pa.Array, given: Bools, after: pa.Array, inserts: Bools)
     return with_nulls(key, ~inserts) if inserts.any() else key
 
 
-def _net_batches(changes: TableChanges, names: dict[str, str], stamp: BatchStamp) -> Iterator[pa.Table]:
+def _net_batches(
+    changes: TableChanges, names: dict[str, str], stamp: BatchStamp, encoding: RowEncoding
+) -> Iterator[pa.Table]:
     """The net change per key; `_before_…` of an update is the key of the row at the target."""
     schema = changes.schema
     plan = NetPlan(changes.batches, schema, overlap=changes.overlap)
     for part in plan.parts():
         codes = np.where(part.fresh, DMLOperation.INSERT, DMLOperation.UPDATE).astype(np.int8)
         rows = {name: combined(part.rows.column(name)) for name in schema.names}
-        yield _table(stamp, part.sequence, codes, _flags(part, schema), _origins(part, schema), rows, names)
+        yield _table(stamp, part.sequence, codes, _flags(part, schema), _origins(part, schema), rows, names, encoding)
     if len(plan.deletes):
         size = len(plan.deletes)
         keys = {name: combined(plan.deletes.column(name)) for name in schema.primary_key}
         empty = {c.name: pa.nulls(size, c.type.arrow) for c in schema.columns}
         codes = np.full(size, DMLOperation.DELETE, np.int8)
-        yield _table(stamp, plan.delete_sequence, codes, pa.repeat("", size), empty | keys, empty | keys, names)
+        yield _table(
+            stamp, plan.delete_sequence, codes, pa.repeat("", size), empty | keys, empty | keys, names, encoding
+        )
 
 
 def _flags(part: Upserts, schema: TableSchema) -> pa.Array:
@@ -168,6 +181,7 @@ def _table(
     before: dict[str, pa.Array],
     rows: dict[str, pa.Array],
     names: dict[str, str],
+    encoding: RowEncoding,
 ) -> pa.Table:
     assert sequence is not None
     size = len(codes)
@@ -178,6 +192,6 @@ def _table(
         OPERATION: pa.DictionaryArray.from_arrays(codes - 1, _OPERATIONS),
         UNCHANGED: pa.nulls(size, pa.string()) if unchanged is None else unchanged,
     }
-    columns |= {STAGED_BEFORE + names[source]: loadable(column) for source, column in before.items()}
-    columns |= {names[source]: loadable(column) for source, column in rows.items()}
-    return pa.table(columns)
+    staged = {STAGED_BEFORE + names[source]: column for source, column in before.items()}
+    staged |= {names[source]: column for source, column in rows.items()}
+    return pa.table(columns | {name: encoding.column(name, column) for name, column in staged.items()})

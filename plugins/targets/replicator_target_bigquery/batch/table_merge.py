@@ -46,7 +46,7 @@ class TableMerge:
         self._begin()
         failpoint("bigquery.apply.begun")
         found = self._table.ensure_created(changes.schema)
-        require_match(changes, self._table.session.layout.target_fields(changes.schema), found)
+        require_match(changes, self._table.session.layout.target_fields(changes.schema, found.fields), found)
         row = self._table.row(TableProgress.of(changes.identity), f"batch-{changes.identity}")
         if changes.rows == 0:
             self._table.commit(row)
@@ -69,7 +69,7 @@ class TableMerge:
         names = column_names(changes.schema, self._config.metadata_columns)
         staged = stage(self._table, changes, names, round_)
         pruning = self._pruning(changes, found, names)
-        columns = tuple(f for f in self._table.session.layout.target_fields(changes.schema) if f.name in names.values())
+        columns = self._table.session.layout.source_fields(changes.schema, found.fields)
         checks = [(f"(SELECT COUNT(*) FROM {staged.query} AS S) != {staged.rows}", UNSTAGED)]
         if changes.schema.primary_key:
             merge = self._keyed(changes, staged, columns, names, pruning)

@@ -21,9 +21,10 @@ class CdcDDL(TableDDL):
         if event.schema is None:
             raise BugError("a TRUNCATE_TABLE without a schema", code="RPL-6552", table=str(event.table))
         table = self._table
+        found = table.found()
         table.session.catalogue.drop(table.ref.id, event.table)
         table.changed()
-        table.ensure_created(event.schema, replacing=True)
+        table.ensure_created(event.schema, replacing=True, like=found.fields if found is not None else ())
         self._commit(event)
 
     def _alter(self, event: DDLEvent) -> None:

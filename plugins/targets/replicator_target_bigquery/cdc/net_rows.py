@@ -13,7 +13,7 @@ from replicator_sdk.batch import Int64s, TableChanges
 from replicator_sdk.errors import BugError, DataError, NeedsUserError
 from replicator_sdk.net_change import NetPlan
 from replicator_target_bigquery.config import SEQUENCE
-from replicator_target_bigquery.schema.encoding import loadable
+from replicator_target_bigquery.schema.encoding import RowEncoding
 from replicator_target_bigquery.schema.fields import Field
 
 CHANGE_TYPE: Final = "_CHANGE_TYPE"
@@ -33,28 +33,30 @@ class NetRows:
         changes: The batch.
         names: Source column → its name at the target.
         epoch: The writer's, the first section of all sequence numbers (decision 11).
+        encoding: How rows are encoded.
 
     Raises:
         NeedsUserError: When updates lack columns: a row can only be written whole.
         DataError: When a key holds NULL.
     """
 
-    def __init__(self, changes: TableChanges, names: dict[str, str], epoch: int) -> None:
+    def __init__(self, changes: TableChanges, names: dict[str, str], epoch: int, encoding: RowEncoding) -> None:
         self._changes = changes
         self._names = names
         self._epoch = epoch
+        self._encoding = encoding
         # "Overlap": the target may hold some of these changes already, from an attempt that was not confirmed.
         self._plan = NetPlan(changes.batches, changes.schema, overlap=True)
         self._refuse()
 
     def __iter__(self) -> Iterator[dict[str, pa.Array]]:
         """Columns by their names at the target, with the pseudo-columns; each call starts from the beginning."""
-        names = self._names
+        names, encode = self._names, self._encoding.column
         for part in self._plan.parts():
-            rows = {names[n]: loadable(part.rows.column(n)) for n in self._changes.schema.names}
+            rows = {names[n]: encode(names[n], part.rows.column(n)) for n in self._changes.schema.names}
             yield self._marked("UPSERT", part.sequence, rows)
         if len(self._plan.deletes):
-            keys = {names[n]: loadable(self._plan.deletes.column(n)) for n in self._changes.schema.primary_key}
+            keys = {names[n]: encode(names[n], self._plan.deletes.column(n)) for n in self._changes.schema.primary_key}
             yield self._marked("DELETE", self._plan.delete_sequence, keys)
 
     def _marked(self, kind: str, sequence: Int64s, rows: dict[str, pa.Array]) -> dict[str, pa.Array]:

@@ -6,13 +6,15 @@
 | FLOAT64 | double |
 | NUMERIC, BIGNUMERIC, DATETIME, TIME, STRING | string |
 | BYTES | bytes |
-| STRUCT, ARRAY | message, repeated message |
+| JSON | string |
+| STRUCT | message |
+| ARRAY | its elements, repeated |
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -102,9 +104,8 @@ def _message(fields: Sequence[Field], values: pa.StructArray) -> pa.Array:
 
 
 def _repeated(number: int, field: Field, values: pa.ListArray) -> pa.Array:
-    """Lists of structs; BigQuery's arrays know no other elements here (`fields`)."""
-    elements = texts(number, _message(field.fields, values.flatten()))
-    return concatenated(elements, values)
+    """Each element as a field of its own; none is NULL (`encoding`)."""
+    return concatenated(_column(number, replace(field, mode="NULLABLE"), values.flatten()), values)
 
 
 def _whole(values: pa.Array) -> pa.Array:

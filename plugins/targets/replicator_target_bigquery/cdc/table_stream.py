@@ -49,18 +49,19 @@ class TableStream:
         table.forget()  # a stream does not check whether a newer run has the table, so the commit log is read each time
         if table.has(changes):
             return
-        self._must_be_there(changes, key)
+        found = self._must_be_there(changes, key)
         row = table.row(TableProgress.of(changes.identity), f"batch-{changes.identity}")
         if changes.rows:
-            self._stream(changes)
+            self._stream(changes, found)
         failpoint("bigquery.cdc.appended")
         table.commit(row)
 
-    def _stream(self, changes: TableChanges) -> None:
+    def _stream(self, changes: TableChanges, found: TableInfo) -> None:
         session, ref = self._table.session, self._table.ref
         names = column_names(changes.schema, self._config.metadata_columns)
-        schema = MessageSchema((*PSEUDO_COLUMNS, *self._table.session.layout.target_fields(changes.schema)))
-        net = NetRows(changes, names, session.context.epoch)
+        fields = session.layout.target_fields(changes.schema, found.fields)
+        schema = MessageSchema((*PSEUDO_COLUMNS, *fields))
+        net = NetRows(changes, names, session.context.epoch, session.layout.encoding(changes.table, fields))
 
         def make(stream: str) -> Iterator[bytes]:
             where = str(changes.table), str(changes.identity.position)
@@ -72,14 +73,15 @@ class TableStream:
         session.context.metrics.count("bigquery.rows_streamed", changes.rows, table=changes.table)
         session.context.metrics.count("bigquery.append_requests", sent, table=changes.table)
 
-    def _must_be_there(self, changes: TableChanges, key: tuple[str, ...]) -> None:
-        """Create the table for its first changes; later it must be unchanged."""
+    def _must_be_there(self, changes: TableChanges, key: tuple[str, ...]) -> TableInfo:
+        """The table, created for its first changes; later it must be unchanged."""
         table, state = self._table, self._table.state()
         found = table.ensure_created(changes.schema)
         if state.last is None:  # from the first row on the table must be known as this replicator's
             table.commit(table.row(None, "begin"))
-        require_match(changes, self._table.session.layout.target_fields(changes.schema), found)
+        require_match(changes, self._table.session.layout.target_fields(changes.schema, found.fields), found)
         _must_declare(changes, key, found)
+        return found
 
 
 def _must_declare(changes: TableChanges, key: tuple[str, ...], found: TableInfo) -> None:

@@ -4,28 +4,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time
-from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 from replicator_sdk.errors import BugError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent
 from replicator_sdk.schema import Column
 from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, SchemaChanges
-from replicator_target_bigquery.schema.fields import Field, field_of
+from replicator_target_bigquery.ddl.conversions import converted, literal, widens
+from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.names import column_name, column_names
 from replicator_target_bigquery.sql.comparison import KeyColumn, same_key
 from replicator_target_bigquery.sql.pruning import Pruning
-from replicator_target_bigquery.sql.text import name, text
+from replicator_target_bigquery.sql.text import name
 from replicator_target_bigquery.tables.target_table import TargetTable
-
-# What ALTER COLUMN … SET DATA TYPE does, and without losing anything.
-_WIDER: Final = {
-    "INT64": frozenset({"NUMERIC", "BIGNUMERIC"}),
-    "NUMERIC": frozenset({"NUMERIC", "BIGNUMERIC"}),
-    "BIGNUMERIC": frozenset({"BIGNUMERIC"}),
-}
-_INT64_DIGITS: Final = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +54,7 @@ class Alteration:
         self._sql = table.ref.sql
         self._event = event
         self._config = table.session.config
+        self._layout = table.session.layout
         self._policy = self._config.schema_changes
         self._columns = before
         found = table.found()
@@ -83,6 +75,7 @@ class Alteration:
         for alter in self._event.alters:
             self._take(alter)
         if any(alter.kind is AlterKind.CHANGE_KEY for alter in self._event.alters):
+            self._refuse_inexact_key()
             self._forget_twins()
         return self._steps
 
@@ -107,6 +100,24 @@ class Alteration:
         else:
             raise BugError(f"unknown step {alter.kind}", code="RPL-6560", table=str(self._event.table))
 
+    def _refuse_inexact_key(self) -> None:
+        """Native arrays and JSON find no row again: two keys of the source may be one in them.
+
+        Raises:
+            SnapshotNeededError: When a column of the new key has such a form.
+        """
+        keys = self._event.schema.key_columns() if self._event.schema is not None else ()
+        found = [there for c in keys if (there := self._find(column_name(c.name))) is not None]
+        inexact = [there.name for there in found if there.mode == "REPEATED" or there.type == "JSON"]
+        if inexact:
+            raise SnapshotNeededError(
+                f"column {inexact[0]} joins the key, and its form at BigQuery does not hold every value as it is",
+                code="RPL-6566",
+                table=str(self._event.table),
+                position=str(self._event.position),
+                hint="nothing to do: the table is copied again",
+            )
+
     def _forget_twins(self) -> None:
         """Delete rows that are marked as deleted and whose new key another row has; a MERGE would revive them as duplicates."""
         schema = self._event.schema
@@ -124,11 +135,17 @@ class Alteration:
         self._steps.append(Step(sql, self._columns))
 
     def _add(self, column: Column, default: Any) -> None:
-        made = field_of(column_name(column.name), column.type)
+        made = self._made(column, column_name(column.name))
         self._make_room(made.name)
         self._alter(f"ADD COLUMN {name(made.name)} {made.sql}", (*self._columns, made))
         if default is not None and not self._event.needs_snapshot:
             self._fill(made, self._literal(made, default))
+
+    def _made(self, column: Column, new: str, *, like: Field | None = None) -> Field:
+        """The column at the target under the name `new`; arrays and JSON keep the form of `like`."""
+        schema = self._event.schema
+        is_key = schema is not None and column.name in schema.primary_key
+        return self._layout.column(column, new, is_key=is_key, like=like)
 
     def _make_room(self, new: str) -> None:
         """Free the name `new` for a new column.
@@ -173,16 +190,16 @@ class Alteration:
             self._rename_to(old, new)
             return
         self._relax(old)
-        made = field_of(new, column.type)
+        made = self._made(column, new, like=old)
         self._alter(f"ADD COLUMN {name(new)} {made.sql}", (*self._columns, made))
         self._fill(made, name(old.name))
         self.kept.add(old.name.lower())
 
     def _retype(self, old: Field, column: Column) -> None:
-        made = field_of(old.name, column.type)
+        made = self._made(column, old.name, like=old)
         if old.holds(made):
             return
-        if _widens(old, made):
+        if widens(old, made):
             changed = replace(old, type=made.type, precision=made.precision, scale=made.scale)
             self._alter(
                 f"ALTER COLUMN {name(old.name)} SET DATA TYPE {made.sql}", self._swapped(old, changed), (old.name,)
@@ -193,7 +210,7 @@ class Alteration:
         kept = self._set_aside(old)
         self._alter(f"ADD COLUMN {name(made.name)} {made.sql}", (*self._columns, made))
         if not self._event.needs_snapshot:
-            self._fill(made, f"CAST({name(kept.name)} AS {made.sql})")
+            self._fill(made, converted(kept, made))
         if self._policy is SchemaChanges.REBUILD:
             self._drop(kept)
 
@@ -260,14 +277,8 @@ class Alteration:
         )
 
     def _literal(self, column: Field, value: Any) -> str:
-        if isinstance(value, bytes):
-            return f"FROM_HEX('{value.hex()}')"
-        if isinstance(value, datetime | date | time):
-            return f"CAST({text(str(value))} AS {column.sql})"
-        if isinstance(value, bool):
-            return "TRUE" if value else "FALSE"
-        if isinstance(value, str | int | float | Decimal):
-            return f"CAST({text(str(value))} AS {column.sql})"
+        if (found := literal(column, value)) is not None:
+            return found
         raise SchemaDriftError(
             f"column {column.name} is added with a default of a nested type",
             code="RPL-6563",
@@ -275,17 +286,3 @@ class Alteration:
             position=str(self._event.position),
             hint="take the table out of `tables`, run once and put it in again: it is copied again",
         )
-
-
-def _widens(old: Field, new: Field) -> bool:
-    """Whether BigQuery changes the type in place and every value stays."""
-    if old.mode == "REPEATED" or new.type not in _WIDER.get(old.type, ()):
-        return False
-    if new.precision is None:
-        return True
-    if old.type == "INT64":
-        return new.precision - (new.scale or 0) >= _INT64_DIGITS
-    if old.precision is None:
-        return False
-    scale, before = new.scale or 0, old.scale or 0
-    return scale >= before and new.precision - scale >= old.precision - before

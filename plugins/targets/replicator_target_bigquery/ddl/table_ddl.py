@@ -63,7 +63,7 @@ class TableDDL:
         if event.schema is None:
             raise BugError(f"a {event.operation} without a schema", code="RPL-6552", table=str(event.table))
         found = self._table.ensure_created(event.schema, replacing=True)
-        if problem := schema_mismatch(self._table.session.layout.target_fields(event.schema), found):
+        if problem := schema_mismatch(self._table.session.layout.target_fields(event.schema, found.fields), found):
             raise SchemaDriftError(
                 f"the source creates a table that the target holds already, and which {problem}",
                 code="RPL-6553",

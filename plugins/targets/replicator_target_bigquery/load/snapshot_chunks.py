@@ -14,7 +14,7 @@ from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_target_bigquery.api.clients import storage_client
 from replicator_target_bigquery.api.retry import RetryPolicy
 from replicator_target_bigquery.load.uploads import FILE_BYTES, Files, Folder
-from replicator_target_bigquery.schema.encoding import in_order, loadable
+from replicator_target_bigquery.schema.encoding import RowEncoding, in_order
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.schema.names import column_names
@@ -42,12 +42,13 @@ class ChunkRows:
     def __call__(self, chunks: Chunks) -> Iterator[pa.Table]:
         """The rows of the chunks, batch by batch."""
         names = column_names(self.schema, self.layout.config.metadata_columns)
+        encoding = self.layout.encoding(self.schema.table, self.fields)
         for chunk in chunks:
             for batch in self.read(chunk):
-                yield in_order(pa.table(self._columns(batch, names)), self.fields)
+                yield in_order(pa.table(self._columns(batch, names, encoding)), self.fields)
 
-    def _columns(self, batch: pa.RecordBatch, names: dict[str, str]) -> dict[str, pa.Array]:
-        columns = {names[name]: loadable(batch.column(name)) for name in batch.schema.names}
+    def _columns(self, batch: pa.RecordBatch, names: dict[str, str], encoding: RowEncoding) -> dict[str, pa.Array]:
+        columns = {names[name]: encoding.column(names[name], batch.column(name)) for name in batch.schema.names}
         whole = dict(zip(batch.schema.names, batch.columns, strict=True))
         return columns | self.layout.snapshot_values(self.schema, whole, batch.num_rows)
 

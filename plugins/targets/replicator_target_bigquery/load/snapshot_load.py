@@ -60,11 +60,13 @@ class TableSnapshotLoad:
         table = self._table
         replaced = not fits or self._has_more(schema) or (self.replaces and table.state().last is not None)
         empty = table.state().last is None or replaced
-        if replaced and table.found() is not None:
+        found = table.found()
+        former = found.fields if found is not None else ()
+        if replaced and found is not None:
             table.session.catalogue.drop(table.ref.id, schema.table)
             table.session.catalogue.drop(table.ref.staging_id, schema.table)
             table.changed()
-        table.ensure_created(schema, replacing=True)
+        table.ensure_created(schema, replacing=True, like=former)
         begun = table.ownership.snapshot_begun(snapshot_id, position)
         statements = [] if empty else [f"TRUNCATE TABLE {table.ref.sql}"]
         table.commit(table.row(begun, f"begin-{snapshot_id}", note=""), statements)
@@ -140,8 +142,8 @@ class TableSnapshotLoad:
         return record is not None and record.is_of(snapshot_id) and not record.dropped
 
     def _fits(self, schema: TableSchema) -> bool:
-        found = self._table.found()
-        return found is not None and not schema_mismatch(self._table.session.layout.target_fields(schema), found)
+        found, layout = self._table.found(), self._table.session.layout
+        return found is not None and not schema_mismatch(layout.target_fields(schema, found.fields), found)
 
     def _has_more(self, schema: TableSchema) -> bool:
         """Whether the table has columns beyond those of a new copy, which may hold values the source has dropped."""

@@ -20,9 +20,10 @@ from replicator_target_bigquery.config import SEQUENCE
 from replicator_target_bigquery.merge_flush.intermediate.key_column import key_array
 from replicator_target_bigquery.merge_flush.requirements import missing_columns
 from replicator_target_bigquery.merge_flush.streaming.write_api import WriteApi
-from replicator_target_bigquery.schema.encoding import columns_of, loadable
+from replicator_target_bigquery.schema.encoding import columns_of
 from replicator_target_bigquery.schema.names import column_names
 from replicator_target_bigquery.schema.schema_check import require_match
+from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 register("merge_flush.append.streamed", "merge_flush.append.announced", "merge_flush.append.committed")
@@ -50,10 +51,10 @@ class TableAppend:
         if any(batch.unchanged for batch in changes.batches()):
             raise missing_columns(changes)
         found = table.ensure_created(changes.schema)
-        require_match(changes, self._table.session.layout.target_fields(changes.schema), found)
+        require_match(changes, self._table.session.layout.target_fields(changes.schema, found.fields), found)
         progress = TableProgress.of(changes.identity)
         stream = self._api.create(self._table.ref.path, changes.table, pending=True)
-        rows = self._api.append(stream, self._rows(changes), changes.table)
+        rows = self._api.append(stream, self._rows(changes, found), changes.table)
         self._api.close_stream(stream, changes.table)
         failpoint("merge_flush.append.streamed")
         metrics = table.session.context.metrics
@@ -74,10 +75,11 @@ class TableAppend:
         appended = self._table.ownership.taken_over(announced.progress)
         self._table.commit(self._table.row(appended, f"append-{announced.batch}"))
 
-    def _rows(self, changes: TableChanges) -> Iterator[pa.RecordBatch]:
+    def _rows(self, changes: TableChanges, found: TableInfo) -> Iterator[pa.RecordBatch]:
         """The rows that inserts and updates wrote, with the destination's columns."""
         names = column_names(changes.schema, self._config.metadata_columns)
-        fields = {f.name: f for f in self._table.session.layout.target_fields(changes.schema)}
+        layout = self._table.session.layout
+        encoding = layout.encoding(changes.table, layout.target_fields(changes.schema, found.fields))
         for batch in changes.batches():
             codes = batch.op.to_numpy(zero_copy_only=False)
             kept = pa.array(np.flatnonzero(codes != DMLOperation.DELETE))
@@ -85,6 +87,6 @@ class TableAppend:
             columns = {SEQUENCE: pa.array(batch.sequence_numbers, pa.int64()).take(kept)}
             if self._config.kafka_key_field_name and changes.schema.primary_key:
                 columns[self._config.kafka_key_field_name] = key_array(changes.schema, source)
-            columns |= {names[name]: loadable(column) for name, column in source.items()}
-            schema = [pa.field(n, c.type, nullable=fields[n].mode != "REQUIRED") for n, c in columns.items()]
+            columns |= {names[name]: encoding.column(names[name], column) for name, column in source.items()}
+            schema = [pa.field(n, c.type, nullable=encoding.fields[n].mode != "REQUIRED") for n, c in columns.items()]
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(schema))

@@ -21,6 +21,7 @@ from replicator_target_bigquery.merge_flush.intermediate.tables import Intermedi
 from replicator_target_bigquery.merge_flush.merge_steps import Batch, MergeSteps
 from replicator_target_bigquery.merge_flush.requirements import missing_columns, require_key
 from replicator_target_bigquery.merge_flush.streaming.streams import Streams, WriteStream
+from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.names import column_names
 from replicator_target_bigquery.schema.schema_check import require_match
 from replicator_target_bigquery.schema.table_info import TableInfo
@@ -103,6 +104,7 @@ class TableFlush:
         config = self._config
         row_format = RowFormat(
             column_names(changes.schema, config.metadata_columns),
+            self._table.session.layout.encoding(changes.table, self._values(changes)),
             config.delete_enabled,
             config.big_query_partition_decorator,
             config.use_message_time_date_partitioning,
@@ -142,11 +144,18 @@ class TableFlush:
         if self._made is None:
             with self._table.lock:
                 self._found = self._table.ensure_created(changes.schema)
-                require_match(changes, self._table.session.layout.target_fields(changes.schema), self._found)
-                intermediate = self._intermediates.create(self._table, changes.schema)
+                require_match(
+                    changes, self._table.session.layout.target_fields(changes.schema, self._found.fields), self._found
+                )
+                intermediate = self._intermediates.create(self._table, changes.schema, self._values(changes))
             failpoint("merge_flush.made")
             self._made = (intermediate, self._streams.create(intermediate.path, changes.table))
         return self._made
+
+    def _values(self, changes: TableChanges) -> tuple[Field, ...]:
+        """The columns of a row's value; arrays and JSON have the forms that the destination has."""
+        present = self._found.fields if self._found is not None else ()
+        return self._table.session.layout.source_fields(changes.schema, present)
 
     def _load(self, changes: TableChanges) -> None:
         """Updates that lack columns: only mode batch's MERGE follows a missing value to the row that has it."""

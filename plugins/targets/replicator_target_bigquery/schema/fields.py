@@ -6,14 +6,15 @@
 | float32, float64 | FLOAT64 |
 | decimal(p,s) | NUMERIC(p,s) up to 29 digits before and 9 after the point, else BIGNUMERIC(p,s) |
 | timestamp, instant | DATETIME, TIMESTAMP |
-| json, uuid | STRING: BigQuery's JSON would not keep the text |
-| array<T> | STRUCT<list ARRAY<STRUCT<element T>>>: a plain ARRAY knows neither NULL nor NULL elements |
+| json | STRING, or JSON, which would not keep the text |
+| uuid | STRING |
+| array<T> | ARRAY<T>, or STRUCT<list ARRAY<STRUCT<element T>>>: an ARRAY knows neither NULL nor NULL elements |
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from replicator_sdk.datatype import (
@@ -69,6 +70,23 @@ _NUMERIC_SCALE: Final = 9
 _NUMERIC_WHOLE: Final = 29
 LIST: Final = "list"
 ELEMENT: Final = "element"
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """Which of two forms arrays and JSON get.
+
+    Attributes:
+        native_arrays: Whether arrays are ARRAY, not a STRUCT that wraps one.
+        json_type: Whether JSON is JSON, not STRING.
+    """
+
+    native_arrays: bool = False
+    json_type: bool = False
+
+
+EXACT: Final = Forms()
+"""The forms that hold every value as the source has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +148,55 @@ class Field:
         )
 
 
-def field_of(name: str, kind: DataType, *, mode: str = "NULLABLE") -> Field:
-    """The column `name` for values of a standard type."""
+def field_of(
+    name: str, kind: DataType, *, mode: str = "NULLABLE", forms: Forms = EXACT, like: Field | None = None
+) -> Field:
+    """The column `name` for values of a standard type.
+
+    Args:
+        name: Its name.
+        kind: The type of its values.
+        mode: NULLABLE or REQUIRED; a native array is neither.
+        forms: The forms of arrays and JSON.
+        like: The column that exists: its forms win over `forms`.
+    """
     if isinstance(kind, Decimal):
         fits = kind.scale <= _NUMERIC_SCALE and kind.precision - kind.scale <= _NUMERIC_WHOLE
         return Field(name, "NUMERIC" if fits else "BIGNUMERIC", mode, kind.precision, kind.scale)
     if isinstance(kind, Array):
+        if not isinstance(kind.element, Array) and _is_native(forms, like):
+            once = None if like is None else replace(like, mode="NULLABLE")
+            return replace(field_of(name, kind.element, forms=_inside(forms), like=once), mode="REPEATED")
         element = field_of(ELEMENT, kind.element)
         return Field(name, "STRUCT", mode, fields=(Field(LIST, "STRUCT", "REPEATED", fields=(element,)),))
     if isinstance(kind, Record):
-        return Field(name, "STRUCT", mode, fields=tuple(field_of(column_name(n), k) for n, k in kind.fields))
+        there = {f.name.lower(): f for f in like.fields} if like is not None else {}
+        names = ((column_name(n), k) for n, k in kind.fields)
+        inner = (field_of(n, k, forms=_inside(forms), like=there.get(n.lower())) for n, k in names)
+        return Field(name, "STRUCT", mode, fields=tuple(inner))
+    if kind == JSON:
+        is_json = like.type == "JSON" if like is not None and like.type in {"JSON", "STRING"} else forms.json_type
+        return Field(name, "JSON" if is_json else "STRING", mode)
     return Field(name, _SIMPLE[kind], mode)
+
+
+def is_wrapped(found: Field) -> bool:
+    """Whether it has the form of a wrapped array."""
+    if found.type != "STRUCT" or found.mode == "REPEATED" or len(found.fields) != 1:
+        return False
+    (inner,) = found.fields
+    return inner.name == LIST and inner.mode == "REPEATED" and [f.name for f in inner.fields] == [ELEMENT]
+
+
+def _is_native(forms: Forms, like: Field | None) -> bool:
+    if like is not None and (like.mode == "REPEATED" or is_wrapped(like)):
+        return like.mode == "REPEATED"
+    return forms.native_arrays
+
+
+def _inside(forms: Forms) -> Forms:
+    """The forms inside a column: JSON is a type of whole columns only."""
+    return replace(forms, json_type=False)
 
 
 def standard_type(found: Field) -> DataType | None:
@@ -158,11 +214,9 @@ def standard_type(found: Field) -> DataType | None:
 
 
 def _standard_struct(fields: Sequence[Field]) -> DataType | None:
-    if len(fields) == 1 and fields[0].name == LIST and fields[0].mode == "REPEATED":
-        wrapped = fields[0].fields
-        if len(wrapped) == 1 and wrapped[0].name == ELEMENT:
-            element = standard_type(wrapped[0])
-            return None if element is None else Array(element)
+    if is_wrapped(Field("", "STRUCT", fields=tuple(fields))):
+        element = standard_type(fields[0].fields[0])
+        return None if element is None else Array(element)
     inner = [(f.name, standard_type(f)) for f in fields]
     known = tuple((name, kind) for name, kind in inner if kind is not None)
     return Record(known) if len(known) == len(inner) else None

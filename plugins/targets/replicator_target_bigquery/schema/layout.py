@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
-from replicator_sdk.schema import TableSchema
-from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, BigQueryConfig
-from replicator_target_bigquery.schema.fields import Field, field_of
+from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, Arrays, BigQueryConfig, Json
+from replicator_target_bigquery.schema.encoding import RowEncoding
+from replicator_target_bigquery.schema.fields import EXACT, Field, Forms, field_of
 from replicator_target_bigquery.schema.names import column_name, column_names
 
 if TYPE_CHECKING:
@@ -30,17 +32,50 @@ class TableLayout:
 
     config: BigQueryConfig
 
-    def target_fields(self, schema: TableSchema) -> tuple[Field, ...]:
-        """The columns that a new target table gets: the replicator's own, then the source's."""
-        return (*self.own_fields(schema), *self.source_fields(schema))
+    def target_fields(self, schema: TableSchema, present: Sequence[Field] = ()) -> tuple[Field, ...]:
+        """The columns of a target table: the replicator's own, then the source's.
 
-    def source_fields(self, schema: TableSchema) -> tuple[Field, ...]:
-        """The columns of a target table that come from the source."""
+        Args:
+            schema: The table.
+            present: The columns that it has: arrays and JSON keep the forms they have there.
+        """
+        return (*self.own_fields(schema), *self.source_fields(schema, present))
+
+    def source_fields(self, schema: TableSchema, present: Sequence[Field] = ()) -> tuple[Field, ...]:
+        """The columns of a target table that come from the source; `present` as for `target_fields`."""
         names, strict = column_names(schema, self.config.metadata_columns), self.required(schema)
+        there = {f.name.lower(): f for f in present}
         return tuple(
-            field_of(names[c.name], c.type, mode="NULLABLE" if c.nullable or c.name not in strict else "REQUIRED")
+            self.column(
+                c,
+                names[c.name],
+                mode="NULLABLE" if c.nullable or c.name not in strict else "REQUIRED",
+                is_key=c.name in schema.primary_key,
+                like=there.get(names[c.name].lower()),
+            )
             for c in schema.columns
         )
+
+    def column(
+        self, column: Column, name: str, *, mode: str = "NULLABLE", is_key: bool = False, like: Field | None = None
+    ) -> Field:
+        """One of the source's columns at the target, under the name `name`.
+
+        Args:
+            column: The column.
+            name: Its name at the target.
+            mode: NULLABLE or REQUIRED.
+            is_key: Whether it is in the key: then it has the form that holds every value as it is.
+            like: The column that exists; arrays and JSON keep its form.
+        """
+        config = self.config
+        chosen = Forms(config.arrays is Arrays.NATIVE, config.json_columns is Json.JSON)
+        return field_of(name, column.type, mode=mode, forms=EXACT if is_key else chosen, like=None if is_key else like)
+
+    def encoding(self, table: TableId, fields: Sequence[Field]) -> RowEncoding:
+        """How rows of a table at the source are encoded for a table with these columns."""
+        left_out = self.config.out_of_range is not OutOfRange.FAIL
+        return RowEncoding(str(table), {f.name: f for f in fields}, left_out)
 
     def own_fields(self, schema: TableSchema) -> list[Field]:  # noqa: ARG002 - for modes whose columns depend on it
         """The replicator's own columns."""

@@ -85,13 +85,21 @@ class Catalogue:
             return True
         return self.find(ref.commits_id, table) is not None
 
-    def create_target(self, ref: TableRef, schema: TableSchema, layout: TableLayout) -> None:
+    def create_target(
+        self, ref: TableRef, schema: TableSchema, layout: TableLayout, like: Sequence[Field] = ()
+    ) -> None:
         """Create the target table; one that exists is no error.
+
+        Args:
+            ref: Its address.
+            schema: Its schema.
+            layout: What tables look like.
+            like: The columns of a table that it takes the place of: arrays and JSON keep their forms.
 
         Raises:
             NeedsUserError: When the settings ask for what BigQuery cannot do with the table's columns.
         """
-        table = self.definition(ref.id, layout.target_fields(schema))
+        table = self.definition(ref.id, layout.target_fields(schema, like))
         layout.define(table, schema)
         self.create(table, schema.table)
 

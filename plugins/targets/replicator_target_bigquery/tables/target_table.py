@@ -18,6 +18,7 @@ from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.api.jobs import Jobs
 from replicator_target_bigquery.commit_log.commit import CLAIMED, COMMITTED, Commit, TableState
 from replicator_target_bigquery.commit_log.statements import insert, insert_if_newer, read_rows, rows_of, select
+from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED, READY, guarded
@@ -132,12 +133,13 @@ class TargetTable:
             self._found = self.session.catalogue.find(self.ref.id, self.table)
         return self._found
 
-    def ensure_created(self, schema: TableSchema, *, replacing: bool = False) -> TableInfo:
+    def ensure_created(self, schema: TableSchema, *, replacing: bool = False, like: Sequence[Field] = ()) -> TableInfo:
         """The target table, created when it does not exist.
 
         Args:
             schema: Its schema.
             replacing: Whether it starts empty, so that an earlier table may have been removed.
+            like: The columns of that earlier table: arrays and JSON keep their forms.
 
         Raises:
             SnapshotNeededError: When the table was removed at the target: an empty one in its place would miss all its rows.
@@ -147,7 +149,7 @@ class TargetTable:
             state = self.state()
             if not replacing and state.progress is not None and not state.dropped:
                 raise self.gone()
-            self.session.catalogue.create_target(self.ref, schema, self.session.layout)
+            self.session.catalogue.create_target(self.ref, schema, self.session.layout, like)
         found = self.found()
         if found is None:
             raise RetryableError(

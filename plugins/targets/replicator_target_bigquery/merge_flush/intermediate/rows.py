@@ -22,7 +22,7 @@ from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.api.jobs import now_microseconds
 from replicator_target_bigquery.merge_flush.intermediate.key_column import key_array
-from replicator_target_bigquery.schema.encoding import columns_of, loadable
+from replicator_target_bigquery.schema.encoding import RowEncoding, columns_of
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -38,12 +38,14 @@ class RowFormat:
 
     Attributes:
         names: Source column → its name at the target.
+        encoding: How values are encoded.
         deletes: Whether deletes count; if not, they and the old keys of moved rows are left out.
         partition_time: Whether rows carry the time that decides their partition.
         message_time: Whether that is the time the source committed them, not the time they were read.
     """
 
     names: Mapping[str, str]
+    encoding: RowEncoding
     deletes: bool = True
     partition_time: bool = False
     message_time: bool = False
@@ -67,7 +69,7 @@ def _written(batch: ChangeBatch, deletes: Bools, row_format: RowFormat, batch_nu
     """A row a change: with a NULL value for a delete."""
     after = columns_of(batch.row)
     keys = key_array(batch.schema, _keys(batch, after, deletes))
-    values = value_array(batch.schema, after, row_format.names, deletes)
+    values = value_array(batch.schema, after, row_format, deletes)
     times = _times(batch, row_format, None)
     return _rows(keys, values, times, 2 * _sequence(batch) + 1, batch_number)
 
@@ -87,16 +89,17 @@ def _moved(batch: ChangeBatch, updates: Bools, row_format: RowFormat, batch_numb
     taken = pa.array(places)
     keys = key_array(batch.schema, {name: before[name].take(taken) for name in batch.schema.primary_key})
     columns = {name: column.slice(0, 0) for name, column in after.items()}
-    kind = value_array(batch.schema, columns, row_format.names, np.zeros(0, np.bool_)).type
+    kind = value_array(batch.schema, columns, row_format, np.zeros(0, np.bool_)).type
     times = _times(batch, row_format, taken)
     yield _rows(keys, pa.nulls(len(places), kind), times, 2 * _sequence(batch)[places], batch_number)
 
 
 def value_array(
-    schema: TableSchema, columns: Mapping[str, pa.Array], names: Mapping[str, str], missing: Bools
+    schema: TableSchema, columns: Mapping[str, pa.Array], row_format: RowFormat, missing: Bools
 ) -> pa.StructArray:
     """Whole rows as one column, NULL where `missing`."""
-    parts = [loadable(columns[c.name]) for c in schema.columns]
+    names = row_format.names
+    parts = [row_format.encoding.column(names[c.name], columns[c.name]) for c in schema.columns]
     fields = [
         pa.field(names[c.name], part.type, nullable=c.nullable) for c, part in zip(schema.columns, parts, strict=True)
     ]

@@ -82,8 +82,8 @@ class IntermediateTables:
         self._lock = threading.Lock()
         self._began = time.time_ns() // 1_000_000  # part of names, so that people see how old a table is
 
-    def create(self, table: TargetTable, schema: TableSchema) -> IntermediateTable:
-        """Create one for `table`; those that earlier runs left for it are dropped first."""
+    def create(self, table: TargetTable, schema: TableSchema, value: tuple[Field, ...]) -> IntermediateTable:
+        """Create one for `table` with values of the columns `value`; those that earlier runs left for it are dropped first."""
         from google.cloud import bigquery
 
         session = table.session
@@ -91,9 +91,7 @@ class IntermediateTables:
         self._remove_orphans(table)
         made = IntermediateTable(table.ref, self._name(table), schema)
         key = key_field(schema, config.kafka_key_field_name)
-        definition = session.catalogue.definition(
-            made.id, intermediate_fields(key, session.layout.source_fields(schema))
-        )
+        definition = session.catalogue.definition(made.id, intermediate_fields(key, value))
         definition.time_partitioning = bigquery.TimePartitioning(type_="DAY")
         definition.labels = {**config.labels, **_labels(table), EPOCH: str(session.context.epoch)}
         session.catalogue.create(definition, table.table)

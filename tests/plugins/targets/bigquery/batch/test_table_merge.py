@@ -14,7 +14,17 @@ from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.testing.contexts import CountingMetrics
 from replicator_target_bigquery.batch.staging_rows import BatchStamp, staged_batches
 from replicator_target_bigquery.load.load_rate_limit import LoadRateLimit
-from tests.plugins.targets.bigquery.support.changes import KEYED, KEYLESS, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.bigquery.support.changes import (
+    EXACT,
+    KEYED,
+    KEYLESS,
+    batch,
+    ddl,
+    delete,
+    insert,
+    row,
+    update,
+)
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.emulators import Emulators
 from tests.services.bigquery.gate import Fault
@@ -153,7 +163,9 @@ def test_staged_files_are_deleted_from_the_bucket(project: Project) -> None:
 
 
 def test_an_unsent_delete_row_is_staged_as_its_key_alone() -> None:
-    (staged,) = staged_batches(batch(1, [delete(row(3, "secret"))]), {n: n for n in KEYED.names}, BatchStamp("x", 0))
+    (staged,) = staged_batches(
+        batch(1, [delete(row(3, "secret"))]), {n: n for n in KEYED.names}, BatchStamp("x", 0), EXACT
+    )
     assert staged.column("id").to_pylist() == [3]
     assert staged.column("name").to_pylist() == [None]
     assert staged.column("_before_name").to_pylist() == ["secret"]

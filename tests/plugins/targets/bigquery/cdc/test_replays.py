@@ -15,7 +15,7 @@ from replicator_sdk.testing.histories.history import History
 from replicator_sdk.testing.histories.random_history import random_history
 from replicator_sdk.testing.target_script import ScriptBuilder
 from replicator_target_bigquery.cdc.net_rows import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, NetRows
-from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, delete, insert, row, update
+from tests.plugins.targets.bigquery.support.changes import EXACT, KEYED, at, batch, delete, insert, row, update
 
 Sent = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Ingestion:
 
 def sent(changes: TableChanges, epoch: int) -> list[Sent]:
     """What a batch sends."""
-    parts = list(NetRows(changes, {n: n for n in changes.schema.names}, epoch))
+    parts = list(NetRows(changes, {n: n for n in changes.schema.names}, epoch, EXACT))
     return [
         {name: column[i].as_py() for name, column in part.items()} for part in parts for i in range(len(part["id"]))
     ]

@@ -24,7 +24,7 @@ from replicator_target_bigquery.merge_flush.statements import FlushMerge, clean
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.sql.pruning import Pruning
 from tests.plugins.targets.bigquery.merge_flush.support.projects import KEY, intermediates, merging, streaming
-from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, ddl, delete, insert, row, update
+from tests.plugins.targets.bigquery.support.changes import EXACT, KEYED, at, batch, ddl, delete, insert, row, update
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.plugins.targets.bigquery.support.sql_parser import parse_sql
 from tests.services.bigquery.emulators import Emulators
@@ -168,14 +168,14 @@ def test_names_become_bigquerys_inside_keys_and_values(project: Project) -> None
 def test_rows_carry_their_partition_time_where_the_settings_say_so() -> None:
     changes = batch(1, [insert(row(1)), update(row(2), before={"id": 1})])
     names = {n: n for n in KEYED.names}
-    table = pa.Table.from_batches(streamed(changes, RowFormat(names, partition_time=True, message_time=True), 1))
+    table = pa.Table.from_batches(streamed(changes, RowFormat(names, EXACT, partition_time=True, message_time=True), 1))
     (moment,) = set(table["partitionTime"].cast(pa.int64()).to_pylist())
     (only,) = changes.batches()
     assert only.timestamps is not None
     assert moment == only.timestamps[0]
-    read = pa.Table.from_batches(streamed(changes, RowFormat(names, partition_time=True), 1))
+    read = pa.Table.from_batches(streamed(changes, RowFormat(names, EXACT, partition_time=True), 1))
     assert min(read["partitionTime"].cast(pa.int64()).to_pylist()) > moment
-    none = pa.Table.from_batches(streamed(changes, RowFormat(names), 1))
+    none = pa.Table.from_batches(streamed(changes, RowFormat(names, EXACT), 1))
     assert none["partitionTime"].null_count == none.num_rows == 3
 
 
@@ -185,7 +185,9 @@ def test_a_source_without_commit_times_is_refused_where_they_are_needed() -> Non
     assert only.timestamps is not None
     only.timestamps[:] = -1
     with pytest.raises(DataError, match="RPL-6602"):
-        list(streamed(changes, RowFormat({n: n for n in KEYED.names}, partition_time=True, message_time=True), 1))
+        list(
+            streamed(changes, RowFormat({n: n for n in KEYED.names}, EXACT, partition_time=True, message_time=True), 1)
+        )
 
 
 @settings(max_examples=60, deadline=None, database=None)
@@ -207,7 +209,9 @@ def test_the_last_i_of_each_key_is_the_tables_state(steps: list[tuple[str, int, 
             changes.append(update(row(other, name), before={"id": key}))
     if not changes:
         return
-    rows = pa.Table.from_batches(streamed(batch(1, changes), RowFormat({n: n for n in KEYED.names}), 1)).to_pylist()
+    rows = pa.Table.from_batches(
+        streamed(batch(1, changes), RowFormat({n: n for n in KEYED.names}, EXACT), 1)
+    ).to_pylist()
     assert len({r["i"] for r in rows}) == len(rows)
     last = {r["key"]["id"]: r["value"] for r in sorted(rows, key=lambda r: r["i"])}
     assert {key: value["name"] for key, value in last.items() if value is not None} == table

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from replicator_target_bigquery.batch.staging_rows import BatchStamp, staged_batches
 from replicator_target_bigquery.load.parquet import ParquetFile
-from tests.plugins.targets.bigquery.support.changes import KEYED, batch, delete, insert, row
+from tests.plugins.targets.bigquery.support.changes import EXACT, KEYED, batch, delete, insert, row
 
 
 def test_what_a_delete_happens_to_carry_is_not_in_the_file() -> None:
@@ -18,7 +18,7 @@ def test_what_a_delete_happens_to_carry_is_not_in_the_file() -> None:
     (given_batch,) = changes.batches()
     rows = pa.array([row(1, "kept"), row(2, "leftover")], given_batch.row.type)
     object.__setattr__(given_batch, "row", rows)
-    (staged,) = staged_batches(changes, {n: n for n in KEYED.names}, BatchStamp("x", 0))
+    (staged,) = staged_batches(changes, {n: n for n in KEYED.names}, BatchStamp("x", 0), EXACT)
     file = ParquetFile()
     file.add(staged)
     content = file.finish()

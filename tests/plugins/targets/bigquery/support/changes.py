@@ -9,13 +9,15 @@ from typing import Any
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.schema import TableSchema, replace_columns
 from replicator_sdk.testing.histories.reference import RowChange
+from replicator_target_bigquery.schema.encoding import RowEncoding
 from tests.plugins.targets import changes
 from tests.plugins.targets.changes import KEYLESS, alter, at, batch, row
 
-__all__ = ["KEYED", "KEYLESS", "alter", "at", "batch", "ddl", "delete", "insert", "row", "update"]
+__all__ = ["EXACT", "KEYED", "KEYLESS", "alter", "at", "batch", "ddl", "delete", "insert", "row", "update"]
 
 _ID, *_REST = changes.KEYED.columns
 KEYED = replace_columns(changes.KEYED, (replace(_ID, nullable=False), *_REST))
+EXACT = RowEncoding("shop.customers", {})
 
 
 def insert(row: Mapping[str, Any], schema: TableSchema = KEYED) -> RowChange:

@@ -41,6 +41,7 @@ class Project(TargetSystem):
             "load_interval": 0,
             "schema_changes": "rebuild",
             "retry_seconds": 20,
+            "arrays": "wrapped",  # the kit compares NULL arrays and NULL elements
             "api_endpoint": emulators.bigquery_endpoint,
             "storage_endpoint": emulators.storage_endpoint,
             "storage_write_endpoint": emulators.write_endpoint,
