@@ -11,7 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tests.end_to_end.comparison import delta_rows
-from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, columns, rows
+from tests.services.bigquery.emulators import PROJECT, Emulators, columns, rows, target_settings
 
 Rows = list[tuple[Any, ...]]
 
@@ -65,21 +65,9 @@ class BigQuery(Target):
 
     def begin(self, folder: Path) -> tuple[str, Mapping[str, Any]]:
         """A dataset of its own."""
-        emulators = self._emulators
         self._dataset = f"d{uuid.uuid4().hex[:12]}"
-        chosen = {
-            "project": PROJECT,
-            "datasetName": self._dataset,
-            "stagingBucket": BUCKET,
-            "stagingBucketLocation": LOCATION,
-            "loadInterval": 0,
-            "schemaChanges": "rebuild",
-            "retrySeconds": 20,
-            "apiEndpoint": emulators.bigquery_endpoint,
-            "storageEndpoint": emulators.storage_endpoint,
-            "storageWriteEndpoint": emulators.write_endpoint,
-        }
-        return ("bigquery", {**chosen, **self._settings})
+        chosen = {"schemaChanges": "rebuild", "retrySeconds": 20, **self._settings}
+        return "bigquery", target_settings(self._emulators, self._dataset, **chosen)
 
     def columns(self, schema: str, table: str) -> list[str]:
         """By a query's answer."""

@@ -94,6 +94,21 @@ def start() -> Emulators:
     return Emulators(gate, WriteGate(grpc, gate.turn), rest, storage_port, streaming, [bigquery, storage])
 
 
+def target_settings(emulators: Emulators, dataset: str, **settings: object) -> dict[str, object]:
+    """The properties of a target stage that writes to `dataset` there, with further ones."""
+    return {
+        "project": PROJECT,
+        "datasetName": dataset,
+        "stagingBucket": BUCKET,
+        "stagingBucketLocation": LOCATION,
+        "loadInterval": 0,
+        "apiEndpoint": emulators.bigquery_endpoint,
+        "storageEndpoint": emulators.storage_endpoint,
+        "storageWriteEndpoint": emulators.write_endpoint,
+        **settings,
+    }
+
+
 def rows(emulators: Emulators, sql: str) -> list[list[object]]:
     """The rows of a query in BigQuery's own JSON, by a client that shares no code with the target or Google's."""
     return [[cell["v"] for cell in row["f"]] for row in _query(emulators, sql).get("rows", ())]

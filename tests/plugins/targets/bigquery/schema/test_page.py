@@ -16,4 +16,6 @@ def test_types_become_what_the_page_says() -> None:
     found = re.findall(r"^\| (`.+`) \| (.+) \|$", section, re.MULTILINE)
     pairs = [(kind, target) for kinds, target in found for kind in re.findall(r"`([^`]+)`", kinds)]
     assert len(pairs) > 15
-    assert {kind: field_of("c", parse_type(kind), forms=Forms(native_arrays=True)).sql for kind, _ in pairs} == dict(pairs)
+    assert {kind: field_of("c", parse_type(kind), forms=Forms(native_arrays=True)).sql for kind, _ in pairs} == dict(
+        pairs
+    )
