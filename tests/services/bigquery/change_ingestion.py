@@ -285,7 +285,7 @@ def _json(kind: dict[str, Any], value: Any) -> Any:
     if kind.get("mode") == "REPEATED":
         return [_json({**kind, "mode": "NULLABLE"}, one) for one in value]
     if kind["type"] in {"STRUCT", "RECORD"}:
-        return {f["name"]: _json(f, value[f["name"]]) for f in kind["fields"] if f["name"] in value}
+        return {f["name"]: _json(f, value[f["name"]]) if f["name"] in value else None for f in kind["fields"]}
     if kind["type"] == "BYTES":
         return base64.b64encode(value).decode()
     if kind["type"] == "DATE":
