@@ -202,7 +202,7 @@ class StreamingServer:
         )
         self._post("queries", {"query": f"DELETE FROM {place} WHERE {same}", "useLegacySql": False})
         rows = [w.row for w in winners if w.kind == "UPSERT"]
-        if rows and any(f["type"] in _NESTED for f in fields.values()):
+        if rows and any(f["type"] in _NESTED or f.get("mode") == "REPEATED" for f in fields.values()):
             given = [{"json": {n: _json(fields[n], v) for n, v in row.items()}} for row in rows]
             answer = self._post(f"datasets/{table[0]}/tables/{table[1]}/insertAll", {"rows": given})
             assert not answer.get("insertErrors"), answer

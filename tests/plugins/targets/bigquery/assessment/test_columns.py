@@ -25,7 +25,7 @@ def made(emulators: Emulators, **settings: Any) -> Project:
     return Project(emulators, **{"arrays": "native", **settings})
 
 
-def test_what_becomes_of_null_in_arrays_is_said(bigquery_emulators: Emulators) -> None:
+def test_the_assessment_says_how_null_in_arrays_arrives(bigquery_emulators: Emulators) -> None:
     columns, kept = assessed(made(bigquery_emulators, json_columns="json"))
     assert columns["tags"] == ("ARRAY<STRING>", "NULL becomes an empty array; an element that is NULL stops the table")
     assert columns["data"][0] == "JSON"
