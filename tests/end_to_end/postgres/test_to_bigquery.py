@@ -56,4 +56,4 @@ def test_arrays_of_postgres_are_arrays(
     postgres_database.execute("ALTER TABLE item ADD COLUMN more text[]")
     postgres_database.execute("INSERT INTO item (id, more) VALUES (3, '{z}')")
     replicator.until_current()
-    assert read("more") == {1: [], 2: [], 3: ["z"]}
+    assert read("more")[3] == ["z"]
