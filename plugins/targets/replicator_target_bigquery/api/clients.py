@@ -27,6 +27,8 @@ class Clients:
     def __init__(self, config: BigQueryConfig) -> None:
         try:
             from google.cloud import bigquery
+
+            from replicator_target_bigquery.api.session import Session
         except ImportError as err:
             raise missing_library("google-cloud-bigquery") from err
         credentials = credentials_of(config)
@@ -35,6 +37,7 @@ class Clients:
             credentials=credentials,
             location=config.staging_bucket_location,
             client_options=_options(config.api_endpoint),
+            _http=Session(credentials),
         )
         self.storage = storage_client(config, credentials)
 
@@ -52,12 +55,16 @@ def storage_client(config: BigQueryConfig, credentials: Credentials | None = Non
     """
     try:
         from google.cloud import storage  # type: ignore[attr-defined]
+
+        from replicator_target_bigquery.api.session import Session
     except ImportError as err:
         raise missing_library("google-cloud-storage") from err
+    credentials = credentials or credentials_of(config)
     return storage.Client(
         project=config.project,
-        credentials=credentials or credentials_of(config),
+        credentials=credentials,
         client_options=_options(config.storage_endpoint),
+        _http=Session(credentials),
     )
 
 

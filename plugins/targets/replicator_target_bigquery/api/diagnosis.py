@@ -82,6 +82,16 @@ def busy(what: str, table: str, seconds: float) -> RetryableError:
     )
 
 
+def silent(what: str, table: str, service: str, setting: str) -> RetryableError:
+    """A service that has given no answer since the run began."""
+    return RetryableError(
+        f"{what}: {service} has not answered once since the run began",
+        code="RPL-6538",
+        table=table,
+        hint=f"check the network and `{setting}`: with http:// before it no TLS is used, else it is; retried by itself",
+    )
+
+
 def too_large(table: str, position: str = "") -> DataError:
     """A row cannot be streamed at all."""
     return DataError(

@@ -22,6 +22,7 @@ from replicator_sdk.context import Metrics
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.api.diagnosis import failed_job, is_passing
+from replicator_target_bigquery.api.first_answer import Service
 from replicator_target_bigquery.api.retry import RetryPolicy
 from replicator_target_bigquery.config import BigQueryConfig
 
@@ -110,7 +111,23 @@ class Jobs:
         while (left := until - time.monotonic()) > 0 and not ended():
             self._stopped.wait(min(left, _LOOK_SECONDS))
 
-    def request(self, what: str, table: TableId | None, request: Callable[[], Any], *, place: str = "") -> Any:
+    def has_answered(self, service: Service) -> bool:
+        """Whether the service has answered in this run."""
+        return service in self._retries.answered
+
+    def note_answer(self, service: Service) -> None:
+        """Note that the service answers."""
+        self._retries.answered.add(service)
+
+    def request(
+        self,
+        what: str,
+        table: TableId | None,
+        request: Callable[[], Any],
+        *,
+        place: str = "",
+        service: Service = Service.BIGQUERY,
+    ) -> Any:
         """The answer to a request that may be repeated, repeated while BigQuery is busy or away.
 
         Raises:
@@ -127,7 +144,7 @@ class Jobs:
                     hint="nothing to do: the next run does it again",
                 )
 
-        return self._retries.request(what, table, request, place=place, pause=pause)
+        return self._retries.request(what, table, request, place=place, service=service, pause=pause)
 
     def query(self, name: str, sql: str, what: str, table: TableId) -> list[Any]:
         """Run a statement that must not run twice, and return its rows."""

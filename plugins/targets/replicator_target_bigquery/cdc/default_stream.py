@@ -9,6 +9,7 @@ from typing import Any, Final
 from replicator_sdk.errors import DataError
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.api.clients import write_client
+from replicator_target_bigquery.api.first_answer import PATIENCE, Service
 from replicator_target_bigquery.api.jobs import Jobs
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.sql.table_ref import TableRef, default_stream
@@ -40,7 +41,9 @@ class DefaultStreams:
         """
         stream = default_stream(ref.path)
         what = f"streaming changes to {ref.id}"
-        sent: int = self._jobs.request(what, table, lambda: self._send(stream, table, make), place=ref.id)
+        sent: int = self._jobs.request(
+            what, table, lambda: self._send(stream, table, make), place=ref.id, service=Service.STREAMS
+        )
         return sent
 
     def close(self) -> None:
@@ -55,11 +58,13 @@ class DefaultStreams:
 
         errors = _google_errors()
         requests = _Watched(make(stream))
-        call = self._open()(requests, metadata=(("x-goog-request-params", f"write_stream={stream}"),), timeout=_SECONDS)
+        seconds = _SECONDS if self._jobs.has_answered(Service.STREAMS) else PATIENCE
+        call = self._open()(requests, metadata=(("x-goog-request-params", f"write_stream={stream}"),), timeout=seconds)
         answered = 0
         try:
             with self._jobs.cancelling(call.cancel):
                 for answer in call:
+                    self._jobs.note_answer(Service.STREAMS)
                     _refuse(answer, table)
                     answered += 1
         except grpc.RpcError as err:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from replicator_sdk.offset import Offset
@@ -72,7 +72,7 @@ def read_rows(rows: Sequence[Mapping[str, Any]], read_offset: Callable[[Mapping[
 
 
 def _values(ref: TableRef, row: Commit) -> list[str]:
-    progress = "NULL" if row.progress is None else text(json.dumps(row.progress.to_json()))
+    progress = "NULL" if row.progress is None else text(json.dumps(_stored(row.progress)))
     return [
         text(ref.table),
         str(row.revision),
@@ -82,10 +82,40 @@ def _values(ref: TableRef, row: Commit) -> list[str]:
         text(row.batch),
         text(json.dumps(row.source.to_json())),
         progress,
-        text(json.dumps(sorted(row.chunks))),
+        text(json.dumps(packed(row.chunks))),
         text(row.note),
         "CURRENT_TIMESTAMP()",
     ]
+
+
+def packed(chunks: Collection[int]) -> list[int | list[int]]:
+    """Indexes in order, two or more that follow each other as their first and last: a statement holds 1 MB at most."""
+    runs: list[list[int]] = []
+    for index in sorted(chunks):
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return [first if first == last else [first, last] for first, last in runs]
+
+
+def unpacked(stored: Sequence[int | list[int]]) -> frozenset[int]:
+    """The inverse of `packed`; takes a plain list of indexes as well, as earlier versions stored it."""
+    found: set[int] = set()
+    for item in stored:
+        found.update([item] if isinstance(item, int) else range(item[0], item[1] + 1))
+    return frozenset(found)
+
+
+def _stored(progress: TableProgress) -> dict[str, Any]:
+    facts = progress.to_json()
+    return facts if progress.snapshot_chunks is None else facts | {"snapshotChunks": packed(progress.snapshot_chunks)}
+
+
+def _read_progress(stored: str) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(stored)
+    chunks = facts.get("snapshotChunks")
+    return facts if chunks is None else facts | {"snapshotChunks": sorted(unpacked(chunks))}
 
 
 def _read(row: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Commit:
@@ -97,7 +127,7 @@ def _read(row: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], O
         row["epoch"],
         row["batch"],
         TableId.from_json(json.loads(row["source"])),
-        None if progress is None else TableProgress.from_json(json.loads(progress), read_offset),
-        frozenset(json.loads(row["chunks"])),
+        None if progress is None else TableProgress.from_json(_read_progress(progress), read_offset),
+        unpacked(json.loads(row["chunks"])),
         row["note"],
     )

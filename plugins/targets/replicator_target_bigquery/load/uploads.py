@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from replicator_sdk.schema import TableId
+from replicator_target_bigquery.api.first_answer import Service
 from replicator_target_bigquery.api.retry import Requester
 from replicator_target_bigquery.load.parquet import ParquetFile
 
@@ -72,7 +73,8 @@ class Folder:
         def put() -> None:
             bucket.blob(path).upload_from_string(content, content_type="application/octet-stream", retry=None)
 
-        requester.request("writing to the staging bucket", self.table, put, place=f"gs://{self.bucket}")
+        place, service = f"gs://{self.bucket}", Service.STORAGE
+        requester.request("writing to the staging bucket", self.table, put, place=place, service=service)
         return path
 
 

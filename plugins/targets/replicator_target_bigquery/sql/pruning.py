@@ -56,15 +56,15 @@ class KeyRanges:
         self._low, self._high = _cut(lows, np.maximum.accumulate(highs))
 
     def condition(self, alias: str) -> str:
-        """Every value seen meets it; empty when none was seen."""
+        """Every value seen, NULL included, meets it; empty when none was seen."""
         column = f"{alias}.{name(self.column.name)}"
         parts = [
             f"{column} BETWEEN {self._literal(a)} AND {self._literal(b)}"
             for a, b in zip(self._low, self._high, strict=True)
         ]
-        if not parts:
-            return ""
-        return f"({' OR '.join([*parts, *([f'{column} IS NULL'] if self.has_null else [])])})"
+        if self.has_null:
+            parts.append(f"{column} IS NULL")
+        return f"({' OR '.join(parts)})" if parts else ""
 
     def _literal(self, value: np.int64) -> str:
         return literal(self.column, int(value))
@@ -128,10 +128,9 @@ class Pruning:
 
     def conditions(self, alias: str) -> list[str]:
         """The conditions on the rows of `alias`."""
-        found = [text for text in (r.condition(alias) for r in self.ranges) if text]
-        if self.required_filter is not None and not any(
-            r.column.name == self.required_filter.name for r in self.ranges
-        ):
+        conditions = {r.column.name: r.condition(alias) for r in self.ranges}
+        found = [text for text in conditions.values() if text]
+        if self.required_filter is not None and not conditions.get(self.required_filter.name):
             found.append(self._everything(self.required_filter, alias))
         return found
 

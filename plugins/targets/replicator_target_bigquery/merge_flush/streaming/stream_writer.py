@@ -14,7 +14,8 @@ import pyarrow as pa
 from replicator_sdk.errors import ReplicatorError, RetryableError
 from replicator_sdk.schema import TableId
 from replicator_target_bigquery.api.clients import write_client
-from replicator_target_bigquery.api.diagnosis import busy, failed_request, is_transient
+from replicator_target_bigquery.api.diagnosis import busy, failed_request, is_transient, silent
+from replicator_target_bigquery.api.first_answer import PATIENCE, Service
 from replicator_target_bigquery.api.jobs import Jobs
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.merge_flush.streaming.request_chunks import RequestRows, request_chunks
@@ -41,6 +42,7 @@ class StreamWriter(Streams):
         self._types = bigquery_storage_v1.types
         self._config = config
         self._jobs = jobs
+        self._takes_rows = False  # whether rows have been acknowledged in this run
 
     def close(self) -> None:
         """Close the connection."""
@@ -90,7 +92,7 @@ class StreamWriter(Streams):
                         raise
                     self._pause(1.0, of)
 
-        return self._jobs.request("opening a stream", of, patiently, place=table)
+        return self._jobs.request("opening a stream", of, patiently, place=table, service=Service.STREAMS)
 
     def _send(self, stream: WriteStream, schema: bytes, waiting: deque[RequestRows], of: TableId) -> None:
         """Send until nothing waits, again from the first chunk without an answer."""
@@ -101,8 +103,11 @@ class StreamWriter(Streams):
                 continue
             if len(waiting) < left:
                 began, tries = time.monotonic(), 0
-            if time.monotonic() - began > self._config.retry_seconds:
+            waited = time.monotonic() - began
+            if waited > self._config.retry_seconds:
                 raise busy("streaming rows", str(of), self._config.retry_seconds)
+            if not self._takes_rows and waited >= PATIENCE:
+                raise silent("streaming rows", str(of), Service.STREAMS.title, Service.STREAMS.setting)
             tries += 1
             self._pause(random.uniform(0.5, 1.5) * min(20.0, 0.1 * 2.0**tries), of)  # noqa: S311 - spreads retries
 
@@ -115,7 +120,7 @@ class StreamWriter(Streams):
                     requests,
                     metadata=(("x-goog-request-params", f"write_stream={stream.name}"),),
                     retry=None,  # the client's own would continue after the requests it has sent already
-                    timeout=_CALL_SECONDS,
+                    timeout=_CALL_SECONDS if self._takes_rows else PATIENCE,
                 )
                 try:
                     return self._answered(answers, stream, waiting, of)
@@ -130,7 +135,7 @@ class StreamWriter(Streams):
 
     def _answered(self, answers: Iterable[Any], stream: WriteStream, waiting: deque[RequestRows], of: TableId) -> bool:
         for answer in answers:
-            code = int(answer.error.code)
+            code, self._takes_rows = int(answer.error.code), True
             if code not in {_OK, _ALREADY_EXISTS}:
                 if code in _BUSY or (code == _NOT_FOUND and self._is_new(stream)):
                     return False

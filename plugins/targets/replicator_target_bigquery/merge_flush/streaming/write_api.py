@@ -11,6 +11,7 @@ from typing import Any
 
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId
+from replicator_target_bigquery.api.first_answer import Service
 from replicator_target_bigquery.merge_flush.streaming.stream_writer import StreamWriter
 from replicator_target_bigquery.merge_flush.streaming.streams import WriteStream
 
@@ -43,7 +44,7 @@ class WriteApi(StreamWriter):
             with contextlib.suppress(FailedPrecondition):
                 self._client.finalize_write_stream(name=stream.name, retry=None, timeout=60.0)
 
-        self._jobs.request("closing a stream", of, ask, place=stream.name)
+        self._jobs.request("closing a stream", of, ask, place=stream.name, service=Service.STREAMS)
 
     def commit(self, table: str, stream: str, of: TableId) -> None:
         """Commit the rows of a closed pending stream, all at once; one that is committed already is no error.
@@ -56,7 +57,7 @@ class WriteApi(StreamWriter):
         def ask() -> Any:
             return self._client.batch_commit_write_streams(request=request, retry=None, timeout=60.0)
 
-        answer = self._jobs.request("committing appended rows", of, ask, place=table)
+        answer = self._jobs.request("committing appended rows", of, ask, place=table, service=Service.STREAMS)
         done = self._types.StorageError.StorageErrorCode.STREAM_ALREADY_COMMITTED
         errors = [error for error in answer.stream_errors if error.code != done]
         if errors:

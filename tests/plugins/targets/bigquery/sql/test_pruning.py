@@ -66,3 +66,15 @@ def test_a_range_of_the_partitioning_column_is_filter_enough() -> None:
     kept.add(pa.array([date(2024, 1, 1)]))
     found = Pruning((kept,), Field("day", "DATE")).conditions("T")
     assert found == ["(T.`day` BETWEEN DATE '2024-01-01' AND DATE '2024-01-01')"]
+
+
+def test_a_batch_with_only_null_in_the_partitioning_column_has_a_filter() -> None:
+    """BigQuery refuses a statement without one where the table requires it."""
+    kept = KeyRanges(Field("day", "DATE"))
+    kept.add(pa.array([None, None], pa.date32()))
+    assert Pruning((kept,), Field("day", "DATE")).conditions("T") == ["(T.`day` IS NULL)"]
+
+
+def test_a_batch_without_any_key_still_has_a_filter_where_one_is_required() -> None:
+    found = Pruning((KeyRanges(Field("day", "DATE")),), Field("day", "DATE")).conditions("T")
+    assert found == ["(T.`day` >= DATE '0001-01-01' OR T.`day` IS NULL)"]
