@@ -11,8 +11,9 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 # These compute and do not wait.
 QUICK_WORKERS ?= 2
-# Stops after which `make soak` compares source and target, for each pair of the two; two pairs at a time.
+# Stops after which `make soak` compares source and target, for each pair of the two; two pairs at a time. Rounds of `make endurance`.
 ROUNDS ?= 200
+ROUND_SECONDS ?= 18
 SEED ?=
 SOAK_WORKERS ?= 2
 # The real BigQuery is waited for, not computed with.
@@ -30,7 +31,7 @@ ifneq ($(shell scripts/same_python.sh $(VENV) "$(PYTHON)"),yes)
 endif
 endif
 
-.PHONY: help setup servers demo test quick soak test-bigquery bigquery-named lint format check bench docs lock clean
+.PHONY: help setup servers demo test quick soak endurance test-bigquery bigquery-named lint format check bench docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -58,6 +59,9 @@ quick: setup ## Run the tests that start no other process: no server, no Java; [
 
 soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
 	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(ARGS)
+
+endurance: servers ## A week in an hour for each source into Delta: changes, kills, errors; flat to the end? [ARGS="-k sqlite"] [ROUND_SECONDS=18]
+	@ENDURANCE_ROUNDS="$(ROUNDS)" ENDURANCE_SECONDS="$(ROUND_SECONDS)" $(BIN)/python -m pytest -rA --tb=short tests/endurance $(ARGS)
 
 test-bigquery: bigquery-named setup ## Try the BigQuery target on the real service: PROJECT=… BUCKET=… [LOCATION=US] [KEY=key.json]; costs money
 	@REPLICATOR_BIGQUERY_PROJECT="$(PROJECT)" REPLICATOR_BIGQUERY_BUCKET="$(BUCKET)" REPLICATOR_BIGQUERY_LOCATION="$(LOCATION)" \

@@ -67,6 +67,11 @@ class Runs:
         self._process.stdin.write(json.dumps(wanted).encode() + b"\n")
         self._process.stdin.flush()
 
+    @property
+    def process_id(self) -> int | None:
+        """Of the process that runs pipelines; None when none lives."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
     def works(self) -> None:
         """Wait until the run copies or streams, or has ended."""
         self._answer()

@@ -117,28 +117,13 @@ class Soak:
 
     def _compare(self, runs: Runs, history: History) -> None:
         """Compare all tables; a change of structure that no row follows may arrive a moment after the run was current."""
-        if self._differences(history):
+        if differences(self.source, self.target, history):
             self.stops["compared twice"] += 1
             runs.begin(until_current=False, seconds=_SECONDS_FOR_QUIET_CHANGES, without=self.without)
             ended = runs.end()
             assert "error" not in ended, ended
-            differences = self._differences(history)
-            assert not differences, "\n".join(differences)
-
-    def _differences(self, history: History) -> list[str]:
-        """What differs, a line a table; a column may be at one side only until a row of the table follows its change."""
-        lines = []
-        for table in history.tables:
-            at_target = self.target.columns(self.source.schema, table.name)
-            columns = [name for name in self.source.columns(table.name) if name in at_target]
-            wanted = Counter(_texts(rows_of(self.source, table.name, columns)))
-            found = Counter(_texts(self.target.rows(self.source.schema, table.name, columns)))
-            if wanted != found:
-                lines.append(
-                    f"{table.name} {columns}: {wanted.total()} rows at the source, {found.total()} at the target;"
-                    f" missing {_short(wanted - found)}, surplus {_short(found - wanted)}"
-                )
-        return lines
+            found = differences(self.source, self.target, history)
+            assert not found, "\n".join(found)
 
     def _document(self, history: History, chain: int, chance: random.Random) -> Mapping[str, Any]:
         """The pipeline of a new replicator."""
@@ -163,6 +148,22 @@ class Soak:
 
     def _note(self, line: str) -> None:
         self._done.append(line)
+
+
+def differences(source: Source, target: Target, history: History) -> list[str]:
+    """What differs, a line a table; a column may be at one side only until a row of the table follows its change."""
+    lines = []
+    for table in history.tables:
+        at_target = target.columns(source.schema, table.name)
+        columns = [name for name in source.columns(table.name) if name in at_target]
+        wanted = Counter(_texts(rows_of(source, table.name, columns)))
+        found = Counter(_texts(target.rows(source.schema, table.name, columns)))
+        if wanted != found:
+            lines.append(
+                f"{table.name} {columns}: {wanted.total()} rows at the source, {found.total()} at the target;"
+                f" missing {_short(wanted - found)}, surplus {_short(found - wanted)}"
+            )
+    return lines
 
 
 _STOPS = {"clean": 4, "stopped": 2, "failpoint": 2, "killed": 2}

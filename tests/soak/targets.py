@@ -41,10 +41,13 @@ class Delta(Target):
 
     _lake: Path
 
+    def __init__(self, **settings: Any) -> None:
+        self._settings = settings
+
     def begin(self, folder: Path) -> tuple[str, Mapping[str, Any]]:
         """Tables below `folder`."""
         self._lake = folder / "lake"
-        return ("delta", {"path": str(self._lake)})
+        return ("delta", {"path": str(self._lake), **self._settings})
 
     def columns(self, schema: str, table: str) -> list[str]:
         """By the table's log."""

@@ -42,7 +42,7 @@ def _target(name: str, request: pytest.FixtureRequest) -> Target:
     return BigQuery(emulators)
 
 
-def _source(name: str, request: pytest.FixtureRequest, folder: Path) -> Source:
+def make_source(name: str, request: pytest.FixtureRequest, folder: Path) -> Source:
     make: dict[str, Callable[[], Source]] = {
         "sqlite": lambda: Sqlite(folder),
         "postgres": lambda: Postgres(request.getfixturevalue("postgres_database")),
@@ -65,6 +65,6 @@ def _debezium(request: pytest.FixtureRequest) -> Debezium:
 def test_target_equals_source_after_every_stop(
     pair: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    soak = Soak(_source(pair[0], request, tmp_path), _target(pair[1], request), tmp_path, SEED)
+    soak = Soak(make_source(pair[0], request, tmp_path), _target(pair[1], request), tmp_path, SEED)
     soak.run(ROUNDS)
     print(f"{' into '.join(pair)}: {ROUNDS} rounds equal, seed {SEED}; stops: {dict(soak.stops)}")  # noqa: T201

@@ -1,0 +1,174 @@
+"""One replicator that is stopped, killed, made to fail and changed in structure for as long as it is wanted to.
+
+An hour of it is meant to be a week: batches are small, so that there are as many commits; maintenance is due every few seconds;
+and before each round every file of the target that is older than a few rounds is made days older.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.endurance.measures import Sample, sample
+from tests.services.spark.session import SMALL
+from tests.soak.history import LATER, History
+from tests.soak.runs import Runs
+from tests.soak.soak import differences
+from tests.soak.sources import Source
+from tests.soak.targets import Target
+
+_TEN = (
+    "streams",
+    "streams",
+    "streams",
+    "killed",
+    "streams",
+    "streams",
+    "fails",
+    "streams",
+    "stopped twice",
+    "compared",
+)
+"""How the rounds of each ten end."""
+_YOUNG_SECONDS = 60.0
+_OLDER_SECONDS = 9 * 86400.0
+_SECONDS_FOR_QUIET_CHANGES = 8.0
+
+
+@dataclass
+class Endurance:
+    """One source into one target.
+
+    Args:
+        source: The source; its tables are made here.
+        target: The target.
+        folder: For state, logs and what the target keeps.
+        seed: Of all choices.
+        report: Gets a line after each round.
+    """
+
+    source: Source
+    target: Target
+    folder: Path
+    seed: int
+    report: Callable[[str], None]
+    samples: list[Sample] = field(default_factory=list)
+    rounds: Counter[str] = field(default_factory=Counter)
+    commits: int = 0
+
+    def run(self, rounds: int, seconds: float) -> None:
+        """Run so many rounds of so many seconds; every tenth compares source and target, and so does the last.
+
+        Raises:
+            AssertionError: When they differ, or a run ends with an error.
+        """
+        chance = random.Random(self.seed)
+        history = History(chance, self.source.dialect)
+        for transaction in history.create():
+            self.source.execute(transaction)
+        self.source.begin()
+        runs = Runs(self.folder)
+        runs.pipeline(self._document(history, chance))
+        number, kind = 0, ""
+        try:
+            for number in range(rounds):
+                kind = "compared" if number == rounds - 1 else _TEN[number % len(_TEN)]
+                self._round(runs, history, chance, kind, seconds)
+                self.rounds[kind] += 1
+        except AssertionError as error:
+            raise AssertionError(f"seed {self.seed}, round {number + 1} ({kind})\n{error}\nlog: {runs.log}") from None
+        finally:
+            runs.kill()
+
+    def _round(self, runs: Runs, history: History, chance: random.Random, kind: str, seconds: float) -> None:
+        self._make_old()
+        before, began = self._commits(), time.monotonic()
+        failpoint = f"engine.table.before_apply=raise@{chance.randint(1, 50)}" if kind == "fails" else ""
+        runs.begin(until_current=False, seconds=0.0 if kind == "stopped twice" else seconds, failpoints=failpoint)
+        runs.works()
+        worked = time.monotonic()
+        self._load(history, chance, worked + (1.0 if kind == "stopped twice" else seconds))
+        elapsed, committed = time.monotonic() - worked, self._commits() - before
+        memory_of = runs.process_id
+        taken = sample(psutil.Process(memory_of) if memory_of else None, elapsed, committed, self._lake, self._state)
+        if kind == "killed":
+            runs.kill()
+        else:
+            ended = runs.end()
+            assert "error" not in ended, ended
+        if kind == "compared":
+            self._compare(runs, history)
+        if kind != "stopped twice":
+            self.samples.append(taken)
+        self.commits = self._commits()
+        self.report(f"{kind}, {time.monotonic() - began:.0f} s, {self.commits} commits: {taken}")
+
+    def _load(self, history: History, chance: random.Random, until: float) -> None:
+        """Changes, as fast as the source takes them, with some changes of structure."""
+        for transaction in history.transactions("structure first"):
+            self.source.execute(transaction)
+        while time.monotonic() < until:
+            for transaction in history.transactions("rows"):
+                self.source.execute(transaction)
+            time.sleep(0.01)
+        self.source.idle(chance)
+
+    def _compare(self, runs: Runs, history: History) -> None:
+        self.source.settle()
+        runs.begin()
+        ended = runs.end()
+        assert ended.get("reached"), ended
+        if differences(self.source, self.target, history):
+            runs.begin(until_current=False, seconds=_SECONDS_FOR_QUIET_CHANGES)
+            runs.end()
+            found = differences(self.source, self.target, history)
+            assert not found, "\n".join(found)
+
+    def _commits(self) -> int:
+        """Commits of the Delta tables: a table's versions begin at 0."""
+        return sum(
+            1 + max((int(path.name[:20]) for path in log.glob("*.json") if path.name[:20].isdigit()), default=-1)
+            for log in self._lake.rglob("_delta_log")
+        )
+
+    def _make_old(self) -> None:
+        """Make what is not from the last minute days older, as it would be in a week."""
+        now = time.time()
+        for path in self._lake.rglob("*"):
+            age = now - path.stat().st_mtime
+            if path.is_file() and _YOUNG_SECONDS < age < _OLDER_SECONDS:
+                os.utime(path, (now - _OLDER_SECONDS, now - _OLDER_SECONDS - age))
+
+    @property
+    def _lake(self) -> Path:
+        return self.folder / "lake"
+
+    @property
+    def _state(self) -> Path:
+        return self.folder / "state"
+
+    def _document(self, history: History, chance: random.Random) -> Mapping[str, Any]:
+        tables = [table.name for table in history.tables if not table.name.startswith(LATER)]
+        source, target = self.source.begin_replicator(chance), self.target.begin(self.folder)
+        return {
+            "name": "endurance",
+            "offsetBasePath": str(self._state),
+            "stages": [
+                {"name": "source", "plugin": {"name": source[0], "type": "cdcSource", "properties": source[1]}},
+                {"name": "target", "plugin": {"name": target[0], "type": "cdcTarget", "properties": target[1]}},
+            ],
+            "connections": [{"from": "source", "to": "target"}],
+            "tables": [{"table": table} for table in [*tables, f"{LATER}*"]],
+            "newTablesIntervalSeconds": 0.5,
+            "retries": {"maxDurationSeconds": 120, "delaySeconds": 0.2},
+            "batch": {"maxIntervalSeconds": 0.05},
+            "spark": {"master": "local[2]", "conf": dict(SMALL)},
+        }

@@ -1,0 +1,79 @@
+"""What is measured after each round, and whether it stays the same from the first tenth of the rounds to the last."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import psutil
+
+ALLOWED = 0.2
+"""By how much a measure of the last tenth may be above the first tenth's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One round.
+
+    Attributes:
+        python_mb: Resident memory of the replicator's own process at the end of the round.
+        java_mb: The same of its Java.
+        commit_ms: Time of the round divided by the commits in it; all tables together.
+        files: Files of the target's tables on disk; 0 where the target has none.
+        state_files: Files of the state.
+        state_kb: Their size.
+    """
+
+    python_mb: float
+    java_mb: float
+    commit_ms: float
+    files: float
+    state_files: float
+    state_kb: float
+
+
+def sample(process: psutil.Process | None, seconds: float, commits: int, lake: Path, state: Path) -> Sample:
+    """Measure now; a process that was killed has no memory."""
+    python, java = _memory(process)
+    kept = [path.stat().st_size for path in state.rglob("*") if path.is_file()]
+    files = sum(1 for path in lake.rglob("*") if path.is_file())
+    return Sample(python, java, 1000 * seconds / max(1, commits), files, len(kept), sum(kept) / 1000)
+
+
+def _memory(process: psutil.Process | None) -> tuple[float, float]:
+    if process is None:
+        return 0.0, 0.0
+    try:
+        java = [child.memory_info().rss for child in process.children(recursive=True) if child.name() == "java"]
+        return process.memory_info().rss / 1e6, sum(java) / 1e6
+    except psutil.NoSuchProcess:
+        return 0.0, 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tenths:
+    """A measure's medians."""
+
+    first: float
+    last: float
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the last tenth is at most a fifth above the first."""
+        return self.last <= self.first * (1 + ALLOWED)
+
+
+def tenths(samples: Sequence[Sample]) -> Mapping[str, Tenths]:
+    """By measure; rounds that were killed have no memory and do not count for it."""
+    size = max(1, len(samples) // 10)
+    return {
+        measure.name: Tenths(*(_median(measure.name, part) for part in (samples[:size], samples[-size:])))
+        for measure in fields(Sample)
+    }
+
+
+def _median(measure: str, samples: Sequence[Sample]) -> float:
+    values = [float(asdict(one)[measure]) for one in samples]
+    return statistics.median([value for value in values if value] or [0.0])

@@ -1,0 +1,71 @@
+"""A replicator is right, as fast and as small after many rounds of changes, kills and errors as at their beginning.
+
+`make endurance ROUNDS=200` runs every source into Delta, about an hour each; its results are in `bench/endurance/`. A pair that has
+a result is not run again: delete its file. `make test` tries a few short rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.endurance.endurance import Endurance
+from tests.endurance.measures import Sample, Tenths, tenths
+from tests.soak.targets import Delta
+from tests.soak.test_random_histories import make_source
+
+ROUNDS = int(os.environ.get("ENDURANCE_ROUNDS") or 0)
+SECONDS = float(os.environ.get("ENDURANCE_SECONDS") or 18.0)
+SEED = 20261123
+RESULTS = Path(__file__).parents[2] / "bench" / "endurance"
+SOURCES = ("sqlite", "postgres", "mysql", "mariadb", "kafka") if ROUNDS else ("sqlite",)
+_FEW_ROUNDS, _FEW_SECONDS = 4, 0.5
+_LARGEST_ROUND = 120.0
+# As in a week: compacted every few minutes, cleaned up every day, at 168 times the speed.
+_WEEK = {"optimizeIntervalSeconds": 5, "vacuumIntervalSeconds": 60, "dropTables": "drop"}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.timeout(1200 + ROUNDS * (SECONDS + _LARGEST_ROUND))
+def test_a_replicator_stays_right_fast_and_small(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    result = RESULTS / f"{name}-delta.json"
+    if ROUNDS and result.exists():
+        pytest.skip(f"{result} exists")
+    with (tmp_path / "rounds").open("w") as rounds:
+        endurance = Endurance(
+            make_source(name, request, tmp_path),
+            Delta(**_WEEK),
+            tmp_path,
+            SEED,
+            lambda line: print(line, file=rounds, flush=True),
+        )
+        endurance.run(ROUNDS or _FEW_ROUNDS, SECONDS if ROUNDS else _FEW_SECONDS)
+    assert endurance.commits >= len(endurance.samples)
+    if ROUNDS:
+        measured = tenths(endurance.samples)
+        result.parent.mkdir(exist_ok=True)
+        result.write_text(json.dumps(_document(endurance, measured), indent=2) + "\n")
+        assert [name for name, value in measured.items() if not value.is_flat] == []
+
+
+def _document(endurance: Endurance, measured: Mapping[str, Tenths]) -> dict[str, object]:
+    return {
+        "seed": SEED,
+        "roundSeconds": SECONDS,
+        "rounds": dict(endurance.rounds),
+        "commits": endurance.commits,
+        "firstAndLastTenth": {name: asdict(value) for name, value in measured.items()},
+        "samples": [asdict(sample) for sample in endurance.samples],
+    }
+
+
+def test_a_measure_that_grows_by_more_than_a_fifth_is_not_flat() -> None:
+    samples = [Sample(0.0 if n % 5 == 0 else 100 + n, 1000, 30, 50, 10, 5) for n in range(40)]
+    measured = tenths(samples)
+    assert measured["python_mb"] == Tenths(102, 137.5)
+    assert {name for name, value in measured.items() if not value.is_flat} == {"python_mb"}
