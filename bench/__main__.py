@@ -13,6 +13,7 @@ from pathlib import Path
 from bench.comparisons import bigquery, mysql, postgres, topics
 from bench.comparisons.commits import commits
 from bench.comparisons.latency import latency
+from bench.comparisons.many_tables import many_tables
 from bench.comparisons.turns import Plan
 from bench.data.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
 from bench.data.postgres_orders import Orders, orders_server
@@ -28,6 +29,7 @@ _ON_POSTGRES: dict[str, Callable[[Orders, Plan, Book], None]] = {
     "size": postgres.table_size,
     "connect": postgres.through_kafka,
     "topic": topics.drain,
+    "tables": many_tables,
 }
 _ON_MYSQL: dict[str, Callable[[MysqlOrders, Plan, Book], None]] = {
     "mysql-snapshot": mysql.snapshot,

@@ -13,6 +13,7 @@ import psutil
 from bench.comparisons.bigquery import FLUSH, STAGING
 from bench.comparisons.commits import COMMITS, LENGTHS
 from bench.comparisons.commits import what as commit_after
+from bench.comparisons.many_tables import COUNTS, TABLES, seconds, share
 from bench.comparisons.postgres import BACKLOG, DECODE, SNAPSHOT
 from bench.comparisons.topics import ONE_CORE, TOPIC
 from bench.comparisons.turns import Plan
@@ -80,6 +81,9 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         short, long = (book.median(COMMITS, "ours", commit_after(n)) for n in (LENGTHS[0], LENGTHS[-1]))
         return long / short if short and long else None
 
+    def first_load(what: Callable[[int], str]) -> Callable[[Book], float | None]:
+        return _number(TABLES, what(COUNTS[-1]))
+
     return (
         _against("snapshot", SNAPSHOT, "dlt + connectorx", 1.0),
         _against("snapshot", SNAPSHOT, "Debezium-iceberg", 10),
@@ -98,6 +102,8 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         Goal("Python, backlog × 10 ÷ backlog", "flat (≤ 1.2)", growth, _at_most(1.2)),
         Goal("table of 10 × rows ÷ table", "≤ 2 ×", size, _at_most(2)),
         Goal("Delta commit after 100,000 ÷ after 10", "flat (≤ 1.2)", longer, _at_most(1.2)),
+        Goal("first load of 1,000 tables, s", "≤ 300", first_load(seconds), _at_most(300)),
+        Goal("its share for records, %", "≤ 5", first_load(share), _at_most(5)),
         _against("topic of 8 partitions, merged", TOPIC, "Debezium-jdbc", 4),
         _against("topic of 8 partitions, merged", TOPIC, "Debezium-iceberg", 2),
         _against("topic of 8 partitions, two cores", TOPIC, ONE_CORE, 1.6),

@@ -73,9 +73,9 @@ class TableLifecycle:
         """All tables that are known."""
         return self._store.records
 
-    def save(self) -> None:
-        """Keep what is known of all tables; durable when this returns."""
-        self._store.save()
+    def save(self, record: TableRecord | None = None) -> None:
+        """Keep what is known of this table, or of all; durable when this returns."""
+        self._store.save(record)
 
     @property
     def stopped(self) -> Mapping[TableId, Exception]:
@@ -189,7 +189,7 @@ class TableLifecycle:
         record.snapshot.done = True
         record.failing_since, record.released = None, False
         self._release.forget(record.table)
-        self.save()
+        self.save(record)
         self.run.progress.set_table(record.table, TableState.REPLICATING)
 
     def find_copied(self, record: TableRecord) -> None:

@@ -96,7 +96,7 @@ class TableCopy:
         if plan is not before:  # the log of a resumed one is applied from where its first rows were read
             record.learn_from_copy(Position(snapshot.position), snapshot.schema)
         self._lifecycle.begin_copy(record)
-        self._lifecycle.save()
+        self._lifecycle.save(self._copy.record)
         log.info(
             "snapshot.begin", table=str(record.table), position=str(snapshot.position), chunks=len(snapshot.chunks)
         )
@@ -123,9 +123,11 @@ class TableCopy:
         waiting = [c for c in snapshot.chunks if c.index not in held]
         if waiting:
             # Rows of one position need no overlap; chunks read at another one stretch it.
-            plan.first = plan.first if held else snapshot.position
-            plan.last = max(plan.last, snapshot.position)
-            self._lifecycle.save()
+            first_read = plan.first if held else snapshot.position
+            last_read = max(plan.last, snapshot.position)
+            if (plan.first, plan.last) != (first_read, last_read):
+                plan.first, plan.last = first_read, last_read
+                self._lifecycle.save(self._copy.record)
             first = Position(plan.first)
         progress, total = self._run.progress, len(snapshot.chunks)
         progress.snapshot_chunks(schema.table, 0, total - len(waiting), total)
@@ -145,7 +147,7 @@ class TableCopy:
         end = snapshot.end()
         if end is not None and plan.last < end:
             plan.last = end
-            self._lifecycle.save()
+            self._lifecycle.save(self._copy.record)
 
     def _apply_rows(self, consumer: EventConsumer, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """For targets that take rows one by one; a table that was begun is emptied first."""

@@ -1,6 +1,6 @@
 """Stores what the engine knows of each table: its state, its snapshot plan and its schemas over time.
 
-Kept under one state key and saved *before* the offset it belongs to. A schema is valid from a position on, so that a
+Saved *before* the offset it belongs to. A schema is valid from a position on, so that a
 replay from an older offset decodes old changes with the schema of their time.
 """
 
@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.engine.tables.table_file import TableFile, table_key
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk import Offset, Position, SnapshotChunk, TableId, TableSchema
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from replicator_state import StateStore
-
-_KEY = "engine-tables"
 
 
 @dataclass(slots=True)
@@ -143,13 +142,30 @@ class TableRecord:
             del self.schemas[: valid[-1]]
 
 
+@dataclass(slots=True)
+class _Save:
+    """What threads want saved by the same write.
+
+    Attributes:
+        tables: These, unless `everything`.
+        everything: Whether all are.
+        done: Whether it is durable.
+    """
+
+    tables: set[TableId] = field(default_factory=set)
+    everything: bool = False
+    done: bool = False
+
+
 class TableStore:
-    """All selected tables. Used by the engine's main thread; `save` also by snapshot threads, under its lock."""
+    """All selected tables. Used by the engine's main thread; `save` also by snapshot threads: what several of them want is one write."""
 
     def __init__(self, store: StateStore, read_offset: Callable[[Mapping[str, bytes]], Offset]) -> None:
-        self._store = store
+        self._file = TableFile(store)
         self._read_offset = read_offset
         self._lock = threading.Lock()
+        self._next_lock = threading.Lock()
+        self._next = _Save()
         self.records: dict[TableId, TableRecord] = {}
         self.selection: dict[str, Any] | None = None
         """The pipeline's selection when this was saved last, as `edits` writes it; None when unknown."""
@@ -157,25 +173,40 @@ class TableStore:
     def load(self) -> None:
         """Read what an earlier run or attempt kept; the record of a table whose copy runs stays as it is."""
         with self._lock:
-            content = self._store.get(_KEY)
-            value = json.loads(content) if content else {"tables": []}
+            tables, self.selection = self._file.load()
             copying = {table: record for table, record in self.records.items() if record.copying}
-            self.records = {r.table: r for r in map(self._record, value["tables"])} | copying
-            self.selection = value.get("selection")
+            self.records = {r.table: r for r in map(self._record, tables)} | copying
 
     def record(self, table: TableId) -> TableRecord:
         """The record of `table`; a new one when there is none."""
         return self.records.setdefault(table, TableRecord(table, selected=True))
 
-    def save(self) -> None:
-        """Keep everything; durable when it returns."""
+    def save(self, record: TableRecord | None = None) -> None:
+        """Keep `record`, or everything; durable when it returns."""
+        with self._next_lock:
+            save = self._next
+            save.everything |= record is None
+            if record is not None:
+                save.tables.add(record.table)
         with self._lock:
-            self._save()
+            if not save.done:
+                self._take(save)
+                self._write(save)
+                save.done = True
 
-    def _save(self) -> None:
-        tables = [self._json(r) for r in list(self.records.values())]
-        content = {"version": 1, "tables": tables, "selection": self.selection}
-        self._store.put(_KEY, json.dumps(content).encode())
+    def _take(self, save: _Save) -> None:
+        """Let later calls wait for another write than this one."""
+        with self._next_lock:
+            if self._next is save:
+                self._next = _Save()
+
+    def _write(self, save: _Save) -> None:
+        everything = save.everything or not self._file.is_known
+        records = (
+            list(self.records.values()) if everything else [self.records[t] for t in save.tables if t in self.records]
+        )
+        texts = {table_key(r.table.to_json()): json.dumps(self._json(r)) for r in records}
+        self._file.put(texts, json.dumps(self.selection), only_these=everything)
 
     def _json(self, record: TableRecord) -> dict[str, Any]:
         snapshot = record.snapshot

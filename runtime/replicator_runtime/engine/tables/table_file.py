@@ -1,0 +1,126 @@
+"""Stores the JSON of all tables under two state keys, so that the cost of a save hardly grows with the number of tables.
+
+`engine-tables` has all tables as of some save, and a number that rises with each writing of it. `engine-tables-changes` has the
+tables that changed since, whole, and the same number. A save writes the second, until it is so long that writing the first is
+cheaper: with n tables a save writes about the root of n of them. Each is one atomic write: a reader sees all of a save or nothing of it.
+
+The changes are those since the number *before* the newest one. Where the newest file of `engine-tables` is damaged and the state
+store gives the one before it, the changes fit that one as well.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from replicator_state import StateStore
+
+_ALL, _CHANGES = "engine-tables", "engine-tables-changes"
+_LOOKS = 5
+
+Texts = dict[str, str | None]
+"""By table: its JSON; None for a table that is not there any more."""
+
+
+class TableFile:
+    """Used by one thread at a time.
+
+    Args:
+        store: The state store; a save goes through it, so one of a run that was superseded is refused.
+    """
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self._stored: dict[str, str] | None = None
+        self._selection = "null"
+        self._number = 0
+        self._wrote_all = False
+        self._since: Texts = {}
+        self._since_before: Texts = {}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what is stored; until then all tables must be put."""
+        return self._stored is not None
+
+    def load(self) -> tuple[list[Any], Any]:
+        """Read the JSON of each table, and of the selection; None for a selection that is not known."""
+        whole, changes = self._read()
+        tables = {_key(table): table for table in whole["tables"]}
+        selection, self._since = whole.get("selection"), {}
+        if changes:
+            changed = {_key(table): table for table in changes["tables"]}
+            self._since = dict.fromkeys(changes["gone"]) | {key: json.dumps(table) for key, table in changed.items()}
+            tables, selection = tables | changed, changes["selection"]
+            for key in changes["gone"]:
+                tables.pop(key, None)
+        self._stored = {key: json.dumps(table) for key, table in tables.items()}
+        self._selection = json.dumps(selection)
+        self._number, self._wrote_all = whole.get("number", 0), False
+        return list(tables.values()), selection
+
+    def put(self, texts: Mapping[str, str], selection: str, *, only_these: bool) -> None:
+        """Store these tables, and the selection; durable when this returns. What is stored already is not written.
+
+        Args:
+            texts: By table (`table_key`), its JSON.
+            selection: JSON.
+            only_these: Whether other tables are forgotten; else they stay as they are.
+        """
+        stored = self._stored or {}
+        changed: Texts = {key: text for key, text in texts.items() if stored.get(key) != text}
+        if only_these:
+            changed |= dict.fromkeys(stored.keys() - texts.keys())
+        if self.is_known and not changed and selection == self._selection:
+            return
+        kept = {key: text for key, text in (stored | changed).items() if text is not None}
+        self._wrote_all &= self.is_known
+        self._stored = None  # not known, should the write fail
+        self._write(kept, changed, selection)
+        self._stored, self._selection = kept, selection
+
+    def _write(self, kept: dict[str, str], changed: Texts, selection: str) -> None:
+        since = self._since | changed
+        if self._wrote_all and 3 * len(since) ** 2 <= 2 * len(kept):
+            before = self._since_before | changed
+            self._store.put(_CHANGES, _document(before, selection, self._number))
+            self._since, self._since_before = since, before
+            return
+        self._wrote_all = False
+        self._store.put(_ALL, _document(kept, selection, self._number + 1))
+        self._number, self._wrote_all, self._since, self._since_before = self._number + 1, True, {}, since
+
+    def _read(self) -> tuple[Any, Any]:
+        """All tables, and the changes that belong to them; None for none."""
+        whole, changes = self._read_once()
+        for _ in range(_LOOKS):
+            if changes is None or changes["number"] <= whole.get("number", 0) + 1:
+                break
+            whole, changes = self._read_once()  # a run beside this reader has written both between the two reads
+        after = -1 if changes is None else changes["number"] - whole.get("number", 0)
+        return whole, changes if after in {0, 1} else None
+
+    def _read_once(self) -> tuple[Any, Any]:
+        content = self._store.get(_ALL)
+        if content is None:
+            return {"tables": []}, None
+        return json.loads(content), json.loads(self._store.get(_CHANGES) or b"null")
+
+
+def table_key(table: Mapping[str, Any]) -> str:
+    """The key of a table, from its JSON."""
+    return json.dumps(table, sort_keys=True)
+
+
+def _key(entry: Mapping[str, Any]) -> str:
+    return table_key(entry["table"])
+
+
+def _document(texts: Mapping[str, str | None], selection: str, number: int) -> bytes:
+    tables = ", ".join(text for text in texts.values() if text is not None)
+    gone = json.dumps([key for key, text in texts.items() if text is None])
+    content = f'{{"version": 2, "number": {number}, "selection": {selection}, "gone": {gone}, "tables": [{tables}]}}'
+    return content.encode()
