@@ -26,6 +26,7 @@ from replicator_sdk.discovery.assessment import (
     TableAssessor,
 )
 from replicator_sdk.discovery.hookspec import hookimpl
+from replicator_sdk.discovery.maintenance import AppliesHeld, MaintenanceReport, MaintenanceTask
 from replicator_sdk.discovery.table_registry import FixedTables, TableRegistry, TableSummary
 from replicator_sdk.distributed.executors import run_on_executors
 from replicator_sdk.distributed.partitioned_log import (
@@ -59,6 +60,7 @@ __all__ = [
     "AcceptingAssessor",
     "Alter",
     "AlterKind",
+    "AppliesHeld",
     "Assessment",
     "BatchConsumer",
     "BatchIdentity",
@@ -91,6 +93,8 @@ __all__ = [
     "LogPartition",
     "LogPartitionReader",
     "LogSlice",
+    "MaintenanceReport",
+    "MaintenanceTask",
     "Metrics",
     "NumberOffset",
     "Offset",

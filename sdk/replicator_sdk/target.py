@@ -11,6 +11,7 @@ from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.config import ConfigT_co, PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
+from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Offset, Position, offset_to_json
 from replicator_sdk.schema import TableId, TableSchema
@@ -147,7 +148,7 @@ class DeferredConsumer(BatchConsumer):
     after a crash it replays from there. So what was taken and not committed must have no effect on a table, ever.
 
     The runtime calls `settle` for a table before each `apply_ddl` of it, and for all tables before a run ends, before
-    tables join and before `DeltaTarget.maintain`.
+    tables join and before a step of maintenance that holds applies.
     """
 
     @abstractmethod
@@ -237,9 +238,35 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
         goes on. Consumers of one run have the same epoch and live side by side, but never work on one table at once.
         """
 
+    @property
+    def maintenance_tasks(self) -> Sequence[MaintenanceTask]:
+        """The maintenance that each table needs; the runtime stores when which table had it, also between runs.
+
+        The default has one task, `maintain`, for targets that override that method and `maintenance_interval_seconds`.
+        """
+        interval = self.maintenance_interval_seconds
+        return (MaintenanceTask("maintain", interval),) if interval > 0 else ()
+
+    def maintain_table(self, context: DeltaTargetContext, task: MaintenanceTask, table: TableId) -> MaintenanceReport:
+        """Do one step of `task`, one of `maintenance_tasks`, for `table`.
+
+        A step takes a few seconds at most, since changes of the table wait meanwhile and a run that is to end waits for it;
+        one that takes longer ends early when `context.is_stopping`. Called in a thread of the runtime's, one step at a time,
+        beside applies as far as `task.holds` says, and also where no consumer was made. A step that is cut off or repeated
+        must do no harm.
+
+        Raises:
+            FencedError: When a newer run has taken the table over; this run ends.
+            Exception: Anything else concerns this task of this table only, and is tried again after a growing delay.
+        """
+        del task
+        self.maintain(context, [table])
+        return MaintenanceReport()
+
     def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
-        """Maintenance (compaction, removal of old files); called by the runtime on the schedule of
-        `maintenance_interval_seconds`, never beside an apply of the same tables.
+        """Maintenance as one task without steps; kept for targets that have not `maintenance_tasks` yet.
+
+        Never called beside an apply of the same tables, and with one table at a time.
         """
 
     @property

@@ -135,7 +135,15 @@ DELTA_ON_THE_WAY: Mapping[str, Twin] = {
     "delta.ddl.before": _GO_ON_FROM_THE_SAVED_OFFSET,
     "delta.ddl.after": Twin("structure", "RPL-6407"),
 }
-DELTA_IN_MAINTENANCE: Mapping[str, Twin] = {"delta.compaction.written": _IGNORE_ORPHANS}
+DELTA_IN_MAINTENANCE: Mapping[str, Twin] = {
+    "engine.maintenance.before": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "delta.compaction.written": _IGNORE_ORPHANS,
+    "delta.vacuum.listed": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "delta.vacuum.deleted": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "delta.log.checkpointed": _GO_ON_FROM_THE_SAVED_OFFSET,
+    "engine.maintenance.after": _GO_ON_FROM_THE_SAVED_OFFSET,
+}
+"""While tables are maintained beside a stream: what maintenance itself leaves undone is done again, and changes no rows."""
 
 RESUMED_SNAPSHOT: Mapping[str, Twin] = {"engine.snapshot.finished": Twin("overlap", "RPL-5401")}
 """While a snapshot is resumed whose first rows an earlier run copied: tried in `postgres`."""

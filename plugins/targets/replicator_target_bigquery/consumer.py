@@ -14,7 +14,6 @@ from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
 from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.api.jobs import Jobs
-from replicator_target_bigquery.commit_log.statements import prune
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.ddl.alteration import Alteration
 from replicator_target_bigquery.ddl.rename import rename
@@ -22,21 +21,8 @@ from replicator_target_bigquery.ddl.table_ddl import TableDDL
 from replicator_target_bigquery.load.load_rate_limit import LoadRateLimit
 from replicator_target_bigquery.load.snapshot_load import TableSnapshotLoad
 from replicator_target_bigquery.schema.layout import TableLayout
-from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.tables.catalogue import Catalogue
 from replicator_target_bigquery.tables.target_table import Session, TargetTable
-
-
-def prune_commits(config: BigQueryConfig, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
-    """Delete old rows from the commit logs of the tables' datasets; no run reads them again."""
-    clients = Clients(config)
-    jobs = Jobs(clients.bigquery, config, context.metrics, lambda: context.is_stopping)
-    try:
-        for ref in {p.commits_id: p for p in (TableRef.of(table, config) for table in tables)}.values():
-            if Catalogue(clients.bigquery, jobs, config).find(ref.commits_id, tables[0]) is not None:
-                jobs.read(prune(ref), f"pruning {ref.commits_id}", None)
-    finally:
-        clients.close()
 
 
 class BigQueryConsumer(BatchConsumer, SnapshotLoader):

@@ -8,6 +8,7 @@ from typing import ClassVar
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.maintenance import AppliesHeld, MaintenanceReport, MaintenanceTask
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_bigquery.config import BigQueryConfig, Mode
@@ -40,13 +41,14 @@ class BigQueryTarget(DeltaTarget[BigQueryConfig]):
 
         return BatchMergeConsumer(self.config, context)
 
-    def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
-        """Remove old rows of the commit logs; staged changes expire by themselves."""
-        from replicator_target_bigquery.consumer import prune_commits
-
-        prune_commits(self.config, context, tables)
-
     @property
-    def maintenance_interval_seconds(self) -> float:
-        """Once a day."""
-        return 86400.0
+    def maintenance_tasks(self) -> Sequence[MaintenanceTask]:
+        """The commit logs; staged changes expire by themselves. A DELETE beside commits would have BigQuery cancel one of them."""
+        return (MaintenanceTask("commits", 86400.0, AppliesHeld.ALL),)
+
+    def maintain_table(self, context: DeltaTargetContext, task: MaintenanceTask, table: TableId) -> MaintenanceReport:
+        """Delete old rows of the commit log in the table's dataset, unless that was done for another table today."""
+        from replicator_target_bigquery.tables.pruning import prune_commits
+
+        prune_commits(self.config, context, table, task.interval_seconds)
+        return MaintenanceReport()

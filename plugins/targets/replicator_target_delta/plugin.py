@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_delta.assessment import DeltaAssessor
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.location import absolute, is_on_disk
-
-if TYPE_CHECKING:
-    from replicator_target_delta.maintenance.maintenance import Maintenance
 
 # Both are named because jars from the local cache come without what they depend on.
 DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
@@ -53,10 +51,6 @@ class DeltaLakeTarget(DeltaTarget[DeltaConfig]):
     title: ClassVar[str] = "Delta Lake tables, written by Spark"
     config_type: ClassVar[type[PluginConfig]] = DeltaConfig
 
-    def __init__(self, config: DeltaConfig) -> None:
-        super().__init__(config)
-        self._maintenance: Maintenance | None = None
-
     def configure(self, configurer: Configurer) -> None:
         """Ask for Spark with Delta's jars and settings."""
         configurer.require_spark(packages=DELTA_PACKAGES, conf=session_settings(os.cpu_count() or 2, self.config.path))
@@ -71,16 +65,15 @@ class DeltaLakeTarget(DeltaTarget[DeltaConfig]):
 
         return DeltaConsumer(self.config, context)
 
-    def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
-        """Compact and vacuum what is due."""
-        if self._maintenance is None:
-            from replicator_target_delta.maintenance.maintenance import Maintenance
-
-            self._maintenance = Maintenance(self.config)
-        self._maintenance.run(context, tables)
-
     @property
-    def maintenance_interval_seconds(self) -> float:
-        """The shorter of the two intervals; 0 when both are off."""
-        wanted = [self.config.optimize_interval_seconds, self.config.vacuum_interval_seconds]
-        return min((seconds for seconds in wanted if seconds > 0), default=0.0)
+    def maintenance_tasks(self) -> Sequence[MaintenanceTask]:
+        """Compaction, vacuum, and checkpoints with the clean-up of the log."""
+        from replicator_target_delta.maintenance.maintenance import tasks
+
+        return tasks(self.config)
+
+    def maintain_table(self, context: DeltaTargetContext, task: MaintenanceTask, table: TableId) -> MaintenanceReport:
+        """Do one step on the run's Spark session."""
+        from replicator_target_delta.maintenance.maintenance import maintain
+
+        return maintain(self.config, context, task.name, table)

@@ -184,6 +184,17 @@ class OffsetsConfig(Settings):
     keep_days: float = Field(default=7.0, ge=0, description="Beyond that number, those younger than this are kept.")
 
 
+class MaintenanceConfig(Settings):
+    """The target's maintenance of its tables; how often each table has it are settings of the target."""
+
+    max_seconds_at_end: float = Field(
+        default=60.0,
+        ge=0,
+        description="How long `run --until-current` does the maintenance that is due, once all changes are applied. "
+        "The step that is under way then ends first.",
+    )
+
+
 class ResourcesConfig(Settings):
     """What one process may use."""
 
@@ -229,4 +240,7 @@ class PipelineConfig(Settings):
         default=60.0, gt=0, description="How often the source is asked for new tables."
     )
     offsets: OffsetsConfig = Field(default_factory=OffsetsConfig, description="How many older offsets are kept.")
+    maintenance: MaintenanceConfig = Field(
+        default_factory=MaintenanceConfig, description="The target's maintenance of its tables."
+    )
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig, description="What one process may use.")

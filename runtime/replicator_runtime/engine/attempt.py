@@ -30,8 +30,8 @@ from replicator_sdk import (
 )
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.apply.maintenance import Maintenance
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.maintenance.maintenance import Maintenance
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import (
         EventConsumer,
@@ -114,7 +114,7 @@ class Attempt:
 
     def _make_applier(self, consumer: EventConsumer) -> Applier:
         if isinstance(consumer, BatchConsumer):
-            return BatchApplier(consumer, self._run.limits.parallel_tables)
+            return BatchApplier(consumer, self._run.limits.parallel_tables, self._maintenance.locks)
         return RowApplier(consumer)
 
     def _definition(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:

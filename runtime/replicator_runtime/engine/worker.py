@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import threading
-import uuid
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import structlog
 
-from replicator_runtime.engine.apply.maintenance import Maintenance
 from replicator_runtime.engine.attempt import Attempt
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+from replicator_runtime.engine.maintenance.maintenance import Maintenance
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
-from replicator_runtime.engine.run_state.progress import Progress
+from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
-from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.engine.run_state.status import StatusWriter
 from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary, unexpected
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
-from replicator_runtime.observability.lineage import Lineage
-from replicator_runtime.observability.logs import set_run
-from replicator_runtime.observability.metrics import MetricsRegistry
+from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.observability.redaction import redact
 from replicator_sdk.errors import FencedError, ReplicatorError
-from replicator_state import ReplicatorDirectory, Retention, check_identity
+from replicator_state import check_identity
 
 if TYPE_CHECKING:
+    import threading
+
     from replicator_runtime.config import Pipeline
+    from replicator_runtime.engine.run_state.progress import Progress
+    from replicator_runtime.engine.run_state.run import Run
     from replicator_sdk import Offset
 
 log = structlog.get_logger()
@@ -71,58 +69,18 @@ def run(
     Raises:
         ReplicatorError: When the run cannot go on; nothing is lost, a later run continues.
     """
-    run_id = uuid.uuid4().hex[:12]
-    set_run(pipeline.config.name, run_id)
-    directory = _directory(pipeline)
-    lease = directory.acquire(run_id)
-    try:
-        started = Run(
-            pipeline=pipeline,
-            run_id=run_id,
-            generation=directory.generation,
-            lease=lease,
-            offsets=directory.offsets(lease),
-            store=directory.states(lease).scoped("runtime"),
-            stop=stop or threading.Event(),
-            progress=progress or Progress(),
-            metrics=MetricsRegistry(pipeline.target_stage),
-            lineage=Lineage(),
-        )
+    with open_run(pipeline, stop, progress) as started:
         return _run(started, until_current=until_current)
-    finally:
-        lease.release()
-        set_run()
-
-
-def _directory(pipeline: Pipeline) -> ReplicatorDirectory:
-    config = pipeline.config
-    retention = Retention(count=config.offsets.keep_count, age=timedelta(days=config.offsets.keep_days))
-    wait = config.retries.max_duration_seconds
-    return ReplicatorDirectory(
-        config.offset_base_path,
-        config.namespace,
-        config.name,
-        retention=retention,
-        retry_seconds=60.0 if wait is None else min(60.0, wait),
-    )
 
 
 def _run(run: Run, *, until_current: bool) -> RunResult:
-    fenced: list[FencedError] = []
-
-    def lost(error: FencedError) -> None:
-        fenced.append(error)
-        run.stop.set()
-
     lifecycle = TableLifecycle(run)
     status = StatusWriter(run)
     status.start()
     error: BaseException | None = None
     try:
-        with run.lease.renewing(lost):
+        with keeping_lease(run):
             reached = _Attempts(lifecycle, until_current=until_current).run()
-        if fenced:
-            raise fenced[0]
         _raise_failing(lifecycle, reached=reached)
         run.progress.set_phase("done")
         return RunResult(run.run_id, reached, str(run.saved_offset or ""), run.saved_sequence)
@@ -169,9 +127,22 @@ class _Attempts:
             Exception: What ends the run.
         """
         try:
-            return self._run_attempts()
+            reached = self._run_attempts()
         finally:
             self._snapshots.close()
+        if reached:
+            self._maintain()
+        return reached
+
+    def _maintain(self) -> None:
+        """Do what maintenance is due, for a bounded time: runs may be shorter than its intervals."""
+        working = [
+            r.table for r in self._lifecycle.records.values() if r.selected and r.state is TableState.REPLICATING
+        ]
+        try:
+            self._maintenance.run_due(working, self._run.config.maintenance.max_seconds_at_end)
+        finally:
+            self._maintenance.times.save()
 
     def _run_attempts(self) -> bool:
         run = self._run
@@ -213,6 +184,8 @@ class _Attempts:
         self._lifecycle.load()
         if not self._identified:
             self._lifecycle.show_stored()
+            self._maintenance.times.forget_others(self._lifecycle.records)
+            self._maintenance.show_stored()
             check_identity(self._run.store, source.identity())
             self._identified = True
         if self._until_current and self._goal is None:

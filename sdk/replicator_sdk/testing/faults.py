@@ -4,7 +4,7 @@
     script.on("apply_batch", None, FailAfterWrite())  # the first goes well, the second is written but its answer lost
     target = FaultyTarget(MemoryTarget(config), script)
 
-Operations are the names of `EventConsumer`, `BatchConsumer` and `SnapshotLoader` methods.
+Operations are the names of `EventConsumer`, `BatchConsumer` and `SnapshotLoader` methods, and `maintain`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TypeVar
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.errors import BugError, RetryableError
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Position
@@ -48,6 +49,7 @@ OPERATIONS = frozenset(
         "begin_snapshot",
         "load_chunks",
         "finish_snapshot",
+        "maintain",
     ]
 )
 
@@ -160,14 +162,14 @@ class FaultyTarget(DeltaTarget):
         """A wrapped consumer; its powers are those of the wrapped target's consumer."""
         return faulty(self._target.create_consumer(context), self._script)
 
-    def maintain(self, context: DeltaTargetContext, tables: Sequence[TableId]) -> None:
-        """As the wrapped target."""
-        self._target.maintain(context, tables)
-
     @property
-    def maintenance_interval_seconds(self) -> float:
+    def maintenance_tasks(self) -> Sequence[MaintenanceTask]:
         """As the wrapped target."""
-        return self._target.maintenance_interval_seconds
+        return self._target.maintenance_tasks
+
+    def maintain_table(self, context: DeltaTargetContext, task: MaintenanceTask, table: TableId) -> MaintenanceReport:
+        """As the wrapped target, at the step `maintain` of the script."""
+        return self._script.run("maintain", lambda: self._target.maintain_table(context, task, table))
 
 
 def faulty(consumer: EventConsumer, script: FaultScript) -> EventConsumer:

@@ -37,7 +37,18 @@ def test_three_runs_after_a_kill_at_every_point_of_delta_are_equal(make_pair: Ma
         left.before_kill(pair)
         pair.kill_at(point)
         left.after_kill(pair, twin, point)
-    pair.replicator.lake_settings = {"optimizeIntervalSeconds": 1}
+    with OneProcess(tmp_path / "process") as process:
+        left.assert_harm(process)
+        left.assert_recovered(process)
+
+
+@pytest.mark.timeout(900)
+def test_three_runs_after_a_kill_at_every_point_of_maintenance_are_equal(make_pair: MakePair, tmp_path: Path) -> None:
+    pair, left = make_pair(delta=True), LeftByKills(make_pair)
+    pair.run_until_current()
+    left.without_kill(pair)
+    often = {"optimizeIntervalSeconds": 1, "vacuumIntervalSeconds": 1, "vacuumRetentionHours": 1}
+    pair.replicator.lake_settings = often
     for point, twin in kill_points.DELTA_IN_MAINTENANCE.items():
         left.before_kill(pair)
         _kill_in_maintenance(pair, point)

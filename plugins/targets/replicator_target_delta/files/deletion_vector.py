@@ -38,11 +38,10 @@ def read_deletion_vector(storage: Storage, descriptor: dict[str, Any] | None) ->
     """
     if descriptor is None:
         return BitMap64()
-    where: str = descriptor["pathOrInlineDv"]
-    kind = descriptor["storageType"]
-    if kind == "i":
-        return _decode(base64.b85decode(where.encode().translate(_FROM_Z85))[: descriptor["sizeInBytes"]])
-    path = where if kind == "p" else _file_name(where)
+    path = vector_file(descriptor)
+    if path is None:
+        inline = descriptor["pathOrInlineDv"].encode().translate(_FROM_Z85)
+        return _decode(base64.b85decode(inline)[: descriptor["sizeInBytes"]])
     with storage.open_input(path) as file:
         file.seek(descriptor.get("offset") or 0)
         size: int = struct.unpack(">i", file.read(4))[0]
@@ -53,6 +52,14 @@ def read_deletion_vector(storage: Storage, descriptor: dict[str, Any] | None) ->
             f"the deletion vector in {path} is damaged", code="RPL-9400", hint="restore the file or the table"
         )
     return _decode(data)
+
+
+def vector_file(descriptor: dict[str, Any] | None) -> str | None:
+    """The file of a descriptor, relative to the table's folder or absolute; None when there is none."""
+    if descriptor is None or descriptor["storageType"] == "i":
+        return None
+    where: str = descriptor["pathOrInlineDv"]
+    return where if descriptor["storageType"] == "p" else _file_name(where)
 
 
 def _decode(data: bytes) -> BitMap64:

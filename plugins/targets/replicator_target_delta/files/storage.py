@@ -9,6 +9,7 @@ import functools
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -22,6 +23,23 @@ Stamp: TypeAlias = tuple[int, int]
 _LOG: Final = "_delta_log"
 _WAIT_SECONDS: Final = 30.0
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfss"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file in a table's folder.
+
+    Attributes:
+        path: As the file system names it.
+        name: Its name without folders.
+        size: In bytes.
+        modified_at: When it was written, in seconds since 1970.
+    """
+
+    path: str
+    name: str
+    size: int
+    modified_at: float
 
 
 class Storage:
@@ -68,6 +86,24 @@ class Storage:
         filesystem, base = _filesystem(self.root)
         found = filesystem.get_file_info(f"{base}/{path}")
         return (int(found.size), int(found.mtime_ns or 0)) if found.type is fs.FileType.File else None
+
+    def data_files(self) -> Iterator[StoredFile]:
+        """Data files and deletion vectors, also below folders; not what is in hidden folders, such as the log."""
+        filesystem, base = _filesystem(self.root)
+        folders = [base]
+        while folders:
+            for found in filesystem.get_file_info(fs.FileSelector(folders.pop())):
+                if found.base_name.startswith(("_", ".")):
+                    continue
+                if found.type is fs.FileType.Directory:
+                    folders.append(found.path)
+                elif found.base_name.endswith((".parquet", ".bin")):
+                    yield StoredFile(found.path, found.base_name, int(found.size), (found.mtime_ns or 0) / 1e9)
+
+    def delete(self, file: StoredFile) -> None:
+        """Delete a file of `data_files`; one that is gone is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            _filesystem(self.root)[0].delete_file(file.path)
 
     def sync(self, path: str) -> None:
         """Make a written local file and its name survive a power cut; object stores do so on close."""

@@ -49,22 +49,30 @@ def replay(storage: Storage, checkpoints: Sequence[str], commits: Sequence[str])
         None when the log has a form that is not read here: a checkpoint in parts or with sidecars, or without its
         statistics as text; commits put together or staged by a catalogue; or a file that is gone by now.
     """
-    files = [_COMMIT.fullmatch(name) for name in commits]
-    bases = [_CHECKPOINT.fullmatch(name) for name in checkpoints]
-    if len(bases) > 1 or not all([*files, *bases]):
+    names = log_names(checkpoints, commits)
+    if names is None:
         return None
     log = _Log()
     try:
-        for base in filter(None, bases):
-            content = read_checkpoint(storage, base[1])
+        for name in names[0]:
+            content = read_checkpoint(storage, name)
             if content is None:
                 return None
             log = _Log(*content)
-        for file in filter(None, files):
-            log.take(_of_commit(storage, file[1]))
+        for name in names[1]:
+            log.take(actions_of_commit(storage, name))
     except FileNotFoundError:
         return None
     return log.content()
+
+
+def log_names(checkpoints: Sequence[str], commits: Sequence[str]) -> tuple[list[str], list[str]] | None:
+    """The names of these files in the log's folder; None when a checkpoint is in parts, or one has another form of name."""
+    bases = [_CHECKPOINT.fullmatch(name) for name in checkpoints]
+    files = [_COMMIT.fullmatch(name) for name in commits]
+    if len(bases) > 1 or not all([*files, *bases]):
+        return None
+    return [base[1] for base in bases if base], [file[1] for file in files if file]
 
 
 class _Log:
@@ -133,7 +141,8 @@ def _vector_identity(vector: dict[str, Any] | None) -> str:
     return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}" if vector else ""
 
 
-def _of_commit(storage: Storage, name: str) -> Iterator[dict[str, Any]]:
+def actions_of_commit(storage: Storage, name: str) -> Iterator[dict[str, Any]]:
+    """The actions of the commit `name`, a file in the log's folder."""
     with storage.open_input(f"_delta_log/{name}") as file:
         for line in file.read().splitlines():
             if line:

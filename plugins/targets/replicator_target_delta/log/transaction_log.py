@@ -21,6 +21,7 @@ from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Stamp, Storage
 from replicator_target_delta.location import is_on_disk
 from replicator_target_delta.log.log_replay import Content, replay
+from replicator_target_delta.log.removed_names import removed_names
 from replicator_target_delta.schema.types import Layout
 
 if TYPE_CHECKING:
@@ -163,6 +164,11 @@ class TableLog:
             granularity = scala_object(jvm.org.apache.spark.sql.delta, "TruncationGranularity").HOUR()
             self._log.cleanUpExpiredLogs(snapshot, self._none, milliseconds, granularity)
 
+    def removed_names(self, since: int) -> frozenset[str] | None:
+        """What `removed_names` finds in the log of the version that `begin` gave last."""
+        with translated(self.path):
+            return removed_names(self.storage, *self._segment(self._log.unsafeVolatileSnapshot()), since)
+
     @property
     def _none(self) -> Any:
         return self._jvm.scala.Option.empty()
@@ -200,9 +206,13 @@ class TableLog:
 
     def _replayed(self, snapshot: Any) -> Content | None:
         """The content according to the log's files, when they are of a form that we read."""
+        return replay(self.storage, *self._segment(snapshot))
+
+    def _segment(self, snapshot: Any) -> tuple[list[str], list[str]]:
+        """The locations of the newest checkpoint's files, and of the commits after it."""
         segment = snapshot.logSegment()
         checkpoints, commits = segment.checkpointProvider().topLevelFiles(), segment.deltas()
-        return replay(self.storage, self._locations(checkpoints), self._locations(commits))
+        return self._locations(checkpoints), self._locations(commits)
 
     def _locations(self, files: Any) -> list[str]:
         return [file.getPath().toString() for file in self._to_java(files)]

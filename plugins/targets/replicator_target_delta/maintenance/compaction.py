@@ -6,6 +6,7 @@ which nothing could be applied. Executors take whole columns from file to file i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from replicator_sdk.discovery.maintenance import MaintenanceReport
 from replicator_sdk.distributed.executors import run_on_executors
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_delta.apply.row_matching import live_rows
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 register("delta.compaction.written")
 _SMALL_BYTES: Final = 16 << 20
 _PACK_BYTES: Final = 32 << 20  # compressed; one executor task holds the rows of one pack
+_PACKS_PER_CORE: Final = 2  # in one step: what waits for it waits a few seconds
 _MANY_SMALL_FILES: Final = 8
 _GONE_SHARE: Final = 0.2
 
@@ -41,13 +44,19 @@ class _Pack:
     schema: pa.Schema
 
 
-def compact(table: TargetTable, spark: SparkSession) -> int:
-    """Compact the table if it is worth it; returns how many files were put together."""
+def compact(table: TargetTable, spark: SparkSession) -> MaintenanceReport:
+    """Do one step of compaction if the table is worth it: as many packs as the executors write in a few seconds.
+
+    Raises:
+        FencedError: When a newer run has written the table.
+    """
     with table.lock:
         attempt = table.begin()
-        packs = plan_packs(attempt.state.files)
+        here = attempt.state.files
+        every = plan_packs(here)
+        packs = every[: _PACKS_PER_CORE * spark.sparkContext.defaultParallelism]
         if attempt.progress is None or not packs:
-            return 0
+            return _report(here)
         root, schema = table.log.storage.root, attempt.state.layout.physical
         tasks = [_Pack(root, tuple((f.location, f.vector) for f in pack), schema) for pack in packs]
         made = run_on_executors(spark, _write_pack, tasks)
@@ -56,7 +65,18 @@ def compact(table: TargetTable, spark: SparkSession) -> int:
         gone = attempt.state.files.actions(file for pack in packs for file in pack)
         progress = table.ownership.taken_over(attempt.progress)
         table.commit(attempt, progress, add=files, remove=gone, data_change=False)
-        return len(gone)
+        return _report(here, gone, files, is_finished=len(packs) == len(every))
+
+
+def _report(
+    before: FileIndex, gone: Sequence[DataFile] = (), made: Sequence[DataFile] = (), *, is_finished: bool = True
+) -> MaintenanceReport:
+    """What a step did that put `made` in the place of `gone`."""
+    size = sum(int(part.segment.sizes[part.live_rows].sum()) for part in before.parts)
+    change = sum(int(file.add["size"]) for file in made) - sum(int(file.add["size"]) for file in gone)
+    return MaintenanceReport(
+        is_finished, len(before), len(before) - len(gone) + len(made), bytes_before=size, bytes_after=size + change
+    )
 
 
 def plan_packs(files: FileIndex) -> list[list[LiveFile]]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replicator_runtime.engine.batching.batching import TableBatch
+    from replicator_runtime.engine.maintenance.table_locks import TableLocks
     from replicator_sdk import DDLEvent, EventConsumer, Offset, TableId
 
 register("engine.table.before_apply", "engine.table.after_apply")
@@ -28,6 +29,11 @@ class Applier(ABC):
     def deferred(self) -> DeferredConsumer | None:
         """The consumer, if what it applied is durable only when it says so; else None."""
         return None
+
+    @property
+    def is_table_by_table(self) -> bool:
+        """Whether one table's applies can be held by its lock while others go on."""
+        return False
 
     @abstractmethod
     def apply(self, batches: list[TableBatch], offset: Offset) -> dict[TableId, Exception]:
@@ -46,16 +52,28 @@ class Applier(ABC):
 
 
 class BatchApplier(Applier):
-    """For consumers that take a table's changes at once."""
+    """For consumers that take a table's changes at once.
 
-    def __init__(self, consumer: BatchConsumer, parallel_tables: int) -> None:
+    Args:
+        consumer: The consumer.
+        parallel_tables: At most so many tables are applied at once.
+        locks: Held during each table's apply.
+    """
+
+    def __init__(self, consumer: BatchConsumer, parallel_tables: int, locks: TableLocks) -> None:
         self._consumer = consumer
+        self._locks = locks
         self._pool = ThreadPoolExecutor(parallel_tables, thread_name_prefix="apply")
 
     @property
     def deferred(self) -> DeferredConsumer | None:
         """The consumer, when it defers its commits."""
         return self._consumer if isinstance(self._consumer, DeferredConsumer) else None
+
+    @property
+    def is_table_by_table(self) -> bool:
+        """Not where the consumer commits in its own time."""
+        return self.deferred is None
 
     def apply(self, batches: list[TableBatch], offset: Offset) -> dict[TableId, Exception]:  # noqa: ARG002 - rows need it
         """Apply the largest tables first, as many at once as the pool has threads; a table's own batches in order."""
@@ -74,15 +92,17 @@ class BatchApplier(Applier):
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply the event."""
-        self._consumer.apply_ddl(event)
+        with self._locks.hold({event.table, event.prev_table or event.table}):
+            self._consumer.apply_ddl(event)
 
     def close(self) -> None:
         """End threads."""
         self._pool.shutdown(wait=True)
 
     def _apply_table(self, items: list[TableBatch]) -> None:
-        for item in items:
-            self._apply_one(item)
+        with self._locks.hold({item.changes.table for item in items}):
+            for item in items:
+                self._apply_one(item)
 
     def _apply_one(self, item: TableBatch) -> None:
         failpoint("engine.table.before_apply")

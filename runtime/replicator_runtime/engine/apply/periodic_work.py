@@ -6,44 +6,43 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from replicator_runtime.engine.apply.active_tables import ActiveTables
-    from replicator_runtime.engine.apply.maintenance import Maintenance
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_sdk import TableId
 
 _LOOK_SECONDS = 0.5
 
 
 class PeriodicWork:
-    """Used by the engine's main thread; the only place that starts maintenance.
+    """Used by the engine's main thread.
 
     Args:
         lifecycle: Of all tables.
         tables: The tables that take changes; they are maintained.
-        maintenance: The run's.
-        run_alone: Runs what it gets where no apply meets it, or drops it while one is under way: it comes again.
+        maintain: Begins maintenance that is due; its arguments are the tables, and those with changes that wait.
     """
 
     def __init__(
         self,
         lifecycle: TableLifecycle,
         tables: ActiveTables,
-        maintenance: Maintenance,
-        run_alone: Callable[[Callable[[], None]], None],
+        maintain: Callable[[Collection[TableId], Collection[TableId]], None],
     ) -> None:
         self._lifecycle = lifecycle
         self._tables = tables
-        self._maintenance = maintenance
-        self._run_alone = run_alone
+        self._maintain = maintain
         self._looked_at = time.monotonic()
 
-    def run(self) -> None:
-        """Do what is due; called several times a second, or between two slices."""
+    def run(self, busy: Collection[TableId] = ()) -> None:
+        """Do what is due; called several times a second, or between two slices.
+
+        Args:
+            busy: The tables with changes that wait.
+        """
         if time.monotonic() - self._looked_at >= _LOOK_SECONDS:
             self._looked_at = time.monotonic()
             self._lifecycle.release_failing(self._tables.watermarks)
         self._lifecycle.positions.save_when_due()
-        if self._maintenance.is_due:
-            tables = sorted(self._tables.watermarks)
-            self._run_alone(lambda: self._maintenance.run(tables))
+        self._maintain(tuple(self._tables.watermarks), busy)

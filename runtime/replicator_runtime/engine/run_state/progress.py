@@ -23,6 +23,21 @@ _ENDED = frozenset({"done", "failed"})
 
 
 @dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task of a table's maintenance.
+
+    Attributes:
+        name: The task.
+        done_at: When it was done last, in seconds since 1970; None when it never was.
+        error: Why it failed last; empty when it has been done since.
+    """
+
+    name: str
+    done_at: float | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableView:
     """One table at one moment.
 
@@ -40,6 +55,7 @@ class TableView:
         failing_since: When it began to fail, in seconds since 1970; None when fine.
         copy_again_at: When it is copied again unless it works before, in seconds since 1970: until its copy it holds the source's
             log no more. None when fine, or when it cannot be copied.
+        maintenance: Its tasks, by name.
     """
 
     table: TableId
@@ -53,6 +69,7 @@ class TableView:
     error_parts: Mapping[str, str] | None = None
     failing_since: float | None = None
     copy_again_at: float | None = None
+    maintenance: tuple[TaskView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +77,7 @@ class RunView:
     """A whole run at one moment.
 
     Attributes:
-        phase: One of starting, snapshot, streaming, retrying, stopping, done, failed.
+        phase: One of starting, snapshot, streaming, retrying, stopping, maintenance, done, failed.
         lag_seconds: The age of the oldest change not applied; 0 when everything read is applied; while nothing is read, the
             time since the run was last current. None when unknown, or when the run has ended.
         current_at: When the run was last current, that is when everything read was applied, in seconds since 1970; None
@@ -118,6 +135,7 @@ class Progress:
         self._meters: dict[TableId, _Meter] = {}
         self._snapshot_began: dict[TableId, tuple[float, float]] = {}
         self._applied_at: dict[TableId, int] = {}
+        self._maintenance: dict[TableId, dict[str, TaskView]] = {}
         self._read_until = -1
         self._caught_up = False
         self._caught_up_at: float | None = None
@@ -178,6 +196,11 @@ class Progress:
                 view, rows=view.rows + rows, snapshot_percent=percent, snapshot_seconds_left=left
             )
 
+    def maintained(self, table: TableId, task: str, done_at: float | None, error: str) -> None:
+        """A task of the table's maintenance was done, or failed; the values are those of `TaskView`."""
+        with self._lock:
+            self._maintenance.setdefault(table, {})[task] = TaskView(task, done_at, error)
+
     def applied(self, table: TableId, rows: int, source_timestamp: int) -> None:
         """`rows` changes, the last committed at `source_timestamp` (µs since 1970), are durable at the target."""
         with self._lock:
@@ -209,6 +232,7 @@ class Progress:
                     view,
                     rows_per_second=self._meters[table].rate() if table in self._meters else 0.0,
                     lag_seconds=self._lag_of(view, lag),
+                    maintenance=tuple(task for _, task in sorted(self._maintenance.get(table, {}).items())),
                 )
                 for table, view in sorted(self._tables.items())
             )

@@ -85,6 +85,7 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
                 "error": t.error_parts,
                 "failingSince": _time(t.failing_since),
                 "copyAgainAt": _time(t.copy_again_at),
+                "maintenance": {m.name: {"doneAt": _time(m.done_at), "error": m.error or None} for m in t.maintenance},
             }
             for t in view.tables
         ],

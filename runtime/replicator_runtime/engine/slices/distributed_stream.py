@@ -15,6 +15,7 @@ from replicator_runtime.engine.apply.operation_filter import FilteringReader
 from replicator_runtime.engine.apply.periodic_work import PeriodicWork
 from replicator_runtime.engine.apply.rejoining import Rejoining
 from replicator_runtime.engine.batching.batching import Batcher
+from replicator_runtime.engine.maintenance.beside_stream import BesideStream
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.slices.slice_schemas import SliceSchemas
@@ -26,8 +27,10 @@ from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.apply.maintenance import Maintenance
+    from collections.abc import Callable
+
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.maintenance.maintenance import Maintenance
     from replicator_sdk import DistributedLog, LogPartitionReader, LogSlice, Offset, RangeConsumer, TableId
 
 register("engine.slice.planned", "engine.slice.applied")
@@ -80,6 +83,12 @@ class DistributedStream:
             Exception: What source or target failed with.
         """
         self._begin(start)
+        try:
+            self._stream(goal)
+        finally:
+            self._beside.close()
+
+    def _stream(self, goal: Offset | None) -> None:
         while not self._run.stop.is_set() and not self._reached(goal):
             began = time.monotonic()
             piece = self._plan(goal)
@@ -102,7 +111,8 @@ class DistributedStream:
             (start, sequence), self._watermarks, generation=run.generation, epoch=run.epoch, spill_bytes=0
         )
         self._tables = ActiveTables(self._lifecycle, self._watermarks, nothing)
-        self._periodic = PeriodicWork(self._lifecycle, self._tables, self._maintenance, lambda work: work())
+        self._beside = BesideStream(self._maintenance, table_by_table=True, run_alone=_run_now)
+        self._periodic = PeriodicWork(self._lifecycle, self._tables, self._beside.poll)
         self._schemas = SliceSchemas(self._lifecycle, self._source, self._consumer, self._tables, self._slice_store)
         self._rejoining = Rejoining(self._began, self._watermarks.values())
         self._rejoining.passed(start)
@@ -129,7 +139,8 @@ class DistributedStream:
             self._slice_store.plan(piece.end, self._current, self._run.saved_offset, positions)
             failpoint("engine.slice.planned")
             began = time.monotonic()
-            tally = self._apply(piece)
+            with self._maintenance.locks.hold(self._watermarks):
+                tally = self._apply(piece)
             failpoint("engine.slice.applied")
             self._size.learn(piece.estimated_bytes, time.monotonic() - began, tally.rows, tally.nbytes)
         self._current = piece.end
@@ -213,3 +224,8 @@ class DistributedStream:
         self._periodic.run()
         if time.monotonic() >= self._tables.retry_at and self._rejoining.is_due:
             raise Rejoin
+
+
+def _run_now(work: Callable[[], None], is_urgent: bool) -> bool:  # noqa: ARG001 - called between slices: nothing is under way
+    work()
+    return True

@@ -175,13 +175,19 @@ class InFlight:
             self.save()
             self._saved_at = now
 
-    def run_alone(self, work: Callable[[], None]) -> None:
-        """Begin `work` in the thread that applies, so that it never meets an apply; drop it when one is under way."""
+    def run_alone(self, work: Callable[[], None], is_urgent: bool) -> bool:
+        """Begin `work` in the thread that applies, so that it never meets an apply; returns whether it does.
+
+        It does not while a batch is under way, unless `work` is urgent: then the batch ends first.
+        """
         if self._future is not None:
-            return
+            if not is_urgent:
+                return False
+            self.finish_batch()
         self._pending.settle()
         self.save()
         self._future = self._pool.submit(_without_failures, work)
+        return True
 
     def close(self) -> None:
         """Wait for the batch and free its space; the next attempt asks the target what it did."""

@@ -18,6 +18,7 @@ from replicator_runtime.engine.apply.rejoining import Rejoining
 from replicator_runtime.engine.batching.batching import Batcher
 from replicator_runtime.engine.batching.event_queue import EventQueue
 from replicator_runtime.engine.batching.sequencer import CommitMark, Item, SequencingEmitter
+from replicator_runtime.engine.maintenance.beside_stream import BesideStream
 from replicator_runtime.engine.preparation.discovery import expects_new_tables, unknown_tables
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replicator_runtime.engine.apply.applier import Applier
-    from replicator_runtime.engine.apply.maintenance import Maintenance
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.maintenance.maintenance import Maintenance
     from replicator_runtime.engine.snapshot.snapshots import Snapshots
     from replicator_sdk import EventReader, Offset, TableId, TableSchema
 
@@ -96,7 +97,10 @@ class Stream:
         )
         self._tables = ActiveTables(self._lifecycle, self._watermarks, self._batcher)
         self._in_flight = InFlight(run, self._applier, self._tables)
-        self._periodic = PeriodicWork(self._lifecycle, self._tables, self._maintenance, self._in_flight.run_alone)
+        self._beside = BesideStream(
+            self._maintenance, table_by_table=self._applier.is_table_by_table, run_alone=self._in_flight.run_alone
+        )
+        self._periodic = PeriodicWork(self._lifecycle, self._tables, self._beside.poll)
         self._schema_changes = SchemaChanges(self._lifecycle, self._applier, self._tables, self._in_flight.apply_before)
 
     def run(self, reader: EventReader, goal: Offset | None) -> None:
@@ -125,6 +129,7 @@ class Stream:
             self._queue.close()
             reader.close()
             thread.join(30)
+            self._beside.close()
             self._in_flight.close()
             self._batcher.close()
 
@@ -222,7 +227,7 @@ class Stream:
         in_flight = self._in_flight
         self._run.progress.read(is_idle, in_flight.oldest_timestamp, in_flight.waiting_tables)
         self._in_flight.save_when_idle()
-        self._periodic.run()
+        self._periodic.run(in_flight.waiting_tables)
         self._rejoining.passed(self._batcher.offset)
         if now - self._heard_at > _IDLE_SECONDS:
             self._rejoining.at_the_end()

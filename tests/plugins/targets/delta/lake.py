@@ -11,6 +11,7 @@ import deltalake
 import pyarrow as pa
 
 from replicator_sdk.datatype import TIME, Array, DataType, Record
+from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.testing.contexts import TestTargetContext
 from replicator_sdk.testing.histories.values import Row
@@ -40,6 +41,16 @@ class Lake(TargetSystem):
     def context(self, *, epoch: int = 1, name: str = "conformance") -> TestTargetContext:
         """What a consumer runs in."""
         return TestTargetContext(MemoryOffset.from_fields, epoch=epoch, spark=self.spark, name=name)
+
+    def maintain(self, table: TableId, *names: str, epoch: int = 1) -> dict[str, MaintenanceReport]:
+        """Have these tasks done, all steps of them, or all tasks; the last report of each."""
+        tasks = [task for task in self.target.maintenance_tasks if not names or task.name in names]
+        return {task.name: self._steps(task, table, epoch) for task in tasks}
+
+    def _steps(self, task: MaintenanceTask, table: TableId, epoch: int) -> MaintenanceReport:
+        while not (report := self.target.maintain_table(self.context(epoch=epoch), task, table)).is_finished:
+            pass
+        return report
 
     def path(self, table: TableId) -> Path:
         """The table's folder."""

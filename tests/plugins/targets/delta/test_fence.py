@@ -80,7 +80,7 @@ def test_a_table_that_this_run_compacts_before_its_first_batch_takes_the_batch(l
         lake.consumer(epoch=1).apply_batch(batch(number, [insert(row(number))]))
     newer = lake.consumer(epoch=2)
     assert newer.progress(TABLE) is not None
-    lake.target.maintain(lake.context(epoch=2), [TABLE])
+    lake.maintain(TABLE, "compact", epoch=2)
     newer.apply_batch(batch(10, [insert(row(10))], epoch=2))
     assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(1, 11))
 

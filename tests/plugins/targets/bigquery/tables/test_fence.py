@@ -119,7 +119,23 @@ def test_maintenance_removes_old_commits_and_never_the_last_of_a_table(project: 
     for position in (1, 2, 3):
         consumer.apply_batch(batch(position, [insert(row(position))]))
     project.select("UPDATE {d}._replicator_commits SET committed_at = TIMESTAMP '2020-01-01 00:00:00+00' WHERE TRUE")
-    project.target.maintain(project.context(), [KEYED.table])
+    context = project.context()
+    (task,) = project.target.maintenance_tasks
+    project.target.maintain_table(context, task, KEYED.table)
     assert project.select("SELECT revision FROM {d}._replicator_commits") == [["3"]]
     consumer.apply_batch(batch(4, [insert(row(4))]))
     assert project.count("customers") == 4
+
+
+def test_old_commits_of_a_dataset_are_removed_once_a_day_for_all_its_tables(project: Project) -> None:
+    consumer, context = project.consumer(), project.context()
+    (task,) = project.target.maintenance_tasks
+    for position, left in ((2, ["2"]), (3, ["2", "3"])):
+        consumer.apply_batch(batch(position - 1, [insert(row(position - 1))]))
+        consumer.apply_batch(batch(position, [insert(row(position))]))
+        project.select(
+            "UPDATE {d}._replicator_commits SET committed_at = TIMESTAMP '2020-01-01 00:00:00+00' WHERE TRUE"
+        )
+        project.target.maintain_table(context, task, KEYED.table)
+        found = project.select("SELECT revision FROM {d}._replicator_commits ORDER BY revision")
+        assert found == [[revision] for revision in left]

@@ -65,7 +65,7 @@ def test_files_and_progress_are_those_that_spark_computes(lake: Lake) -> None:
     for number in range(1, 11):
         _change(lake, number, chance)
         if number == 7:
-            lake.target.maintain(lake.context(), [TABLE])
+            lake.maintain(TABLE)
         reading = reading or Reading(lake)
         if number in {4, 9}:
             reading.snapshot()

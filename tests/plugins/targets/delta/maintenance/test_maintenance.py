@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from unittest.mock import Mock
 
 import pytest
 
-from replicator_sdk.errors import FencedError, RetryableError
-from replicator_sdk.schema import TableId
+from replicator_sdk.errors import FencedError
+from replicator_target_delta.maintenance import compaction
 from tests.plugins.targets.changes import TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
@@ -23,7 +22,7 @@ def fragmented(lake: Lake) -> None:
 def test_small_files_are_put_together_and_deleted_rows_worked_in(lake: Lake) -> None:
     fragmented(lake)
     before = sorted(r["id"] for r in lake.rows(TABLE))
-    lake.target.maintain(lake.context(), [TABLE])
+    lake.maintain(TABLE)
     assert sorted(r["id"] for r in lake.rows(TABLE)) == before
     progress = lake.consumer().progress(TABLE)
     assert progress is not None
@@ -37,31 +36,34 @@ def test_a_compacted_table_takes_changes_from_a_consumer_that_knew_it_before(lak
     fragmented(lake)
     consumer = lake.consumer()
     consumer.apply_batch(batch(10, [update(row(1, "before"))]))
-    lake.target.maintain(lake.context(), [TABLE])
+    lake.maintain(TABLE)
     consumer.apply_batch(batch(11, [update({"id": 1, "note": "after"})]))
     assert {r["id"]: (r["name"], r["note"]) for r in lake.rows(TABLE)}[1] == ("before", "after")
 
 
 def test_a_table_in_good_order_is_left_alone(lake: Lake) -> None:
     lake.consumer().apply_batch(batch(1, [insert(row(1))]))
-    lake.target.maintain(lake.context(), [TABLE])
+    lake.maintain(TABLE)
     assert lake.version(TABLE) == 0
 
 
-def test_vacuum_deletes_unreferenced_files_and_only_when_it_is_due(lake: Lake) -> None:
-    eager = Lake(
-        lake.path(TABLE).parent.parent, lake.spark(), optimize_interval_seconds=0, vacuum_interval_seconds=0.01
-    )
-    fragmented(eager)
-    orphan = eager.path(TABLE) / "part-orphan.parquet"
-    orphan.write_bytes(b"x")
-    os.utime(orphan, (0, 0))
-    eager.target.maintain(eager.context(), [TABLE])
-    assert orphan.exists()
-    time.sleep(0.05)
-    eager.target.maintain(eager.context(), [TABLE])
-    assert not orphan.exists()
-    assert len(eager.rows(TABLE)) == 10
+def test_a_large_compaction_is_done_in_steps_between_which_changes_are_applied(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fragmented(lake)
+    largest = max(file.size for file in lake.consumer()._table(TABLE).begin().state.files)
+    monkeypatch.setattr(compaction, "_PACK_BYTES", 2 * largest)
+    monkeypatch.setattr(compaction, "_PACKS_PER_CORE", 1)
+    (task,) = (task for task in lake.target.maintenance_tasks if task.name == "compact")
+    before = sorted(r["id"] for r in lake.rows(TABLE))
+    report = lake.target.maintain_table(lake.context(), task, TABLE)
+    assert not report.is_finished
+    assert report.files_before is not None
+    assert report.files_after is not None
+    assert 1 < report.files_after < report.files_before
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(10, [insert(row(500))]))
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == [*before, 500]
 
 
 def commits(lake: Lake) -> list[int]:
@@ -85,7 +87,7 @@ def many_old_commits(lake: Lake) -> None:
 def test_commits_that_are_older_than_the_reach_of_time_travel_are_deleted(lake: Lake) -> None:
     """Else the log's folder, which every reader lists, grows as long as the table is written."""
     many_old_commits(lake)
-    lake.target.maintain(lake.context(), [TABLE])
+    lake.maintain(TABLE)
     assert min(commits(lake)) == 14
     lake.consumer().apply_batch(batch(41, [insert(row(41))]))
     assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(1, 42))
@@ -95,48 +97,27 @@ def test_commits_are_kept_as_long_as_the_table_itself_says(lake: Lake) -> None:
     many_old_commits(lake)
     wish = "'delta.logRetentionDuration' = 'interval 60 days'"
     lake.spark().sql(f"ALTER TABLE delta.`{lake.path(TABLE)}` SET TBLPROPERTIES ({wish})")
-    lake.target.maintain(lake.context(), [TABLE])
+    lake.maintain(TABLE)
     assert min(commits(lake)) == 0
-
-
-def test_a_table_that_cannot_be_maintained_does_not_keep_others_from_it(lake: Lake) -> None:
-    """Its log is damaged; it comes first by its name."""
-    fragmented(lake)
-    bad = TableId("shop", "a_bad_one")
-    folder = lake.path(bad) / "_delta_log"
-    folder.mkdir(parents=True)
-    (folder / f"{7:020}.json").write_text("no json")
-    lake.target.maintain(lake.context(), [bad, TABLE])
-    assert len(lake.consumer()._table(TABLE).begin().state.files) == 1
-
-
-def test_a_table_whose_maintenance_failed_is_due_at_the_next_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    fragmented(lake)
-    with monkeypatch.context() as patch:
-        failing = Mock(side_effect=RetryableError("no", code="RPL-4401"))
-        patch.setattr("replicator_target_delta.maintenance.maintenance.compact", failing)
-        lake.target.maintain(lake.context(), [TABLE])
-    lake.target.maintain(lake.context(), [TABLE])
-    assert len(lake.consumer()._table(TABLE).begin().state.files) == 1
 
 
 def test_maintenance_of_a_run_that_a_newer_one_has_replaced_ends(lake: Lake) -> None:
     fragmented(lake)
     lake.consumer(epoch=2).apply_batch(batch(10, [insert(row(10))], epoch=2))
     with pytest.raises(FencedError):
-        lake.target.maintain(lake.context(epoch=1), [TABLE])
+        lake.maintain(TABLE, "compact", epoch=1)
 
 
 def test_all_commits_are_kept_where_the_table_forbids_the_clean_up(lake: Lake) -> None:
     many_old_commits(lake)
     wish = "'delta.enableExpiredLogCleanup' = 'false'"
     lake.spark().sql(f"ALTER TABLE delta.`{lake.path(TABLE)}` SET TBLPROPERTIES ({wish})")
-    lake.target.maintain(lake.context(), [TABLE])
+    lake.maintain(TABLE)
     assert min(commits(lake)) == 0
 
 
 def test_all_commits_are_kept_where_nothing_is_vacuumed(lake: Lake) -> None:
     never = Lake(lake.path(TABLE).parent.parent, lake.spark(), vacuum_interval_seconds=0)
     many_old_commits(never)
-    never.target.maintain(never.context(), [TABLE])
+    never.maintain(TABLE)
     assert min(commits(never)) == 0

@@ -1,0 +1,90 @@
+"""Takes a pipeline's lease and gives the run that has it."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.run_state.progress import Progress
+from replicator_runtime.engine.run_state.run import Run
+from replicator_runtime.observability.lineage import Lineage
+from replicator_runtime.observability.logs import set_run
+from replicator_runtime.observability.metrics import MetricsRegistry
+from replicator_state import ReplicatorDirectory, Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replicator_runtime.config import Pipeline
+    from replicator_sdk.errors import FencedError
+
+
+@contextmanager
+def open_run(
+    pipeline: Pipeline, stop: threading.Event | None = None, progress: Progress | None = None
+) -> Iterator[Run]:
+    """A run of `pipeline`, which has the lease until the block ends; its log lines name it.
+
+    Args:
+        pipeline: What to run.
+        stop: Set it to stop the run.
+        progress: Where to report.
+
+    Raises:
+        ReplicatorError: RPL-7130 when another run has the lease.
+    """
+    run_id = uuid.uuid4().hex[:12]
+    set_run(pipeline.config.name, run_id)
+    directory = _directory(pipeline)
+    lease = directory.acquire(run_id)
+    try:
+        yield Run(
+            pipeline=pipeline,
+            run_id=run_id,
+            generation=directory.generation,
+            lease=lease,
+            offsets=directory.offsets(lease),
+            store=directory.states(lease).scoped("runtime"),
+            stop=stop or threading.Event(),
+            progress=progress or Progress(),
+            metrics=MetricsRegistry(pipeline.target_stage),
+            lineage=Lineage(),
+        )
+    finally:
+        lease.release()
+        set_run()
+
+
+@contextmanager
+def keeping_lease(run: Run) -> Iterator[None]:
+    """Renew the lease within the block; a run that loses it is stopped.
+
+    Raises:
+        FencedError: At the block's end, when a newer run has taken the lease over.
+    """
+    fenced: list[FencedError] = []
+
+    def lost(error: FencedError) -> None:
+        fenced.append(error)
+        run.stop.set()
+
+    with run.lease.renewing(lost):
+        yield
+    if fenced:
+        raise fenced[0]
+
+
+def _directory(pipeline: Pipeline) -> ReplicatorDirectory:
+    config = pipeline.config
+    retention = Retention(count=config.offsets.keep_count, age=timedelta(days=config.offsets.keep_days))
+    wait = config.retries.max_duration_seconds
+    return ReplicatorDirectory(
+        config.offset_base_path,
+        config.namespace,
+        config.name,
+        retention=retention,
+        retry_seconds=60.0 if wait is None else min(60.0, wait),
+    )

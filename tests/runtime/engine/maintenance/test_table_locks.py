@@ -1,0 +1,34 @@
+"""What is done to one table takes turns, and what is done to others does not wait."""
+
+from __future__ import annotations
+
+import threading
+
+from replicator_runtime.engine.maintenance.table_locks import TableLocks
+from replicator_sdk import TableId
+
+_ONE, _TWO = TableId("shop", "one"), TableId("shop", "two")
+
+
+def test_a_table_in_use_is_not_held_and_another_one_is() -> None:
+    locks = TableLocks()
+    with locks.hold([_ONE]), locks.hold_soon(_ONE, 0.01) as one, locks.hold_soon(_TWO, 0.01) as two:
+        assert (one, two) == (False, True)
+    with locks.hold_soon(_ONE, 0.01) as one:
+        assert one
+
+
+def test_two_that_want_the_same_tables_in_another_order_do_not_wait_for_each_other() -> None:
+    locks, rounds = TableLocks(), 300
+
+    def work(tables: list[TableId]) -> None:
+        for _ in range(rounds):
+            with locks.hold(tables):
+                pass
+
+    threads = [threading.Thread(target=work, args=(tables,), daemon=True) for tables in ([_ONE, _TWO], [_TWO, _ONE])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
