@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from replicator_runtime.allocator import limit_arenas
 from replicator_runtime.engine.run_state.progress import Progress
@@ -12,22 +13,27 @@ from replicator_runtime.engine.worker import RunResult, run
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
 
+ResultT = TypeVar("ResultT")
 
-class Execution:
-    """One run of a pipeline. Started, stopped and asked by one thread; not to be started twice.
+
+class InThread(Generic[ResultT]):
+    """Work with the engine in a thread. Started, stopped and asked by one thread; not to be started twice.
 
     The engine does not run in the main thread because Spark would take the main thread's SIGINT for itself.
+
+    Args:
+        work: Given the event that stops it, and where to report.
 
     Attributes:
         progress: How far it is, readable at any time.
     """
 
-    def __init__(self, pipeline: Pipeline, *, until_current: bool = False) -> None:
+    def __init__(self, work: Callable[[threading.Event, Progress], ResultT]) -> None:
         self.progress = Progress()
         self._stop = threading.Event()
-        self._result: RunResult | None = None
+        self._results: list[ResultT] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(pipeline, until_current), name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(work,), name="engine", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -48,7 +54,7 @@ class Execution:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def result(self) -> RunResult:
+    def result(self) -> ResultT:
         """How it ended; waits for the end.
 
         Raises:
@@ -57,11 +63,19 @@ class Execution:
         self._thread.join()
         if self._error is not None:
             raise self._error
-        assert self._result is not None
-        return self._result
+        return self._results[0]
 
-    def _run(self, pipeline: Pipeline, until_current: bool) -> None:
+    def _run(self, work: Callable[[threading.Event, Progress], ResultT]) -> None:
         try:
-            self._result = run(pipeline, until_current=until_current, stop=self._stop, progress=self.progress)
+            self._results.append(work(self._stop, self.progress))
         except BaseException as error:  # noqa: BLE001 - handed to the thread that asks for the result
             self._error = error
+
+
+class Execution(InThread[RunResult]):
+    """One run of a pipeline."""
+
+    def __init__(self, pipeline: Pipeline, *, until_current: bool = False) -> None:
+        super().__init__(
+            lambda stop, progress: run(pipeline, until_current=until_current, stop=stop, progress=progress)
+        )

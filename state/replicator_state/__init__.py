@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from replicator_state.directory import ReplicatorDirectory, check_identifier
 from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
+from replicator_state.lease.epoch_claim import LEASE_HELD
 from replicator_state.lease.lease import Lease
 from replicator_state.offsets.offset_format import SavedOffset, UnreadableFile
 from replicator_state.offsets.offset_store import OffsetEntry, OffsetStore
@@ -15,6 +16,7 @@ from replicator_state.source_identity import check_identity
 from replicator_state.state_store import StateStore, StateValue
 
 __all__ = [
+    "LEASE_HELD",
     "SYSTEM_CLOCK",
     "Clock",
     "Lease",

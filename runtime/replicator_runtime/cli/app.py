@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from replicator_runtime.cli.commands import assess, demo, offsets, plugins, run, status, tables, validate
+from replicator_runtime.cli.commands import assess, demo, maintain, offsets, plugins, run, status, tables, validate
 
 app = typer.Typer(
     name="replicator",
@@ -20,7 +20,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (run.run, validate.validate, assess.assess, tables.tables, status.status, plugins.plugins, demo.demo):
+for command in (
+    run.run,
+    validate.validate,
+    assess.assess,
+    tables.tables,
+    status.status,
+    maintain.maintain,
+    plugins.plugins,
+    demo.demo,
+):
     app.command()(command)
 app.add_typer(offsets.app, name="offsets")
 

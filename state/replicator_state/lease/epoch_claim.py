@@ -17,6 +17,9 @@ from replicator_state.storage.store_retry import StoreRetry
 
 T = TypeVar("T")
 
+LEASE_HELD = "RPL-7130"
+"""The code of the error that another run has the lease."""
+
 _UNKNOWN_TTL = 30.0  # of a holder whose files are damaged
 _LONGEST_LOOK = 1.0
 
@@ -96,7 +99,7 @@ class EpochClaim:
             who = f"{record.holder} since {record.acquired_at.isoformat(timespec='seconds')}, lease until {until}"
         return NeedsUserError(
             f"the replicator at {self._folder.place} is already running: {who}",
-            code="RPL-7130",
+            code=LEASE_HELD,
             hint="stop that run first; if it died on another host, start again when its lease has run out",
         )
 

@@ -58,11 +58,20 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
     if error := found.get("sourceError"):
         report.line(f"  {_error(error)}")
     report.line()
-    rows = [(_table(t), t["state"], t["rows"], t["snapshotPercent"], t["lagSeconds"]) for t in found["tables"]]
-    report.table(("table", "state", "rows", "snapshot %", "lag s"), rows)
+    maintained = [_maintained(table) for table in found["tables"]]
+    last = [(m,) if any(maintained) else () for m in maintained]
+    rows = [
+        (_table(t), t["state"], t["rows"], t["snapshotPercent"], t["lagSeconds"], *m)
+        for t, m in zip(found["tables"], last, strict=True)
+    ]
+    headings = ("table", "state", "rows", "snapshot %", "lag s")
+    report.table((*headings, "maintained") if any(maintained) else headings, rows)
     for table in found["tables"]:
         if table.get("error"):
             report.line(f"{_table(table)}: {_error(table['error'])}")
+        for task, shown in table.get("maintenance", {}).items():
+            if shown["error"]:
+                report.line(f"{_table(table)}: the task {task} failed, and is tried again: {shown['error']}")
         if again_at := table.get("copyAgainAt"):
             report.line(f"{_table(table)}: copied again at {again_at}, unless it works before")
 
@@ -72,6 +81,11 @@ def _lag(found: Mapping[str, Any]) -> str:
     if lag is None and (current := found.get("currentAt")):
         return f"last current at {current}"
     return "lag unknown" if lag is None else f"lag {lag:.1f} s"
+
+
+def _maintained(table: Mapping[str, Any]) -> str:
+    """When some task of its maintenance was done last; empty when none was."""
+    return max((shown["doneAt"] or "" for shown in table.get("maintenance", {}).values()), default="")
 
 
 def _table(table: Mapping[str, Any]) -> str:
