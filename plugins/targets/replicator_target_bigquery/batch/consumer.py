@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
 from replicator_sdk.batch import TableChanges
-from replicator_target_bigquery.batch.table_merge import TableMerge
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.event import DDLEvent
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.target import DeferredConsumer
+from replicator_target_bigquery.batch.table_loads import TableLoads
+from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 
+_LOADS_AT_ONCE: Final = 8
 
-class BatchMergeConsumer(BigQueryConsumer):
-    """Loads each batch into a staging table and merges it. Safe from several threads; calls for one table take turns."""
+
+class BatchMergeConsumer(BigQueryConsumer, DeferredConsumer):
+    """Loads batches into staging tables and merges them. Safe from several threads; calls for one table take turns."""
+
+    def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
+        super().__init__(config, context)
+        self._pool = ThreadPoolExecutor(_LOADS_AT_ONCE, thread_name_prefix="load")
+        self._loads: dict[TableId, TableLoads] = {}
 
     def apply_batch(self, changes: TableChanges) -> None:
-        """Apply a table's changes and its progress in one commit."""
-        table = self._table(changes.table)
-        with table.lock:
-            TableMerge(table, self._turn(changes.table)).apply(changes)
+        """Apply a table's changes and its progress in one commit, now or once `loadInterval` is over."""
+        self._loads_of(changes.table).take(changes)
+
+    def settled(self, table: TableId) -> Position | None:
+        """The position of the last commit of the table; begins a load when `loadInterval` is over."""
+        return self._loads_of(table).settled()
+
+    def settle(self, tables: Collection[TableId]) -> None:
+        """Load everything that is held of these tables."""
+        for table in tables:
+            self._loads_of(table).begin()
+        for table in tables:
+            self._loads_of(table).settle()
+
+    def apply_ddl(self, event: DDLEvent) -> None:
+        """Apply a change of structure after everything that is held."""
+        for table in (event.table, event.prev_table):
+            if table is not None and table in self._loads:
+                loads = self._loads_of(table)
+                loads.settle()
+                loads.settled()
+        super().apply_ddl(event)
+
+    def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        """Prepare the table for a plan's chunks; changes that are held are dropped."""
+        self._loads_of(schema.table).discard()
+        return super().begin_snapshot(schema, snapshot_id, position)
+
+    def stop(self) -> None:
+        """Drop what was not loaded, and close the connections."""
+        self._jobs.stop()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for loads in self._loads.values():
+            loads.discard()
+        self._loads.clear()
+        super().stop()
+
+    def _loads_of(self, table: TableId) -> TableLoads:
+        target = self._table(table)
+        with self._lock:
+            if table not in self._loads:
+                self._loads[table] = TableLoads(target, self._rate_limit, self._pool)
+            return self._loads[table]

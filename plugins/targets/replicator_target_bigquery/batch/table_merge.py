@@ -43,7 +43,6 @@ class TableMerge:
         """Apply all changes with their progress; nothing when the table has them already."""
         if self._table.has(changes):
             return
-        self._begin()
         failpoint("bigquery.apply.begun")
         found = self._table.ensure_created(changes.schema)
         require_match(changes, self._table.session.layout.target_fields(changes.schema, found.fields), found)
@@ -51,6 +50,7 @@ class TableMerge:
         if changes.rows == 0:
             self._table.commit(row)
             return
+        self._begin()
         for round_ in range(_ROUNDS):
             try:
                 self._run(changes, found, row, round_)

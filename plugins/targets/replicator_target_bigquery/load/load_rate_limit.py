@@ -19,9 +19,17 @@ class LoadRateLimit:
         self._clock = clock
         self._last: dict[TableId, float] = {}
 
+    def seconds_left(self, table: TableId) -> float:
+        """How long the table has to wait for its next load; 0 when it may be loaded."""
+        last = self._last.get(table)
+        return 0.0 if last is None else max(0.0, last + self._interval - self._clock())
+
+    def begin(self, table: TableId) -> None:
+        """Note that a load starts now."""
+        self._last[table] = self._clock()
+
     def wait(self, table: TableId) -> None:
         """Wait until the table may be loaded; the load counts as started on return."""
-        last = self._last.get(table)
-        if last is not None and (left := last + self._interval - self._clock()) > 0:
+        if (left := self.seconds_left(table)) > 0:
             self._pause(left)
-        self._last[table] = self._clock()
+        self.begin(table)

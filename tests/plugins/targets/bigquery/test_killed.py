@@ -13,6 +13,7 @@ from tests.plugins.targets.bigquery.support.keyless_run import LAST, WIDER, live
 from tests.plugins.targets.bigquery.support.killed_run import run
 from tests.plugins.targets.bigquery.support.later_runs import LaterRuns, named
 from tests.plugins.targets.bigquery.support.project import Project
+from tests.services.bigquery.emulators import Emulators
 
 LIFE = Path(__file__).parent / "support" / "keyless_run.py"
 PLACES = sorted(
@@ -21,7 +22,10 @@ PLACES = sorted(
 AGAIN = ("bigquery.commit.before@3", "bigquery.commit.after@5", "bigquery.commit.before@7", "bigquery.ddl.step@2")
 
 
-@pytest.mark.parametrize("place", [p for p in (*PLACES, *AGAIN) if p != "bigquery.claimed"])
+ELSEWHERE = ("bigquery.claimed", "bigquery.changes.held")
+
+
+@pytest.mark.parametrize("place", [p for p in (*PLACES, *AGAIN) if p not in ELSEWHERE])
 def test_three_runs_after_a_kill_are_equal(project: Project, tmp_path: Path, place: str) -> None:
     assert run(LIFE, project, tmp_path, place) == -signal.SIGKILL
     _later_runs(project).check()
@@ -34,6 +38,17 @@ def test_three_runs_after_a_kill_of_a_run_that_takes_over_from_a_killed_one_are_
     assert run(LIFE, project, tmp_path, "bigquery.staging.loaded") == -signal.SIGKILL
     assert run(LIFE, project, tmp_path, "bigquery.claimed", epoch=2) == -signal.SIGKILL
     _later_runs(project, epoch=2).check()
+
+
+@pytest.mark.parametrize("place", ["bigquery.changes.held", "bigquery.staging.loaded"])
+def test_three_runs_after_a_kill_of_a_run_whose_changes_wait_are_equal(
+    bigquery_emulators: Emulators, tmp_path: Path, place: str
+) -> None:
+    """Changes are held, because the table was loaded just before; all of them are gone with the run."""
+    bigquery_emulators.gate.clear()
+    project = Project(bigquery_emulators, load_interval=3)
+    assert run(LIFE, project, tmp_path, place) == -signal.SIGKILL
+    _later_runs(project).check()
 
 
 def _later_runs(project: Project, epoch: int = 1) -> LaterRuns:

@@ -15,7 +15,7 @@ from replicator_sdk.event import DDLOperation
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from tests.end_to_end.replicator import COMMAND
 from tests.plugins.targets.bigquery.cdc.conftest import streaming as changing
-from tests.plugins.targets.bigquery.merge_flush.support.projects import streaming
+from tests.plugins.targets.bigquery.merge_flush.support.projects import settle, streaming
 from tests.plugins.targets.bigquery.support.changes import batch, ddl, insert, row
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.change_ingestion import StreamFault
@@ -91,6 +91,7 @@ def test_the_time_between_two_loads_is_not_waited_for(
     monkeypatch.setattr(type(context), "is_stopping", property(lambda _: True))
     began = time.monotonic()
     consumer.apply_batch(batch(2, [insert(row(2))]))
+    settle(consumer)
     assert time.monotonic() - began < _ENOUGH
     assert project.count("customers") == 2
     consumer.stop()

@@ -45,6 +45,8 @@ def live(config: BigQueryConfig, epoch: int, later: Sequence[Step] = ()) -> None
     consumer.apply_batch(batch(4, [update({**before, "extra": 8}, WIDER, before)], epoch=epoch))
     for step in later:
         step(consumer, epoch)
+    consumer.settle([KEYLESS.table])
+    consumer.settled(KEYLESS.table)
     consumer.stop()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from replicator_sdk.target import DeferredConsumer
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.merge_flush.consumer import MergeFlushConsumer
 from tests.plugins.targets.bigquery.support.changes import KEYED
@@ -36,7 +37,7 @@ def merging(project: Project, *, epoch: int = 1, name: str = "conformance") -> M
 
 def settle(consumer: BigQueryConsumer) -> None:
     """Merge what was streamed, where the mode streams ahead."""
-    if isinstance(consumer, MergeFlushConsumer):
+    if isinstance(consumer, DeferredConsumer):
         consumer.settle([KEYED.table])
         consumer.settled(KEYED.table)
 
