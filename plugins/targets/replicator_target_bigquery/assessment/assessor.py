@@ -18,6 +18,7 @@ from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.api.diagnosis import failed_request, is_transient
 from replicator_target_bigquery.assessment.columns import column_assessments, has_two_forms, kept_forms
+from replicator_target_bigquery.assessment.cost import merge_cost
 from replicator_target_bigquery.assessment.streaming_probe import StreamingProbe
 from replicator_target_bigquery.cdc.layout import CdcLayout, primary_key
 from replicator_target_bigquery.config import BigQueryConfig, Mode
@@ -51,7 +52,7 @@ class BigQueryAssessor(TableAssessor):
             found = self._tried(self._dataset_fits)
         if self._streaming is not None:
             found += self._tried(self._streaming.reach)
-        return Assessment(tuple(found))
+        return Assessment((*found, *merge_cost(self._config)))
 
     def assess_table(self, schema: TableSchema) -> TableAssessment:
         """How each column arrives, names that collide, and what one batch reads at most."""

@@ -28,26 +28,38 @@ def insert(ref: TableRef, row: Commit) -> str:
     return f"INSERT INTO {ref.commits_sql} ({names})\nVALUES ({', '.join(_values(ref, row))})"
 
 
-def insert_if_newer(ref: TableRef, row: Commit) -> str:
-    """The statement that adds a row numbered after the newest, if the table has rows and all are of older epochs."""
+def claim(ref: TableRef, row: Commit, *, every_table: bool = False) -> str:
+    """The statement that adds a row numbered after the newest, where that is of the same owner and no row is of this epoch.
+
+    Args:
+        ref: The table.
+        row: The row to add; number and source are those of the newest.
+        every_table: Whether it is added for every such table of the dataset.
+    """
     names = ", ".join(column.name for column in COLUMNS)
-    values = _values(ref, row)
-    values[1] = "newest + 1"
-    rows = f"SELECT MAX(revision) AS newest, MAX(epoch) AS latest FROM {ref.commits_sql}"
+    values = dict(zip((column.name for column in COLUMNS), _values(ref, row), strict=True))
+    values |= {"table_name": "table_name", "revision": "newest + 1", "source": "source"}
+    newest = "ORDER BY revision DESC, epoch DESC LIMIT 1)[OFFSET(0)]"
     return (
         f"INSERT INTO {ref.commits_sql} ({names})\n"
-        f"SELECT {', '.join(values)} FROM ({rows} WHERE table_name = {text(ref.table)}) WHERE latest < {row.epoch}"
+        f"SELECT {', '.join(values.values())} FROM (\n"
+        f"  SELECT table_name, MAX(revision) AS newest, MAX(epoch) AS latest,\n"
+        f"    ARRAY_AGG(owner {newest} AS holder, ARRAY_AGG(source {newest} AS source\n"
+        f"  FROM {ref.commits_sql} WHERE {_which(ref, every_table=every_table)} GROUP BY table_name)\n"
+        f"WHERE latest < {row.epoch} AND holder = {text(row.owner)}"
     )
 
 
-def select(ref: TableRef) -> str:
-    """The statement that reads the rows of a `TableState`."""
-    names = ", ".join(column.name for column in COLUMNS[:-1])
+def select(ref: TableRef, *, every_table: bool = False) -> str:
+    """The statement that reads the rows of a `TableState`, or of those of every table of the dataset."""
+    names = ", ".join(f"C.{column.name}" for column in COLUMNS[:-1])
+    which = _which(ref, every_table=every_table)
     return (
-        f"SELECT {names} FROM {ref.commits_sql} WHERE table_name = {text(ref.table)} AND revision >= (\n"
-        f"  SELECT IFNULL(MAX(revision), 0) FROM {ref.commits_sql}\n"
-        f"  WHERE table_name = {text(ref.table)} AND kind NOT IN ({_kinds_without_data()}))\n"
-        f"ORDER BY revision DESC, epoch DESC"
+        f"SELECT {names} FROM {ref.commits_sql} AS C JOIN (\n"
+        f"  SELECT table_name, IFNULL(MAX(IF(kind IN ({_kinds_without_data()}), NULL, revision)), 0) AS since\n"
+        f"  FROM {ref.commits_sql} WHERE {which} GROUP BY table_name) AS L\n"
+        f"ON L.table_name = C.table_name AND C.revision >= L.since\n"
+        f"ORDER BY C.table_name, C.revision DESC, C.epoch DESC"
     )
 
 
@@ -60,6 +72,10 @@ def prune(ref: TableRef) -> str:
         f"    WHERE kind NOT IN ({_kinds_without_data()}) GROUP BY table_name) AS N\n"
         f"  WHERE N.table_name = C.table_name AND C.revision < N.newest)"
     )
+
+
+def _which(ref: TableRef, *, every_table: bool) -> str:
+    return "TRUE" if every_table else f"table_name = {text(ref.table)}"
 
 
 def _kinds_without_data() -> str:

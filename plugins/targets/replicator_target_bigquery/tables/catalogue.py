@@ -28,6 +28,7 @@ class Catalogue:
         self._jobs = jobs
         self._config = config
         self._ready: set[str] = set()
+        self._found: set[str] = set()
         self._lock = threading.Lock()
 
     def find(self, table_id: str, table: TableId) -> TableInfo | None:
@@ -81,9 +82,12 @@ class Catalogue:
 
     def has_dataset(self, ref: TableRef, table: TableId) -> bool:
         """Whether the dataset exists with its commit log; creates nothing."""
-        if f"{ref.project}.{ref.dataset}" in self._ready:
-            return True
-        return self.find(ref.commits_id, table) is not None
+        key = f"{ref.project}.{ref.dataset}"
+        if key not in self._ready and key not in self._found:
+            if self.find(ref.commits_id, table) is None:
+                return False
+            self._found.add(key)
+        return True
 
     def create_target(
         self, ref: TableRef, schema: TableSchema, layout: TableLayout, like: Sequence[Field] = ()

@@ -17,13 +17,14 @@ from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.api.jobs import Jobs
 from replicator_target_bigquery.commit_log.commit import CLAIMED, COMMITTED, Commit, TableState
-from replicator_target_bigquery.commit_log.statements import insert, insert_if_newer, read_rows, rows_of, select
+from replicator_target_bigquery.commit_log.statements import insert, rows_of
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED, READY, guarded
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.tables.catalogue import Catalogue
+from replicator_target_bigquery.tables.first_states import FirstStates
 from replicator_target_bigquery.tables.ownership import BigQueryOwnership
 
 register("bigquery.commit.before", "bigquery.commit.after", "bigquery.claimed")
@@ -40,6 +41,7 @@ class Session:
         catalogue: Finds, creates and drops tables.
         storage: Cloud Storage.
         owner: The replicator, as `namespace/name`.
+        states: Reads what the commit logs say of tables.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Session:
         self.catalogue = catalogue
         self.storage = storage
         self.owner = owner_of(context)
+        self.states = FirstStates(jobs, context, self.owner)
 
 
 class TargetTable:
@@ -87,30 +90,18 @@ class TargetTable:
         return self._state
 
     def _read(self) -> TableState:
-        ref, session = self.ref, self.session
-        if not session.catalogue.has_dataset(ref, self.table):
+        session = self.session
+        if not session.catalogue.has_dataset(self.ref, self.table):
             self._refuse_foreign_table()
             return TableState()
-        state = self._select(select(ref))
-        self._check(state)
-        if state.rows and state.epoch < session.context.epoch:
-            claim = Commit(
-                0, CLAIMED, session.owner, session.context.epoch, f"claim-{session.context.run_id}", self.table
-            )
-            state = self._select(f"{insert_if_newer(ref, claim)};\n{select(ref)}")
-            self._check(state)
-            failpoint("bigquery.claimed")
+        state = session.states.read(self.ref, self.table)
+        if state.rows:
+            self.ownership.check(state.record)
+            if state.rows[0].kind == CLAIMED:
+                failpoint("bigquery.claimed")
         if state.last is None:
             self._refuse_foreign_table()
         return state
-
-    def _select(self, sql: str) -> TableState:
-        rows = self.session.jobs.read(sql, f"reading the commits of {self.ref.id}", self.table)
-        return read_rows(rows, self.session.context.read_offset)
-
-    def _check(self, state: TableState) -> None:
-        if state.rows:
-            self.ownership.check(state.record)
 
     def _refuse_foreign_table(self) -> None:
         """Refuse a table without commits unless it is empty: this run created it just before, or an operator did."""

@@ -14,7 +14,7 @@ from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.batch.keyed_merge import KeyedMerge
 from replicator_target_bigquery.batch.keyless_merge import KeylessMerge
 from replicator_target_bigquery.commit_log.commit import COMMITTED, Commit, TableState
-from replicator_target_bigquery.commit_log.statements import insert, insert_if_newer, prune, rows_of, select
+from replicator_target_bigquery.commit_log.statements import claim, insert, prune, rows_of, select
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.schema.fields import Field, field_of
 from replicator_target_bigquery.sql.comparison import KeyColumn
@@ -85,8 +85,9 @@ def test_the_commit_log() -> None:
     row = Commit(3, COMMITTED, "ns/it's", 2, "batch@3", table, TableProgress(1, 2, at(5)))
     script = guarded(TableState((row,)).checks(2, row.batch), rows_of(place), [insert(place, row)])
     parse_sql(script)
-    parse_sql(insert_if_newer(place, row))
-    parse_sql(select(place))
+    for every_table in (False, True):
+        parse_sql(claim(place, row, every_table=every_table))
+        parse_sql(select(place, every_table=every_table))
     parse_sql(prune(place))
 
 
