@@ -1,7 +1,7 @@
 """When the changes of one table are loaded: at once where its turn has come, else together with those that follow.
 
-A table that waits for `loadInterval` holds nobody up: its changes are held, and those of other tables, and later ones of
-its own, are taken meanwhile. What was held is loaded as one batch.
+A table that waits for `loadInterval` delays no other table: its changes are held, and those of other tables, and later
+ones of its own, are taken meanwhile. What was held is loaded as one batch.
 """
 
 from __future__ import annotations
