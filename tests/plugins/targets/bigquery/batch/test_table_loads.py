@@ -75,16 +75,15 @@ def test_changes_that_wait_are_loaded_as_one_batch_and_other_tables_go_on(pacing
     consumer.stop()
 
 
-def test_a_load_begins_by_itself_when_the_interval_is_over(bigquery_emulators: Emulators) -> None:
-    bigquery_emulators.gate.clear()
-    project = Project(bigquery_emulators, load_interval=3)
-    consumer = loading(project)
+def test_a_load_begins_by_itself_when_the_interval_is_over(pacing: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = loading(pacing)
     consumer.apply_batch(batch(1, [insert(row(1))]))
     consumer.apply_batch(batch(2, [insert(row(2))]))
     consumer.apply_batch(batch(3, [insert(row(3))]))
     assert consumer.settled(KEYED.table) == at(1)
+    monkeypatch.setattr(consumer._rate_limit, "seconds_left", lambda _: 0.0)
     wait_until(lambda: consumer.settled(KEYED.table) == at(3))
-    assert (project.count("customers"), loads(project)) == (3, 2)
+    assert (pacing.count("customers"), loads(pacing)) == (3, 2)
     consumer.stop()
 
 
