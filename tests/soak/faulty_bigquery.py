@@ -24,7 +24,7 @@ from tests.soak.sources import Source, Sqlite
 from tests.soak.targets import BigQuery
 
 SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "batch": {},
+    "batch": {"loadInterval": 1},  # so that changes are held
     "merge-flush": {
         "mode": "merge-flush",
         "upsertEnabled": True,
