@@ -9,6 +9,24 @@ import sys
 from pathlib import Path
 
 from tests.plugins.targets.bigquery.support.project import Project
+from tests.services.bigquery.emulators import Emulators
+
+
+def pipeline_of(project: Project, folder: Path, **batch: object) -> Path:
+    """The pipeline file of `shop.db` into the project, in the same folder."""
+    source = {"name": "sqlite", "type": "cdcSource", "properties": {"path": f"{folder}/shop.db"}}
+    settings = project.config.model_dump(mode="json", by_alias=True, exclude_none=True)
+    target = {"name": "bigquery", "type": "cdcTarget", "properties": settings}
+    made = {
+        "name": "shop",
+        "stages": [{"name": "shop", "plugin": source}, {"name": "catalogue", "plugin": target}],
+        "connections": [{"from": "shop", "to": "catalogue"}],
+        "tables": [{"database": "main", "table": "*"}],
+        "offsetBasePath": str(folder / "state"),
+        "batch": batch,
+    }
+    (folder / "pipeline.json").write_text(json.dumps(made))
+    return folder / "pipeline.json"
 
 
 def replicate(pipeline: Path) -> None:
@@ -23,33 +41,31 @@ def test_a_shop_arrives_and_its_changes_follow(project: Project, tmp_path: Path)
         "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO customers VALUES (1, 'a'), (2, 'b');"
     )
     shop.commit()
-    pipeline = tmp_path / "pipeline.json"
-    stages = [
-        {
-            "name": "shop",
-            "plugin": {"name": "sqlite", "type": "cdcSource", "properties": {"path": f"{tmp_path}/shop.db"}},
-        },
-        {
-            "name": "catalogue",
-            "plugin": {
-                "name": "bigquery",
-                "type": "cdcTarget",
-                "properties": project.config.model_dump(mode="json", by_alias=True, exclude_none=True),
-            },
-        },
-    ]
-    made = {
-        "name": "shop",
-        "stages": stages,
-        "connections": [{"from": "shop", "to": "catalogue"}],
-        "tables": [{"database": "main", "table": "customers"}],
-        "offsetBasePath": str(tmp_path / "state"),
-    }
-    pipeline.write_text(json.dumps(made))
+    pipeline = pipeline_of(project, tmp_path)
     replicate(pipeline)
     assert project.select("SELECT id, name FROM {d}.customers ORDER BY id") == [["1", "a"], ["2", "b"]]
     shop.executescript("UPDATE customers SET id = 3 WHERE id = 1; DELETE FROM customers WHERE id = 2;")
     shop.commit()
     replicate(pipeline)
     assert project.select("SELECT id, name FROM {d}.customers ORDER BY id") == [["3", "a"]]
+    shop.close()
+
+
+def test_the_load_interval_limits_neither_rows_nor_other_tables(bigquery_emulators: Emulators, tmp_path: Path) -> None:
+    """Each of the batches would have waited an hour."""
+    bigquery_emulators.gate.clear()
+    project = Project(bigquery_emulators, load_interval=3600)
+    shop = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    shop.executescript(
+        "CREATE TABLE busy (id INTEGER PRIMARY KEY, n INT); CREATE TABLE quiet (id INTEGER PRIMARY KEY);"
+    )
+    pipeline = pipeline_of(project, tmp_path, maxRows=500)
+    replicate(pipeline)
+    for start in range(0, 10_000, 100):
+        values = ", ".join(f"({key}, {key % 7})" for key in range(start, start + 100))
+        shop.execute(f"INSERT INTO busy VALUES {values}")
+        shop.execute(f"INSERT INTO quiet VALUES ({start})")
+    replicate(pipeline)
+    assert (project.count("busy"), project.count("quiet")) == (10_000, 100)
+    assert sum(job.kind == "load" for job in bigquery_emulators.gate.jobs) < 10
     shop.close()
