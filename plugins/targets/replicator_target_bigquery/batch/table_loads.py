@@ -11,6 +11,7 @@ from concurrent.futures import Executor, Future
 from typing import Final
 
 from replicator_sdk.batch import TableChanges
+from replicator_sdk.errors import RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_target_bigquery.batch.held_changes import HeldChanges
@@ -89,12 +90,16 @@ class TableLoads:
 
     def _hold(self, changes: TableChanges) -> None:
         with self._state:
-            if self._held is None:
-                self._held = HeldChanges(changes)
-            elif changes.identity.position <= self._held.position:
+            if self._held is not None and changes.identity.position <= self._held.position:
                 return  # these are held already
-            else:
+            try:
+                self._held = self._held or HeldChanges(changes)
                 self._held.add(changes)
+            except OSError as err:  # part of them may be in the file, and must never be loaded
+                if self._held is not None:
+                    self._held.close()
+                self._held, self._failure = None, _no_space(changes)
+                raise self._failure from err
             is_full = self._held.nbytes >= HELD_BYTES
         failpoint("bigquery.changes.held")
         if is_full:
@@ -137,3 +142,13 @@ class TableLoads:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+
+def _no_space(changes: TableChanges) -> RetryableError:
+    return RetryableError(
+        "changes that wait for `loadInterval` cannot be written to the temporary folder",
+        code="RPL-6542",
+        table=str(changes.table),
+        position=str(changes.identity.position),
+        hint="free space in the folder that TMPDIR names, or lower `loadInterval`; retried by itself",
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import pickle
 import time
 from collections.abc import Callable
 
 import pytest
 
-from replicator_sdk.errors import DataError
+from replicator_sdk.errors import DataError, RetryableError
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, replace_columns
 from replicator_target_bigquery.batch import table_loads
@@ -151,4 +153,24 @@ def test_changes_that_are_held_are_not_held_twice(pacing: Project) -> None:
         consumer.apply_batch(batch(2, [insert({"name": "b", "number": 2}, KEYLESS)]))
     consumer.settle([KEYLESS.table])
     assert pacing.count("log") == 2
+    consumer.stop()
+
+
+def test_changes_that_could_not_be_held_whole_are_never_loaded(
+    pacing: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = loading(pacing)
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    consumer.apply_batch(batch(2, [insert(row(2))]))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(pickle, "dump", full)
+    with pytest.raises(RetryableError, match=r"RPL-6542.*TMPDIR"):
+        consumer.apply_batch(batch(3, [insert(row(3))]))
+    consumer.settle([KEYED.table])
+    assert pacing.count("customers") == 1
+    with pytest.raises(RetryableError, match="RPL-6542"):
+        consumer.settled(KEYED.table)
     consumer.stop()
