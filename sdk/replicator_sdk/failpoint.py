@@ -35,6 +35,12 @@ def registered() -> frozenset[str]:
     return frozenset(_registered)
 
 
+def passes(name: str) -> int:
+    """How often the place was passed since it was armed; 0 when it is not armed."""
+    with _lock:
+        return _passes.get(name, 0)
+
+
 def arm(spec: str) -> None:
     """Arm the places in `spec` (the environment variable's form); an empty spec disarms all."""
     _armed.clear()

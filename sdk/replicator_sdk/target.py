@@ -93,7 +93,14 @@ class EventConsumer(ABC):
 
     @abstractmethod
     def apply_ddl(self, event: DDLEvent) -> None:
-        """Apply one change of structure; durable when it returns. A table that is there already is no error."""
+        """Apply one change of structure; durable when it returns. A table that is there already is no error.
+
+        A target that stores progress commits `event.position` with it, and does nothing when it has that position already.
+
+        Raises:
+            FencedError: When the table was written by a higher epoch; nothing is changed then.
+            SchemaDriftError: When the target cannot follow; the table is copied again once a person has decided so.
+        """
 
     @abstractmethod
     def apply_dml(self, event: DMLEvent) -> None:
@@ -116,8 +123,8 @@ class BatchConsumer(EventConsumer):
 
     @abstractmethod
     def progress(self, table: TableId) -> TableProgress | None:
-        """What the table's own last commit says; None when the table is not there or was never written by this
-        replicator. Read from the target, not from memory.
+        """What the table's own last commit says; None exactly when there is no table of that name. Read from the target,
+        not from memory. Of a dropped table that the target keeps, it says the position of the DROP_TABLE.
 
         Raises:
             NeedsUserError: When a table of that name is there that this replicator did not write.
@@ -185,7 +192,9 @@ class SnapshotLoader(ABC):
         removed, so that rows deleted meanwhile at the source do not stay.
 
         Returns:
-            Indexes of the chunks already loaded, as stored with the data; all of them when that plan is finished.
+            Indexes of the chunks already loaded, as stored with the data; all of them when that plan is finished. A
+            target keeps them until another plan begins or changes are applied (`TableRecord.chunks` does), beside
+            `TableProgress.snapshot_chunks`, which is None then.
         """
 
     @abstractmethod

@@ -10,9 +10,12 @@ from __future__ import annotations
 import pytest
 
 # So that a failing promise shows both sides; has to happen before the suites are imported.
-_CLAIMS = ("base", "histories", "snapshots", "writers")
 pytest.register_assert_rewrite(
+    "replicator_sdk.testing.ddl_positions",
+    "replicator_sdk.testing.kills",
     "replicator_sdk.testing.recording",
+    "replicator_sdk.testing.source_system",
     "replicator_sdk.testing.source_suite",
-    *(f"replicator_sdk.testing.target_claims.{name}" for name in _CLAIMS),
+    "replicator_sdk.testing.source_claims",
+    "replicator_sdk.testing.target_claims",
 )

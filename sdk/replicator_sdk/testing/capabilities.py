@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 
 from replicator_sdk.datatype import Array, DataType, Decimal, Record
 from replicator_sdk.schema import TableSchema
+from replicator_sdk.testing.failures.explained import explained
 from replicator_sdk.testing.histories.history import History
 
 ALL_TYPES: Final = frozenset(
@@ -48,6 +49,15 @@ class Capabilities:
     supports_rename_column: ClassVar[bool] = True
     """A column can be renamed in a table that is being replicated."""
 
+    supports_retype_column: ClassVar[bool] = True
+    """A column's type can change. A target may refuse it by `SchemaDriftError`; the kit then copies the table again."""
+
+    supports_change_key: ClassVar[bool] = True
+    """A table's key can change. A target may refuse it by `SchemaDriftError`; the kit then copies the table again."""
+
+    supports_drop_table: ClassVar[bool] = True
+    """A table can be dropped, and one of the same name be created."""
+
     supports_ddl_in_transaction: ClassVar[bool] = True
     """A schema change may be between row changes of one transaction."""
 
@@ -74,6 +84,13 @@ class Capabilities:
 
     skipped_cases: ClassVar[Mapping[str, str]] = {}
     """Case name → why it cannot hold here. For gaps that no flag describes; each belongs into the plugin's README.md."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let the tests of every suite explain their failures."""
+        super().__init_subclass__(**kwargs)
+        for name, test in list(vars(cls).items()):
+            if name.startswith("test_"):
+                setattr(cls, name, explained(test))
 
     def require(self, case: History) -> None:
         """Skip the test when the plugin cannot do what the case needs."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from replicator_sdk.datatype import Array, DataType, Decimal
@@ -116,6 +116,10 @@ class SqlDialect:
                 return [f"ALTER TABLE {name} ADD COLUMN {self._added(step)}"]
             case "drop_column":
                 return [f"ALTER TABLE {name} DROP COLUMN {self.quote(step.facts['name'])}"]
+            case "retype_column":
+                return [self.retype(name, column(step.facts["name"], step.facts["type"]))]
+            case "change_key":
+                return self.change_key(schema, step.facts["key"])
             case _:
                 return self.renames(name, renamed(step))
 
@@ -130,6 +134,16 @@ class SqlDialect:
         return [self._rename(table, old, aside[old]) for old in names] + [
             self._rename(table, aside[old], new) for old, new in names.items()
         ]
+
+    def retype(self, table: str, column: Column) -> str:
+        """The statement that gives a column another type and keeps its values."""
+        return f"ALTER TABLE {table} ALTER COLUMN {self.quote(column.name)} TYPE {self.type_name(column.type)}"
+
+    def change_key(self, schema: TableSchema, key: Sequence[str]) -> list[str]:
+        """The statements that give a table another key; several are one transaction."""
+        name, listed = self.table(schema.table), ", ".join(map(self.quote, key))
+        constraint = self.quote(f"{schema.table.table}_pkey")
+        return [f"ALTER TABLE {name} DROP CONSTRAINT {constraint}", f"ALTER TABLE {name} ADD PRIMARY KEY ({listed})"]
 
     def _rename(self, table: str, old: str, new: str) -> str:
         return f"ALTER TABLE {table} RENAME COLUMN {self.quote(old)} TO {self.quote(new)}"

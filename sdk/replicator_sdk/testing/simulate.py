@@ -10,7 +10,7 @@ from replicator_sdk.authoring.renames import ordered_renames
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLOperation
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.testing.histories.history import Step, column
+from replicator_sdk.testing.histories.history import Step, column, table_schema
 from replicator_sdk.testing.histories.reference import Change, Reference, ReferenceTable, RowChange
 from replicator_sdk.testing.histories.values import Row, comparable, from_json
 
@@ -60,6 +60,10 @@ class Simulator:
         return self.execute(Step(step.kind, next(n for n, t in self.names.items() if t == table), step.facts), offset)
 
     def _changes(self, step: Step, offset: Offset) -> Iterator[Change]:
+        if step.kind == "create_table":
+            created = table_schema(self.names[step.table], step.facts)
+            yield DDLEvent(offset, DDLOperation.CREATE_TABLE, created.table, created)
+            return
         table = self.table(step.table)
         match step.kind:
             case "insert":
@@ -73,6 +77,8 @@ class Simulator:
                     yield self._delete(table.schema, row)
             case "truncate":
                 yield DDLEvent(offset, DDLOperation.TRUNCATE_TABLE, table.schema.table, table.schema)
+            case "drop_table":
+                yield DDLEvent(offset, DDLOperation.DROP_TABLE, table.schema.table)
             case _:
                 yield _alter(table.schema, step, offset)
 
@@ -117,6 +123,7 @@ def matching(table: ReferenceTable, step: Step) -> list[Row]:
 def _alter(schema: TableSchema, step: Step, offset: Offset) -> DDLEvent:
     columns: list[Column] = list(schema.columns)
     names: dict[str, str] = {}
+    key = schema.primary_key
     if step.kind == "add_column":
         new = column(step.facts["name"], step.facts["type"])
         columns.append(new)
@@ -125,11 +132,19 @@ def _alter(schema: TableSchema, step: Step, offset: Offset) -> DDLEvent:
         old = schema[step.facts["name"]]
         columns.remove(old)
         alters = [Alter(AlterKind.DROP_COLUMN, None, old)]
+    elif step.kind == "retype_column":
+        old = schema[step.facts["name"]]
+        new = replace(column(old.name, step.facts["type"]), nullable=old.nullable)
+        columns[columns.index(old)] = new
+        alters = [Alter(AlterKind.RETYPE_COLUMN, new, old)]
+    elif step.kind == "change_key":
+        key = tuple(step.facts["key"])
+        alters = [Alter(AlterKind.CHANGE_KEY)]
     else:
         names = renamed(step)
         columns = [replace(c, name=names.get(c.name, c.name)) for c in columns]
         alters = ordered_renames([(schema[old], new) for old, new in names.items()], schema.names)
-    after = TableSchema(schema.table, tuple(columns), tuple(names.get(k, k) for k in schema.primary_key))
+    after = TableSchema(schema.table, tuple(columns), tuple(names.get(k, k) for k in key))
     return DDLEvent(offset, DDLOperation.ALTER_TABLE, schema.table, after, alters=tuple(alters))
 
 

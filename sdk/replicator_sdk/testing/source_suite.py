@@ -1,11 +1,11 @@
 """The source's half of the kit: subclass `SourceConformance`, give the fixture `system`, run pytest.
 
 class TestMySource(SourceConformance):
-supports_truncate = False
+    supports_truncate = False
 
-@pytest.fixture
-def system(self, tmp_path):
-return MySystem(tmp_path)
+    @pytest.fixture
+    def system(self, tmp_path):
+        return MySystem(tmp_path)
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventReaderDefinition
 from replicator_sdk.testing.contexts import CollectingConfigurer, CollectingEmitter, TestSourceContext
 from replicator_sdk.testing.ddl_positions import DDLPositions
+from replicator_sdk.testing.failures.explained import assert_same, at_step, comparing
+from replicator_sdk.testing.failures.smallest import check_history
 from replicator_sdk.testing.histories.history import History, Step, load_case, load_cases
 from replicator_sdk.testing.histories.random_history import random_history
 from replicator_sdk.testing.histories.values import Row, difference
 from replicator_sdk.testing.recording import Logged, Recording, interpret, recording, schemas_at, signature
+from replicator_sdk.testing.source_claims.numbering import NumberingClaims
 from replicator_sdk.testing.source_system import Application, SourceSystem, table_of
 
 __all__ = ["Application", "Row", "SourceConformance", "SourceSystem", "Step"]
@@ -36,7 +39,7 @@ __all__ = ["Application", "Row", "SourceConformance", "SourceSystem", "Step"]
 CASES = load_cases()
 
 
-class SourceConformance(DDLPositions):
+class SourceConformance(DDLPositions, NumberingClaims):
     """What every source promises. Each test's docstring is the promise."""
 
     random_histories: ClassVar[int] = 15
@@ -51,7 +54,10 @@ class SourceConformance(DDLPositions):
     def test_what_the_reader_emits_is_what_happened(self, system: SourceSystem, case: History) -> None:
         """Interpreted event by event, what is emitted makes the tables that are at the source."""
         self.require(case)
-        app = Application(system, case)
+        check_history(case, lambda history, prefix: self._check_emitted(system, history, prefix))
+
+    def _check_emitted(self, system: SourceSystem, case: History, prefix: str) -> None:
+        app = Application(system, case, prefix)
         schemas = app.describe()
         with recording(system.source, schemas, None) as reader:
             reader.run()
@@ -78,7 +84,9 @@ class SourceConformance(DDLPositions):
             with recording(system.source, then, offset, state=reader.context.state) as again:
                 assert again.start == offset
                 again.run()
-                assert [signature(entry) for entry in again.catch_up(self.wait_seconds)] == after
+                at_step(f"read again from {offset}")
+                with comparing("what is emitted again and what was emitted after that offset"):
+                    assert [signature(entry) for entry in again.catch_up(self.wait_seconds)] == after
 
     def test_random_histories_arrive(self, system: SourceSystem) -> None:
         """Whatever an application does to its rows and columns, interpreted it makes the tables at the source."""
@@ -180,7 +188,8 @@ class SourceConformance(DDLPositions):
             reader.run()
             reference = interpret(schemas, reader.catch_up(self.wait_seconds))
         for table, schema in schemas.items():
-            assert not difference(schema, reference.tables[table].rows, rows[table])
+            compared = f"the rows of {table} by log and by snapshot"
+            assert_same(compared, difference(schema, reference.tables[table].rows, rows[table]))
 
     def test_the_latest_offset_is_reached_without_further_change(self, system: SourceSystem) -> None:
         """The reader reaches `latest_offset` by itself, on an idle source and after a change."""
@@ -201,7 +210,8 @@ class SourceConformance(DDLPositions):
             app.execute(app.history.transactions[0])
             other.execute(other.history.transactions[1])
             logged = reader.catch_up(self.wait_seconds)
-        assert {table_of(entry.change) for entry in logged} == set(schemas)
+        with comparing("the tables whose changes are emitted and those that were asked for"):
+            assert {table_of(entry.change) for entry in logged} == set(schemas)
         reference = interpret(schemas, logged)
         self._compare(system, app, reader, reference)
 

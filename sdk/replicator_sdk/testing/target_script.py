@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from replicator_sdk.batch import BatchIdentity, ChangeBatch, TableChanges
+from replicator_sdk.errors import SchemaDriftError, SnapshotNeededError
 from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent, DMLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
-from replicator_sdk.target import BatchConsumer, DeferredConsumer, EventConsumer
+from replicator_sdk.snapshot import SnapshotChunk
+from replicator_sdk.target import BatchConsumer, DeferredConsumer, EventConsumer, SnapshotLoader
+from replicator_sdk.testing.failures.explained import at_step
 from replicator_sdk.testing.histories.batches import to_batch, to_table_changes
 from replicator_sdk.testing.histories.history import History, Step
 from replicator_sdk.testing.histories.reference import Change, ReferenceTable, RowChange
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from replicator_sdk.testing.simulate import Simulator
 
 Item = TableChanges | DDLEvent
 _EPOCH_2024 = 1_704_067_200_000_000
+_REFUSABLE = ("retype_column", "change_key")
+"""Kinds of steps that a target may refuse by a `SchemaDriftError`."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +35,15 @@ class Flush:
         items: Changes and schema changes in the order in which they are to be applied.
         singles: The same, event by event, for consumers that take rows one by one.
         tables: Schemas and rows that must be there afterwards.
+        copies: The table right after each DDL event that a target may refuse, by the event's position.
+        name: Which transactions of which history these are.
     """
 
     items: tuple[Item, ...]
     singles: tuple[DDLEvent | DMLEvent, ...]
     tables: Mapping[TableId, ReferenceTable]
+    copies: Mapping[Position, ReferenceTable] = field(default_factory=dict)
+    name: str = ""
 
 
 class ScriptBuilder:
@@ -56,6 +66,7 @@ class ScriptBuilder:
         epoch: int = 1,
         overlap: bool = False,
     ) -> None:
+        self._history = history
         self._simulator = Simulator(history.schemas(ids.__getitem__), full_before=full_before)
         self._epoch = epoch
         self._overlap = overlap
@@ -72,23 +83,35 @@ class ScriptBuilder:
         """The next transactions as one flush."""
         gathering = _Gathering(self._epoch, self._overlap)
         singles: list[DDLEvent | DMLEvent] = []
+        copies: dict[Position, ReferenceTable] = {}
+        name = self._name(transactions)
         for steps in transactions:
             offset = MemoryOffset(self._done)
-            changes = [change for step in steps for change in self._simulator.execute(step, offset)]
-            for ordinal, change in enumerate(changes):
-                singles.append(gathering.take(change, offset, ordinal, self._sequence + ordinal + 1))
-            self._sequence += len(changes)
+            ordinal = 0
+            for step in steps:
+                for change in self._simulator.execute(step, offset):
+                    singles.append(gathering.take(change, offset, ordinal, self._sequence + ordinal + 1))
+                    ordinal += 1
+                    if step.kind in _REFUSABLE and isinstance(change, DDLEvent):
+                        copies[Position(offset, ordinal)] = _copy(self._simulator.reference.tables[change.table])
+            self._sequence += ordinal
             self._done += 1
             gathering.end_transaction()
             singles.append(
                 DMLEvent(MemoryOffset(self._done), DMLOperation.COMMIT, source_timestamp=_moment(self._done))
             )
         gathering.flush_all(Position(MemoryOffset(self._done)))
-        tables = {
-            table: ReferenceTable(found.schema, [dict(row) for row in found.rows])
-            for table, found in self._simulator.reference.tables.items()
-        }
-        return Flush(tuple(gathering.items), tuple(singles), tables)
+        tables = {table: _copy(found) for table, found in self._simulator.reference.tables.items()}
+        return Flush(tuple(gathering.items), tuple(singles), tables, copies, name)
+
+    def _name(self, transactions: Sequence[Sequence[Step]]) -> str:
+        first, last = self._done + 1, self._done + len(transactions)
+        which = f"transaction {first}" if first == last else f"transactions {first} to {last}"
+        return f"{which} of history {self._history.name!r}"
+
+
+def _copy(table: ReferenceTable) -> ReferenceTable:
+    return ReferenceTable(table.schema, [dict(row) for row in table.rows])
 
 
 class _Gathering:
@@ -177,20 +200,58 @@ def apply(consumer: EventConsumer, flush: Flush) -> None:
     """Passes a flush to a consumer by the methods it has; all of it is durable on return."""
     if isinstance(consumer, BatchConsumer):
         for item in flush.items:
+            at_step(f"{flush.name}: {_described(item)}")
             if isinstance(item, DDLEvent):
                 _settle(consumer, {item.table})
-                consumer.apply_ddl(item)
+                _apply_ddl(consumer, item, flush)
             else:
                 consumer.apply_batch(item)
         _settle(consumer, {item.table for item in flush.items})
         return
     for event in flush.singles:
+        at_step(f"{flush.name}: {event.operation.name} {event.table or ''}")
         if isinstance(event, DDLEvent):
             consumer.flush()
             consumer.apply_ddl(event)
         else:
             consumer.apply_dml(event)
     consumer.flush()
+
+
+def _apply_ddl(consumer: BatchConsumer, event: DDLEvent, flush: Flush) -> None:
+    """Apply the event; where the target refuses one that it may refuse, copy the table again, as people do."""
+    table = None if event.position is None else flush.copies.get(event.position)
+    if table is None or event.position is None or not isinstance(consumer, SnapshotLoader):
+        consumer.apply_ddl(event)
+        return
+    try:
+        consumer.apply_ddl(event)
+    except (SchemaDriftError, SnapshotNeededError):
+        load(consumer, table, f"after {event.position}", event.position)
+
+
+def _described(item: Item) -> str:
+    if isinstance(item, DDLEvent):
+        steps = ", ".join(alter.kind for alter in item.alters)
+        return f"{item.operation} {item.table} {f'({steps}) ' if steps else ''}at {item.position}"
+    return f"{item.rows} changes of {item.table} up to {item.identity.position}"
+
+
+def load(loader: SnapshotLoader, table: ReferenceTable, plan: str, position: Position) -> None:
+    """Load a whole table in three chunks, those that are missing."""
+    chunks = snapshot_chunks(3)
+    at_step(f"begin the snapshot {plan!r} of {table.schema.table}")
+    there = loader.begin_snapshot(table.schema, plan, position)
+    if missing := [chunk for chunk in chunks if chunk.index not in there]:
+        at_step(f"load chunks {[chunk.index for chunk in missing]} of the snapshot {plan!r} of {table.schema.table}")
+        loader.load_chunks(table.schema, plan, missing, MemoryChunkReader(table.schema, table.rows))
+    at_step(f"finish the snapshot {plan!r} of {table.schema.table}")
+    loader.finish_snapshot(table.schema, plan, position)
+
+
+def snapshot_chunks(count: int) -> list[SnapshotChunk]:
+    """Chunks for a `MemoryChunkReader`."""
+    return [SnapshotChunk(i, {"rest": i, "of": count}) for i in range(count)]
 
 
 def _settle(consumer: EventConsumer, tables: set[TableId]) -> None:

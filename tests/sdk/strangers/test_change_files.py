@@ -84,6 +84,7 @@ class Writer(SourceSystem):
 
 class TestChangeFiles(SourceConformance):
     supports_unchanged = False
+    counts_unselected_tables = False  # its reader emits row by row: the emitter counts what is emitted
     random_histories = 5
     unsupported_types = ALL_TYPES & {"array", "record"}
 

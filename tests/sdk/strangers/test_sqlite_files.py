@@ -16,6 +16,7 @@ from sqlite_files import SqliteFilesConfig, SqliteFilesTarget
 
 from replicator_sdk import Column, TableSchema
 from replicator_sdk.testing.capabilities import ALL_TYPES
+from replicator_sdk.testing.kills.target_kills import TargetKills
 from replicator_sdk.testing.target_suite import Row, TargetConformance, TargetSystem
 
 
@@ -47,11 +48,25 @@ class Folder(TargetSystem):
             rows = database.execute(f"SELECT {listed} FROM rows_").fetchall()
         return [{c.name: read(c, value) for c, value in zip(schema.columns, row, strict=True)} for row in rows]
 
+    def create_foreign_table(self, schema: TableSchema) -> None:
+        columns = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
+        with closing(sqlite3.connect(self.folder / f"{schema.table}.db")) as database:
+            database.execute(f"CREATE TABLE rows_ ({columns})")
+
 
 class TestSqliteFiles(TargetConformance):
     cuts = ("first alone",)
+    interruptions = 20
     random_histories = 5
     unsupported_types = ALL_TYPES & {"array", "record"}
+
+    @pytest.fixture
+    def system(self, tmp_path: Path) -> Folder:
+        return Folder(tmp_path)
+
+
+class TestSqliteFilesIsKilled(TargetKills):
+    random_kills = 3
 
     @pytest.fixture
     def system(self, tmp_path: Path) -> Folder:

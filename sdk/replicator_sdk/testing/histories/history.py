@@ -9,7 +9,9 @@ A case file in `cases/` is JSON:
   `{"insert": T, "rows": [{…}, …]}`, `{"update": T, "where": {…}, "set": {…}, "unchanged": […], "limit": n}`,
   `{"delete": T, "where": {…}, "limit": n}`, `{"truncate": T}`,
   `{"add_column": T, "name": c, "type": t, "default": v}`, `{"drop_column": T, "name": c}`,
-  `{"rename_column": T, "name": c, "to": d}`, `{"rename_columns": T, "to": {c: d, …}}` for several columns at once.
+  `{"rename_column": T, "name": c, "to": d}`, `{"rename_columns": T, "to": {c: d, …}}` for several columns at once,
+`{"retype_column": T, "name": c, "type": t}`, `{"change_key": T, "key": [c, …]}`, `{"drop_table": T}`,
+`{"create_table": T, "columns": {…}, "key": […]}` for a table that was dropped before.
 
 `where` compares null-safely and means every row that fits, at most `limit` of them. `unchanged` lists columns that a log
 which need not send unchanged values leaves out.
@@ -26,7 +28,10 @@ from typing import Any
 from replicator_sdk.datatype import parse_type
 from replicator_sdk.schema import Column, TableId, TableSchema
 
-KINDS = ("insert", "update", "delete", "truncate", "add_column", "drop_column", "rename_column", "rename_columns")
+KINDS = (
+    *("insert", "update", "delete", "truncate", "add_column", "drop_column", "rename_column", "rename_columns"),
+    *("retype_column", "change_key", "drop_table", "create_table"),
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,9 @@ class Step:
     def is_ddl(self) -> bool:
         """Whether it changes structure (or empties a table, which travels the same way)."""
         return self.kind not in ("insert", "update", "delete")
+
+    def __str__(self) -> str:
+        return json.dumps({self.kind: self.table, **self.facts}, default=str, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -102,14 +110,15 @@ def parse_history(name: str, value: Mapping[str, Any]) -> History:
         name,
         value["claim"],
         frozenset(value.get("needs", ())),
-        {table: _schema(table, facts) for table, facts in value["tables"].items()},
+        {table: table_schema(TableId("history", table), facts) for table, facts in value["tables"].items()},
         tuple(tuple(_step(name, step) for step in steps) for steps in value["transactions"]),
     )
 
 
-def _schema(table: str, facts: Mapping[str, Any]) -> TableSchema:
+def table_schema(table: TableId, facts: Mapping[str, Any]) -> TableSchema:
+    """A table's schema from the keys `columns` and `key`."""
     columns = tuple(column(name, text) for name, text in facts["columns"].items())
-    return TableSchema(TableId("history", table), columns, tuple(facts.get("key", ())))
+    return TableSchema(table, columns, tuple(facts.get("key", ())))
 
 
 def column(name: str, text: str) -> Column:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replicator_sdk.event import AlterKind, DDLEvent, DDLOperation, DMLOperation
-from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.testing.histories.values import Row, comparable_key
+from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_sdk.testing.histories.values import Row, comparable_key, converted
 
 
 class ReferenceMismatchError(AssertionError):
@@ -120,6 +120,8 @@ class ReferenceTable:
                 self._give_name(names, step.previous.name)
                 self._take_name(names, step.column.name)
                 self._rename_column(step.previous.name, step.column.name)
+            elif step.kind is AlterKind.RETYPE_COLUMN and step.column is not None:
+                self._retype_column(step.column)
         if event.schema is None:
             raise ReferenceMismatchError(f"{self.schema.table}: {event.operation} without a schema")
         self.schema = event.schema
@@ -144,6 +146,10 @@ class ReferenceTable:
     def _rename_column(self, old: str, new: str) -> None:
         for row in self.rows:
             row[new] = row.pop(old, None)
+
+    def _retype_column(self, column: Column) -> None:
+        for row in self.rows:
+            row[column.name] = converted(column.type, row.get(column.name))
 
 
 class Reference:

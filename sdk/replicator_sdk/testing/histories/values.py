@@ -33,6 +33,17 @@ def from_json(kind: DataType, value: Any) -> Any:
     return value if parse is None else parse(value)
 
 
+def converted(kind: DataType, value: Any) -> Any:
+    """A value of another type as a value of `kind`, as far as databases agree: numbers as text, and as wider numbers."""
+    if value is None or isinstance(value, str):
+        return value
+    if kind.name == "string":
+        return str(value)
+    if isinstance(kind, Decimal):
+        return Number(value)
+    return float(value) if kind.name in ("float32", "float64") else value
+
+
 def _instant(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 

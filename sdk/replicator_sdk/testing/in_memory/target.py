@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -19,15 +20,15 @@ from replicator_sdk.distributed.slices import (
     read_partitions,
     valid_through,
 )
-from replicator_sdk.errors import FencedError
+from replicator_sdk.errors import DataError, FencedError, SnapshotNeededError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
 from replicator_sdk.testing.histories.batches import from_batch
-from replicator_sdk.testing.histories.reference import Reference
-from replicator_sdk.testing.histories.values import Row
+from replicator_sdk.testing.histories.reference import Reference, ReferenceTable, RowChange
+from replicator_sdk.testing.histories.values import Row, comparable_key
 
 
 @dataclass
@@ -112,15 +113,16 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
             done = self._store.progress.get(event.table)
             if position is not None and done is not None and position <= done.position:
                 return
-            self._store.reference.apply(event)
-            previous = self._store.progress.pop(table, None)
-            if position is not None and event.operation is not DDLOperation.DROP_TABLE:
-                self._store.progress[event.table] = replace(
-                    previous or TableProgress(self._context.generation, self._context.epoch, position),
-                    epoch=self._context.epoch,
-                    position=position,
-                    last_sequence=event.sequence_number,
-                )
+            with self._commit({table, event.table}):
+                self._store.reference.apply(event)
+                previous = self._store.progress.pop(table, None)
+                if position is not None and event.operation is not DDLOperation.DROP_TABLE:
+                    self._store.progress[event.table] = replace(
+                        previous or TableProgress(self._context.generation, self._context.epoch, position),
+                        epoch=self._context.epoch,
+                        position=position,
+                        last_sequence=event.sequence_number,
+                    )
 
     def apply_batch(self, changes: TableChanges) -> None:
         """Apply all changes and the progress under one lock; a change that does not fit changes nothing."""
@@ -129,17 +131,14 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
             done = self._store.progress.get(changes.table)
             if done is not None and changes.identity.position <= done.position:
                 return
-            table = self._store.reference.create(changes.schema)
-            before = [dict(row) for row in table.rows]
-            try:
+            with self._commit({changes.table}):
+                table = self._store.reference.create(changes.schema)
                 for batch in changes.batches():
                     for change in from_batch(batch):
-                        table.apply(change, overlap=changes.overlap)
-            except BaseException:
-                table.rows[:] = before
-                raise
-            self._store.progress[changes.table] = TableProgress.of(changes.identity)
-            self._store.batches.append((changes.table, changes.identity))
+                        if not _is_dropped(table, change, changes):
+                            table.apply(change, overlap=changes.overlap)
+                self._store.progress[changes.table] = TableProgress.of(changes.identity)
+                self._store.batches.append((changes.table, changes.identity))
 
     def apply_slice(self, changes: SliceChanges) -> SliceOutcome:
         """Read every partition here, pickled as for another process, and apply table by table."""
@@ -196,6 +195,26 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
     def stop(self) -> None:
         """Nothing to release."""
 
+    @contextmanager
+    def _commit(self, tables: Collection[TableId]) -> Iterator[None]:
+        """All that the block changes of these tables, or nothing."""
+        there, progress = self._store.reference.tables, self._store.progress
+        rows = {
+            t: ReferenceTable(found.schema, [dict(r) for r in found.rows]) for t, found in there.items() if t in tables
+        }
+        positions = {table: progress[table] for table in tables if table in progress}
+        batches = len(self._store.batches)
+        try:
+            yield
+        except BaseException:
+            for table in tables:
+                there.pop(table, None)
+                progress.pop(table, None)
+            there.update(rows)
+            progress.update(positions)
+            del self._store.batches[batches:]
+            raise
+
     def _progress(self, position: Position, snapshot_id: str, chunks: frozenset[int] | None) -> TableProgress:
         return TableProgress(
             self._context.generation, self._context.epoch, position, snapshot_chunks=chunks, snapshot_id=snapshot_id
@@ -210,3 +229,34 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
                 hint="a newer run owns the replicator; this one ends",
                 table=str(table),
             )
+
+
+def _is_dropped(table: ReferenceTable, change: RowChange, changes: TableChanges) -> bool:
+    """Whether an update is left out because the values that it did not send are nowhere and it is undone later.
+
+    Raises:
+        SnapshotNeededError: When a row moves in an overlap and the update did not send all of it.
+        DataError: When the row whose values it needs is not there.
+    """
+    if not change.unchanged:
+        return False
+    moved = change.before is not None and comparable_key(table.schema, change.before) != comparable_key(
+        table.schema, change.row
+    )
+    if moved and changes.overlap:
+        raise SnapshotNeededError(
+            "an update in an overlap moves a row and does not send all of it",
+            code="RPL-9111",
+            hint="nothing to do: the table is copied again",
+            table=str(table.schema.table),
+        )
+    if table.find(change.row if change.before is None else change.before) is not None:
+        return False
+    if changes.drops_lost_updates:
+        return True
+    raise DataError(
+        "an update does not send all columns of a row that is not there",
+        code="RPL-9112",
+        hint="copy the table again",
+        table=str(table.schema.table),
+    )

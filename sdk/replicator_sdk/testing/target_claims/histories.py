@@ -15,6 +15,7 @@ from replicator_sdk.errors import RetryableError
 from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Position
 from replicator_sdk.target import BatchConsumer
+from replicator_sdk.testing.failures.smallest import check_history
 from replicator_sdk.testing.faults import FailAfterWrite, Fault, FaultScript, FaultyTarget, Reject
 from replicator_sdk.testing.histories.history import History, load_case, load_cases
 from replicator_sdk.testing.histories.random_history import random_history
@@ -42,7 +43,10 @@ class HistoryClaims(TargetClaims):
         self.require(case)
         if cut not in self.cuts:
             pytest.skip("this way of cutting is left out here")
-        builder, flushes = self._builder(system, case), []
+        check_history(case, lambda history, prefix: self._check_cut(system, history, cut, prefix))
+
+    def _check_cut(self, system: TargetSystem, case: History, cut: str, prefix: str) -> None:
+        builder, flushes = self._builder(system, case, prefix=prefix), []
         with consumer(system) as first:
             self._create(first, builder)
             for group in cut_transactions(case, cut):

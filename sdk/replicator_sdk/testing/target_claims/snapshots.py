@@ -6,15 +6,14 @@ import pytest
 
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.offset import Position
-from replicator_sdk.snapshot import SnapshotChunk
-from replicator_sdk.target import SnapshotLoader
+from replicator_sdk.testing.failures.explained import at_step, comparing
 from replicator_sdk.testing.faults import FailAfterWrite, Fault, FaultScript, FaultyTarget, Reject
 from replicator_sdk.testing.histories.history import History, Step, load_case, load_cases
 from replicator_sdk.testing.histories.reference import ReferenceTable
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from replicator_sdk.testing.target_claims.target_system import TargetClaims, TargetSystem, consumer
-from replicator_sdk.testing.target_script import apply
+from replicator_sdk.testing.target_script import apply, load, snapshot_chunks
 
 CASES = load_cases()
 
@@ -39,7 +38,7 @@ class SnapshotClaims(TargetClaims):
 
     def test_an_interrupted_snapshot_goes_on(self, system: TargetSystem) -> None:
         """Chunks that are in stay in and are not loaded twice, by any later consumer; then the table is at its position."""
-        table, chunks, position = _large_table(system), _chunks(4), Position(MemoryOffset(7))
+        table, chunks, position = _large_table(system), snapshot_chunks(4), Position(MemoryOffset(7))
         read = MemoryChunkReader(table.schema, table.rows)
         with consumer(system) as first:
             loader = self._loader(first)
@@ -56,6 +55,20 @@ class SnapshotClaims(TargetClaims):
             done = self._progress(second, table)
         assert done.snapshot_chunks is None
         assert done.position == position
+        self._compare(system, {table.schema.table: table})
+
+    def test_a_finished_snapshot_is_not_loaded_again(self, system: TargetSystem) -> None:
+        """The plan of a finished snapshot, begun again by another consumer, has all its chunks, and no row comes twice."""
+        table, position = _large_table(system), Position(MemoryOffset(7))
+        with consumer(system) as first:
+            load(self._loader(first), table, "plan", position)
+        with consumer(system) as second:
+            loader = self._loader(second)
+            at_step("begin the finished snapshot again")
+            with comparing("the chunks of a finished plan and all of them"):
+                assert loader.begin_snapshot(table.schema, "plan", position) == frozenset({0, 1, 2})
+            load(loader, table, "plan", position)
+            assert self._progress(second, table).snapshot_chunks is None
         self._compare(system, {table.schema.table: table})
 
     def test_another_plan_starts_from_scratch(self, system: TargetSystem) -> None:
@@ -88,7 +101,7 @@ class SnapshotClaims(TargetClaims):
         early, late = (builder.flush(group).tables for group in (case.transactions[:1], case.transactions[1:2]))
         overlapping.flush(case.transactions[:1])
         (table,) = early
-        chunks = _chunks(2)
+        chunks = snapshot_chunks(2)
         with consumer(system) as only:
             loader, schema = self._loader(only), early[table].schema
             loader.begin_snapshot(schema, "plan", Position(MemoryOffset(1)))
@@ -98,20 +111,6 @@ class SnapshotClaims(TargetClaims):
             flush = overlapping.flush(case.transactions[1:])
             apply(only, flush)
         self._compare(system, flush.tables)
-
-
-def load(loader: SnapshotLoader, table: ReferenceTable, plan: str, position: Position) -> None:
-    """Load a whole table in three chunks, those that are missing."""
-    chunks = _chunks(3)
-    there = loader.begin_snapshot(table.schema, plan, position)
-    missing = [chunk for chunk in chunks if chunk.index not in there]
-    if missing:
-        loader.load_chunks(table.schema, plan, missing, MemoryChunkReader(table.schema, table.rows))
-    loader.finish_snapshot(table.schema, plan, position)
-
-
-def _chunks(count: int) -> list[SnapshotChunk]:
-    return [SnapshotChunk(i, {"rest": i, "of": count}) for i in range(count)]
 
 
 def _large_table(system: TargetSystem) -> ReferenceTable:

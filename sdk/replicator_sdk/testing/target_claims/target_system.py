@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -13,6 +13,7 @@ from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import BatchConsumer, DeltaTarget, EventConsumer, SnapshotLoader, TableProgress
 from replicator_sdk.testing.capabilities import Capabilities
 from replicator_sdk.testing.contexts import TestTargetContext
+from replicator_sdk.testing.failures.explained import assert_same, comparing
 from replicator_sdk.testing.histories.history import History, Step
 from replicator_sdk.testing.histories.reference import ReferenceTable
 from replicator_sdk.testing.histories.values import Row, difference
@@ -45,9 +46,19 @@ class TargetSystem(ABC):
         """The full name for a table of a history."""
         return TableId("conformance", name)
 
+    def create_foreign_table(self, schema: TableSchema) -> None:  # noqa: ARG002 - for those that override it
+        """Make a table with these columns where the target keeps `schema.table`, as another program would: without the target.
+
+        It has no rows. Without it the kit cannot see whether the target takes such a table for its own.
+        """
+        pytest.skip("the system cannot make a table without the target")
+
 
 class TargetClaims(Capabilities):
     """The fixture and the steps of all claims."""
+
+    is_fenced: ClassVar[bool] = True
+    """A lower epoch cannot write any more."""
 
     @pytest.fixture
     def system(self) -> TargetSystem:
@@ -86,6 +97,10 @@ class TargetClaims(Capabilities):
             if not isinstance(one, BatchConsumer):
                 pytest.skip("the target takes event by event")
 
+    def _need_fence(self) -> None:
+        if not self.is_fenced:
+            pytest.skip("the target does not fence")
+
     def _loader(self, one: EventConsumer) -> SnapshotLoader:
         if not isinstance(one, SnapshotLoader):
             pytest.skip("the target loads no snapshots in parallel")
@@ -99,8 +114,10 @@ class TargetClaims(Capabilities):
 
     def _compare(self, system: TargetSystem, tables: Mapping[TableId, ReferenceTable]) -> None:
         for table in tables.values():
-            problem = difference(table.schema, table.rows, system.read_table(table.schema))
-            assert not problem, problem
+            compared = f"the rows of {table.schema.table} in the reference and at the target"
+            with comparing(compared):
+                there = system.read_table(table.schema)
+            assert_same(compared, difference(table.schema, table.rows, there))
 
 
 @contextmanager

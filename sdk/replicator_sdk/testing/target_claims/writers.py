@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
@@ -13,7 +14,9 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
 from replicator_sdk.testing.contexts import CollectingConfigurer
+from replicator_sdk.testing.failures.explained import at_step, comparing
 from replicator_sdk.testing.histories.history import load_case
+from replicator_sdk.testing.histories.reference import ReferenceTable
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.target_claims.target_system import TargetClaims, TargetSystem, consumer, target_context
 from replicator_sdk.testing.target_script import apply, cut_transactions
@@ -22,17 +25,13 @@ from replicator_sdk.testing.target_script import apply, cut_transactions
 class WriterClaims(TargetClaims):
     """Only the newest run of one replicator writes a table, and its progress is in the commit."""
 
-    is_fenced: ClassVar[bool] = True
-    """A lower epoch cannot write any more."""
-
     refuses_foreign_tables: ClassVar[bool] = True
     """A table that another replicator writes is refused."""
 
     def test_a_lower_epoch_is_fenced(self, system: TargetSystem) -> None:
         """A writer of a lower epoch changes nothing any more and learns so."""
         self._need_batches(system)
-        if not self.is_fenced:
-            pytest.skip("the target does not fence")
+        self._need_fence()
         case = load_case("seed_transactions")
         newer, older = self._builder(system, case, epoch=2), self._builder(system, case, epoch=1)
         with consumer(system, epoch=2) as winner:
@@ -72,6 +71,31 @@ class WriterClaims(TargetClaims):
                     other.begin_snapshot(schema, "another", Position(MemoryOffset(9)))
         self._compare(system, flush.tables)
 
+    def test_a_table_that_no_replicator_wrote_is_refused(self, system: TargetSystem) -> None:
+        """A table that another program made is neither taken for a new one nor changed: each call raises NeedsUserError."""
+        self._need_batches(system)
+        case = load_case("seed_transactions")
+        builder = self._builder(system, case)
+        (schema,) = builder.schemas
+        system.create_foreign_table(schema)
+        empty = {schema.table: ReferenceTable(schema)}
+        batches = [item for item in builder.flush(case.transactions).items if isinstance(item, TableChanges)]
+        with consumer(system) as one, comparing("the error for a table that no replicator wrote and NeedsUserError"):
+            assert isinstance(one, BatchConsumer)
+            calls: dict[str, Callable[[], object]] = {
+                "progress": lambda: one.progress(schema.table),
+                "apply_ddl": lambda: self._create(one, builder),
+                "apply_batch": lambda: one.apply_batch(batches[0]),
+            }
+            if isinstance(one, SnapshotLoader):
+                loader = one
+                calls["begin_snapshot"] = lambda: loader.begin_snapshot(schema, "plan", Position(MemoryOffset(9)))
+            for name, call in calls.items():
+                at_step(name)
+                with pytest.raises(NeedsUserError):
+                    call()
+                self._compare(system, empty)
+
     def test_progress_is_kept_with_the_data(self, system: TargetSystem) -> None:
         """What a table's last commit says of itself is read back by another consumer, exactly."""
         self._need_batches(system)
@@ -88,7 +112,8 @@ class WriterClaims(TargetClaims):
                     assert isinstance(reader, BatchConsumer)
                     for item in flush.items:
                         assert isinstance(item, TableChanges)
-                        assert reader.progress(item.table) == TableProgress.of(item.identity)
+                        with comparing(f"the progress of {item.table} and the batch applied last"):
+                            assert reader.progress(item.table) == TableProgress.of(item.identity)
 
     def test_a_healthy_target_is_assessed_as_such(self, system: TargetSystem) -> None:
         """The assessor finds no error in the target the tests run on, and says how every column arrives."""

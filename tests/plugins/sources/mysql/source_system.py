@@ -82,6 +82,15 @@ class MySqlDialect(SqlDialect):
         clauses = [f"RENAME COLUMN {self.quote(old)} TO {self.quote(new)}" for old, new in names.items()]
         return [f"ALTER TABLE {table} {', '.join(clauses)}"]
 
+    def retype(self, table: str, column: Column) -> str:
+        """With the column's whole definition."""
+        return f"ALTER TABLE {table} MODIFY COLUMN {self.column(column)}"
+
+    def change_key(self, schema: TableSchema, key: Sequence[str]) -> list[str]:
+        """In one statement, since each is a transaction of its own."""
+        listed = ", ".join(map(self.quote, key))
+        return [f"ALTER TABLE {self.table(schema.table)} DROP PRIMARY KEY, ADD PRIMARY KEY ({listed})"]
+
     def _where(self, step: Step, schema: TableSchema) -> str:
         if "limit" not in step.facts:
             return super()._where(step, schema)

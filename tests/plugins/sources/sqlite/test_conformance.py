@@ -12,6 +12,8 @@ from tests.plugins.sources.sqlite.source_system import SqliteSystem
 
 
 class TestSqlite(SourceConformance):
+    supports_retype_column = False  # SQLite has no statement for it
+    supports_change_key = False
     largest_decimal = 15
     unsupported_types = frozenset({"instant", "array", "record"})
     skipped_cases = {"types_nan": "SQLite keeps NaN as NULL"}  # noqa: RUF012 - overrides a class variable

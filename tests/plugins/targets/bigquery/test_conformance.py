@@ -14,6 +14,7 @@ from tests.plugins.targets.bigquery.support.project import Project
 class TestBigQuery(TargetConformance):
     cuts: ClassVar[tuple[str, ...]] = ("first alone",)
     random_histories: ClassVar[int] = 2
+    interruptions: ClassVar[int] = 3
     largest_decimal: ClassVar[int] = 28  # the emulator has no BIGNUMERIC
 
     @pytest.fixture

@@ -66,6 +66,10 @@ class Lake(TargetSystem):
         found: list[dict[str, Any]] = self.arrow(table).to_pylist()
         return found
 
+    def create_foreign_table(self, schema: TableSchema) -> None:
+        """Made by `deltalake`."""
+        deltalake.write_deltalake(str(self.path(schema.table)), schema.arrow.empty_table())
+
     def version(self, table: TableId) -> int:
         """How many commits the table has, less one."""
         return int(deltalake.DeltaTable(str(self.path(table))).version())

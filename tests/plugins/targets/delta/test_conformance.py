@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class TestDelta(TargetConformance):
     cuts: ClassVar[tuple[str, ...]] = ("first alone",)
     random_histories: ClassVar[int] = 12
+    interruptions: ClassVar[int] = 12
 
     @pytest.fixture
     def system(self, tmp_path: Path, spark: SparkSession) -> Lake:

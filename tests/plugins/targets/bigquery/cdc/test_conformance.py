@@ -24,6 +24,7 @@ REFUSED = {
 class TestBigQueryCdc(TargetConformance):
     cuts: ClassVar[tuple[str, ...]] = ("first alone",)
     random_histories: ClassVar[int] = 2
+    interruptions: ClassVar[int] = 3
     largest_decimal: ClassVar[int] = 28  # the emulator has no BIGNUMERIC
     supports_keyless: ClassVar[bool] = False
     supports_null_keys: ClassVar[bool] = False

@@ -26,6 +26,7 @@ else:
     class TestBigQuery(TargetConformance):
         cuts: ClassVar[tuple[str, ...]] = ("first alone",)
         random_histories: ClassVar[int] = 2
+        interruptions: ClassVar[int] = 3
         largest_decimal: ClassVar[int] = _DIGITS
 
         @pytest.fixture

@@ -55,6 +55,7 @@ def typed(column: Column, value: Any) -> Any:
         (pa.types.is_date, date.fromisoformat),
         (pa.types.is_time, time.fromisoformat),
         (pa.types.is_timestamp, datetime.fromisoformat),
+        (pa.types.is_string, str),  # of a number that was written before the column became text
     ]
     found = [reader for is_kind, reader in readers if is_kind(column.type.arrow)]
     return found[0](value) if found and value is not None else value

@@ -11,7 +11,10 @@ from typing import Any
 
 from replicator_sdk import Offset, TableProgress, TableSchema
 from replicator_sdk.errors import FencedError, NeedsUserError
+from replicator_sdk.failpoint import failpoint, register
 from sqlite_files.values import Row, identity, stored
+
+register("sqlite_files.commit.before", "sqlite_files.commit.after")
 
 ReadOffset = Callable[[Mapping[str, bytes]], Offset]
 
@@ -33,6 +36,10 @@ class TableFile:
         self._connection, self._owner = connection, owner
         connection.execute("CREATE TABLE IF NOT EXISTS _about (name TEXT PRIMARY KEY, value TEXT)")
         about = {name: json.loads(value) for name, value in connection.execute("SELECT name, value FROM _about")}
+        if not about and connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows_'").fetchone():
+            raise NeedsUserError(
+                "the file is not of a replicator", code="SQF-0007", hint="move it away, or choose another `folder`"
+            )
         if about.get("owner", owner) != owner:
             raise NeedsUserError(
                 f"the file is of replicator {about['owner']}", code="SQF-0004", hint="choose another `folder`"
@@ -47,10 +54,7 @@ class TableFile:
         Raises:
             FencedError: When a newer run has written the table.
         """
-        if self.progress is not None and self.progress.epoch > epoch:
-            raise FencedError(
-                "a newer run writes this table", code="SQF-0003", hint="stop this run", table=str(schema.table)
-            )
+        self.check(epoch)
         self.schema, self.progress, self.loaded = schema, progress, sorted(loaded)
         about = {
             "owner": self._owner,
@@ -61,6 +65,11 @@ class TableFile:
         self._connection.executemany(
             "INSERT OR REPLACE INTO _about VALUES (?, ?)", [(name, json.dumps(value)) for name, value in about.items()]
         )
+
+    def check(self, epoch: int) -> None:
+        """Raises FencedError when a newer run has written the table."""
+        if self.progress is not None and self.progress.epoch > epoch:
+            raise FencedError("a newer run writes this table", code="SQF-0003", hint="stop this run")
 
     def create(self, schema: TableSchema, rows: Iterable[Row] = ()) -> None:
         """An empty table, or one with these rows, in place of the one that is there."""
@@ -109,4 +118,6 @@ def transaction(path: Path, read_offset: ReadOffset, owner: str) -> Iterator[Tab
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+        failpoint("sqlite_files.commit.before")
         connection.execute("COMMIT")
+        failpoint("sqlite_files.commit.after")

@@ -28,9 +28,9 @@ from replicator_sdk import (
     TableSchema,
 )
 from replicator_sdk.authoring.table_ownership import owner_of
-from replicator_sdk.errors import SchemaDriftError
+from replicator_sdk.errors import DataError, SchemaDriftError, SnapshotNeededError
 from sqlite_files.table import TableFile, quoted, transaction
-from sqlite_files.values import stored
+from sqlite_files.values import Row, identity, stored
 
 
 class SqliteFilesConfig(PluginConfig):
@@ -61,13 +61,17 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
     def apply_ddl(self, event: DDLEvent) -> None:
         if event.operation in (DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE):
             return
-        if event.operation is DDLOperation.DROP_TABLE:
-            self.path(event.table).unlink(missing_ok=True)
+        drops = event.operation is DDLOperation.DROP_TABLE
+        if drops and not self.path(event.table).exists():
             return
         with self._open(event.table) as file:
             if file.progress and event.position and event.position <= file.progress.position:
                 return
-            self._change_structure(file, event)
+            if drops:
+                file.check(self._context.epoch)
+                self.path(event.table).unlink()
+            else:
+                self._change_structure(file, event)
 
     def _change_structure(self, file: TableFile, event: DDLEvent) -> None:
         schema = event.schema or file.schema
@@ -92,7 +96,7 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
                 self._store(file, file.progress, file.schema or changes.schema)
                 return
             for batch in changes.batches():
-                _apply(file, changes.schema, batch)
+                _apply(file, changes, batch)
             self._store(file, TableProgress.of(changes.identity), changes.schema)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
@@ -161,17 +165,31 @@ def _alter(file: TableFile, step: Alter, event: DDLEvent) -> None:
             )
 
 
-def _apply(file: TableFile, schema: TableSchema, batch: ChangeBatch) -> None:
+def _apply(file: TableFile, changes: TableChanges, batch: ChangeBatch) -> None:
+    schema = changes.schema
     befores = [None] * len(batch) if batch.before is None else batch.before.to_pylist()
     missing = {name: mask.to_pylist() for name, mask in batch.unchanged.items()}
     for index, (op, row) in enumerate(zip(batch.op.to_pylist(), batch.row.to_pylist(), strict=True)):
+        unsent = [name for name, mask in missing.items() if mask[index]]
+        if unsent and changes.overlap and _moves(schema, befores[index], row):
+            raise SnapshotNeededError(
+                "a row moved while its table was copied", code="SQF-0005", hint="none; it is copied again"
+            )
         old = None if op == DMLOperation.INSERT else file.take(schema, befores[index] or row)
         if op == DMLOperation.DELETE:
             continue
-        row |= {name: old[name] for name, mask in missing.items() if mask[index] and old}
+        if unsent and old is None:
+            if changes.drops_lost_updates:
+                continue
+            raise DataError("an update lacks columns of a row that is not here", code="SQF-0006", hint="copy it again")
+        row |= {name: old[name] for name in unsent if old}
         if schema.primary_key:
             file.take(schema, row)  # the table may have the row already
         file.put(schema, row)
+
+
+def _moves(schema: TableSchema, before: Row | None, row: Row) -> bool:
+    return before is not None and identity(before, schema.primary_key) != identity(row, schema.primary_key)
 
 
 class SqliteFilesTarget(DeltaTarget[SqliteFilesConfig]):

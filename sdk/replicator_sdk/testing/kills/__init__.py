@@ -1,0 +1,1 @@
+"""Kills processes of a plugin, and sees that the runs after it make the tables right."""

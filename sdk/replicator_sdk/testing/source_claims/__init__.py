@@ -1,0 +1,1 @@
+"""Claims about a source, by subject; `source_suite` puts them together."""
