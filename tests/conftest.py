@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.services.mysql.fixtures",
     "tests.services.kafka.fixtures",
     "tests.services.bigquery.fixtures",
+    "tests.services.s3.fixtures",
     "tests.services.schema_registry.fixtures",
     "tests.services.spark.fixtures",
     "tests.services.network",

@@ -97,6 +97,9 @@ REGISTRY = Artifact(
 )
 CONVERTER: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("schema_registry") / "jars.txt")
 
+# What opens s3a:// for Spark.
+S3A: tuple[Artifact, ...] = _pinned(Path(__file__).with_name("s3") / "jars.txt")
+
 
 def cache_folder() -> Path:
     """The one folder below which everything that was downloaded lives; it may not exist yet."""
@@ -150,6 +153,12 @@ def kafka_jars() -> list[Path]:
     """Local jars of Kafka's broker, Connect and Debezium's connectors, in an order that stays the same."""
     with ThreadPoolExecutor(8) as threads:  # they are many and small: the round trips cost most of the time
         return list(threads.map(fetch, KAFKA))
+
+
+def s3a_jars() -> list[Path]:
+    """Local jars of Hadoop's S3A, for `spark.jars` beside Delta's."""
+    with ThreadPoolExecutor(8) as threads:
+        return list(threads.map(fetch, S3A))
 
 
 def prefetch(artifacts: Iterable[Artifact]) -> None:

@@ -15,9 +15,11 @@ from tests.state import stores
 assert stores.PlainFileSystem.protocol == "plain"
 
 
-@pytest.fixture(params=["local", "memory", "plain", "lying"])
+@pytest.fixture(params=["local", "memory", "plain", "lying", "s3"])
 def base(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A base path on each kind of file system: local, exclusive, not exclusive, and one that claims to be."""
+    """A base path on each kind of file system: local, exclusive, not exclusive, one that claims to be, and a real server."""
+    if request.param == "s3":
+        return f"s3://{request.getfixturevalue('s3_bucket')}/state"
     return str(tmp_path) if request.param == "local" else f"{request.param}://{uuid.uuid4().hex}"
 
 

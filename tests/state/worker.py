@@ -12,6 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import fsspec
+
 from replicator_sdk.errors import ReplicatorError
 from replicator_state import OffsetStore, ReplicatorDirectory, SavedOffset, check_identity
 from replicator_state.lease.epochs import EpochRegister
@@ -26,9 +28,11 @@ PATIENCE = StoreRetry(20, "test")
 
 
 def folder(path: str, kind: str) -> Folder:
-    """The folder under test: `local` disk, or the same disk through a file system without exclusive creation."""
+    """The folder under test: `local` disk, the same disk through a file system without exclusive creation, or `s3://BUCKET`."""
     if kind == "local":
         return LocalFolder(path)
+    if kind.startswith("s3://"):
+        return RemoteFolder(fsspec.filesystem("s3"), f"{kind.removeprefix('s3://')}{path}", kind)
     return RemoteFolder(shared_plain_folder(Path(path)), "", "plain")
 
 

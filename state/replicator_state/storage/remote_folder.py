@@ -44,6 +44,7 @@ class RemoteFolder(Folder):
 
     def read(self, name: str) -> bytes:
         """See `Folder.read`."""
+        self._fs.invalidate_cache()  # s3fs takes a file for missing that an older listing does not have
         return bytes(self._fs.cat_file(self._full(name)))
 
     def exists(self, name: str) -> bool:

@@ -244,7 +244,7 @@ def test_renewal_in_the_background_keeps_others_out_and_reports_the_loss(folder:
         time.sleep(0.9)  # three times its life
         record = LeaseRecord.from_bytes(folder.read(lease_name(1)))
         assert record is not None
-        assert record.beat >= 5
+        assert record.beat >= 3
         assert not lost
         assert EpochRegister(folder).claim(2, b"successor")
         assert fenced.wait(5)

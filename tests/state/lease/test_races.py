@@ -56,6 +56,29 @@ def test_six_processes_saving_at_once_lose_and_overwrite_nothing(tmp_path: Path)
         assert own == sorted(own), "each writer's offsets are in its order"
 
 
+def test_of_processes_racing_on_an_s3_server_fifty_epochs_have_one_winner_each(tmp_path: Path, s3_bucket: str) -> None:
+    path = tmp_path / "1"
+    with race(path, 3, "claim", f"s3://{s3_bucket}", "50") as crowd:
+        assert crowd.wait(120) == 0
+    won = [[int(word) for word in words] for words in said(path, 3)]
+    epochs = [epoch for own in won for epoch in own]
+    assert len(set(epochs)) == len(epochs), "an epoch was won twice"
+    assert len(epochs) >= 50
+    assert len([own for own in won if own]) > 1, "there was a race"
+
+
+def test_of_three_processes_starting_together_on_an_s3_server_one_gets_the_lease(
+    tmp_path: Path, s3_bucket: str
+) -> None:
+    path = tmp_path / "1"
+    with race(path, 3, "lease", f"s3://{s3_bucket}"):
+        deadline = time.monotonic() + 60
+        while not all(said(path, 3)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        answers = [words[0] for words in said(path, 3) if words]
+    assert sorted(answers) == ["1", "RPL-7130", "RPL-7130"]
+
+
 class _Stepper:
     """Lets two contenders make their file system calls in a given order, one at a time."""
 

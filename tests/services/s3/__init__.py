@@ -1,0 +1,1 @@
+"""An S3 server with conditional writes and planned faults."""

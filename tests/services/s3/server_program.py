@@ -1,0 +1,133 @@
+"""The S3 server: moto's S3 in one process, as strict about conditions as S3 and as unreliable as asked.
+
+Run by the interpreter of `setup.environment()`, as `server_program.py PORT`. Requests run one at a time, so that a condition
+and its write are one step; S3 promises that, moto by itself does not. `POST /-/faults` takes a JSON list of planned faults,
+`GET /-/requests` answers what has arrived as `[method, path, status]`, `POST /-/clear` forgets both.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Start = Callable[..., Any]
+_ERRORS = {500: "InternalError", 503: "SlowDown", 403: "AccessDenied"}
+
+
+class Faults:
+    """The planned faults, used up in their order, and the requests that have arrived."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.planned: list[dict[str, Any]] = []
+        self.arrived: list[list[Any]] = []
+
+    def plan(self, faults: list[dict[str, Any]]) -> None:
+        """Adds faults."""
+        with self._lock:
+            self.planned += faults
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self._lock:
+            self.planned, self.arrived = [], []
+
+    def take(self, method: str, path: str) -> dict[str, Any]:
+        """The next fault for a request; empty when it meets none."""
+        with self._lock:
+            for fault in self.planned:
+                if fault["times"] and fault["method"] in {method, ""} and re.search(fault["path"], path):
+                    fault["times"] -= 1
+                    return fault
+        return {}
+
+
+class Server:
+    """A WSGI application before moto's."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._turn = threading.Lock()
+        self.faults = Faults()
+
+    def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        """Answers one request."""
+        path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+        query = environ.get("QUERY_STRING", "")
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        if path.startswith("/-/"):
+            return self._control(path, body, start)
+        environ["wsgi.input"] = io.BytesIO(body)
+        asked = f"{path}?{query}" if query else path
+        fault = self.faults.take(method, asked)
+        time.sleep(fault.get("seconds", 0))
+        if status := fault.get("status", 0):
+            self.faults.arrived.append([method, asked, status])
+            return _error(status, start)
+        if fault.get("ignore_condition"):
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+        return self._answer(environ, asked, start, lost=bool(fault.get("lose_answer")))
+
+    def _answer(self, environ: dict[str, Any], asked: str, start: Start, *, lost: bool) -> Iterable[bytes]:
+        status: list[Any] = []
+
+        def remember(line: str, headers: Any, *rest: Any) -> Any:
+            status[:] = [line, headers, *rest]
+
+        with self._turn:
+            body = b"".join(self._inner(environ, remember))
+        self.faults.arrived.append([environ["REQUEST_METHOD"], asked, int(status[0][:3])])
+        if lost:
+            _reset(environ["werkzeug.socket"])
+            raise ConnectionResetError
+        start(*status)
+        return [body]
+
+    def _control(self, path: str, body: bytes, start: Start) -> Iterable[bytes]:
+        if path == "/-/faults":
+            self.faults.plan(json.loads(body))
+        elif path == "/-/clear":
+            self.faults.clear()
+        answer = json.dumps(self.faults.arrived).encode()
+        start("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))])
+        return [answer]
+
+
+def _error(status: int, start: Start) -> Iterable[bytes]:
+    code = _ERRORS[status]
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>as planned</Message></Error>".encode()
+    start(f"{status} {code}", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def _reset(connection: socket.socket) -> None:
+    """Close so that the client sees a reset and no orderly end."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def main(port: int) -> None:
+    """Serves until the process is ended."""
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Handler(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log(self, *_: Any) -> None:
+            """The requests are kept instead."""
+
+    application = Server(DomainDispatcherApplication(create_backend_app))
+    make_server("127.0.0.1", port, application, threaded=True, request_handler=Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
