@@ -18,7 +18,7 @@ from replicator_sdk.discovery.assessment import (
 )
 from replicator_sdk.schema import Column, TableSchema
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.location import absolute, is_on_disk
+from replicator_target_delta.location import absolute, is_on_disk, is_on_s3
 from replicator_target_delta.schema.types import spark_type
 
 _NOTES: dict[DataType, str] = {
@@ -26,6 +26,14 @@ _NOTES: dict[DataType, str] = {
     JSON: "text as the source writes it",
     UUID: "text in its 36-character form",
 }
+_ON_S3 = Finding(
+    "commits_on_s3",
+    Severity.INFO,
+    "commits to S3 need a store with conditional writes (`If-None-Match`) and Hadoop 3.4.2 or later",
+    "where either is missing the run ends before its first commit; other programs that write to the tables must write conditionally too",
+    "let no program without conditional writes write to the tables; try the store with a small table first",
+    code="RPL-3409",
+)
 
 
 class DeltaAssessor(TableAssessor):
@@ -37,6 +45,8 @@ class DeltaAssessor(TableAssessor):
     def assess(self) -> Assessment:
         """Whether the folder can be written, as far as that can be seen without writing."""
         root = absolute(self._config.path)
+        if is_on_s3(root):
+            return Assessment((_ON_S3,))
         if not is_on_disk(root):
             return Assessment()
         nearest = Path(root)

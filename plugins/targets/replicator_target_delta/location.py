@@ -47,3 +47,8 @@ def absolute(base: str) -> str:
 def is_on_disk(path: str) -> bool:
     """Whether `path`, as `absolute` gives it, is a folder of this machine."""
     return "://" not in path
+
+
+def is_on_s3(path: str) -> bool:
+    """Whether `path` is in a bucket of S3 or of a store that speaks its protocol."""
+    return path.split("://", 1)[0] in {"s3", "s3a", "s3n"} and not is_on_disk(path)

@@ -14,7 +14,7 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer
 from replicator_target_delta.assessment import DeltaAssessor
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.location import absolute, is_on_disk
+from replicator_target_delta.location import absolute, is_on_disk, is_on_s3
 
 # Both are named because jars from the local cache come without what they depend on.
 DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
@@ -26,12 +26,18 @@ _ON_DISK: Final[Mapping[str, str]] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+# Names that begin with s3:// are the same client's; clean-up writes no commits, since these would be without condition.
+_ON_S3: Final[Mapping[str, str]] = {
+    "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    f"{_DELTA}.vacuum.logging.enabled": "false",
+}
 
 
 def session_settings(cores: int, path: str) -> dict[str, str]:
     """Spark settings the target needs for tables below `path`, and sizes for `cores`; the pipeline's own win over them."""
     return {
         **(_ON_DISK if is_on_disk(absolute(path)) else {}),
+        **(_ON_S3 if is_on_s3(absolute(path)) else {}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Defaults are for clusters: 50 partitions to read a log of a few kilobytes.

@@ -20,6 +20,7 @@ from replicator_target_delta.file_index.file_index import FileIndex
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Stamp, Storage
 from replicator_target_delta.location import is_on_disk
+from replicator_target_delta.log.conditional_commit import ConditionalCommit, check_timestamps, is_conditional
 from replicator_target_delta.log.log_replay import Content, replay
 from replicator_target_delta.log.removed_names import removed_names
 from replicator_target_delta.schema.types import Layout
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 DOMAIN: Final = "replicator.progress"
 # Delta writes a checkpoint each `delta.checkpointInterval` commits where maintenance does not; a listing finds it.
 _MANY_COMMITS: Final = 600
+# What Delta's own commits take by default; only where the commits are ours.
+_CHECKPOINT_EACH: Final = 100
 _COORDINATED: Final = "delta.coordinatedCommits"
 _RETENTION: Final = "delta.logRetentionDuration"
 _CLEANUP: Final = "delta.enableExpiredLogCleanup"
@@ -93,6 +96,7 @@ class TableLog:
         self._spark = spark
         self._jvm: Any = cast("Any", spark._jvm)  # noqa: SLF001 - Delta's transactions have no Python interface
         jvm: Any = self._jvm
+        self.conditional = ConditionalCommit(spark, path) if is_conditional(spark, path) else None
         with translated(path):
             self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001
             if is_on_disk(path):
@@ -177,6 +181,12 @@ class TableLog:
         """Take `state` for what the version it names holds; only for the commit just made."""
         self._states[self.path] = state
 
+    def take_in(self, version: int) -> None:
+        """Have the JVM read the version that was written past it, and a checkpoint written when one is due."""
+        self._log.update(False, self._none, self._none)
+        if version and version % _CHECKPOINT_EACH == 0:
+            self.checkpoint(_CHECKPOINT_EACH)
+
     def metadata_at(self, version: int) -> dict[str, Any] | None:
         """The `metaData` as the library wrote it with `version`; None when there is a later version already."""
         snapshot = self._log.unsafeVolatileSnapshot()
@@ -215,16 +225,17 @@ class TableLog:
         return self._locations(checkpoints), self._locations(commits)
 
     def _locations(self, files: Any) -> list[str]:
-        return [file.getPath().toString() for file in self._to_java(files)]
+        return [file.getPath().toString() for file in self.to_java(files)]
 
     def _computed(self, snapshot: Any) -> Content:
         """The content as Spark jobs of the library compute it."""
         adds = [json.loads(text) for text in snapshot.allFiles().toJSON().collectAsList()]
         files = FileIndex.of([to_columns(list({add["path"]: add for add in adds}.values()))])
-        domains = {d.domain(): d.configuration() for d in self._to_java(snapshot.domainMetadata()) if not d.removed()}
+        domains = {d.domain(): d.configuration() for d in self.to_java(snapshot.domainMetadata()) if not d.removed()}
         return Content(files, domains)
 
-    def _to_java(self, values: Any) -> Any:
+    def to_java(self, values: Any) -> Any:
+        """A Scala collection as one of Java, which Python can read."""
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(values)
 
     def to_scala(self, actions: Iterable[dict[str, Any]]) -> Any:
@@ -291,11 +302,28 @@ class Transaction:
             if metadata is not None:
                 parsed = self._log.to_scala([{"metaData": metadata}]).head()
                 self._handle.updateMetadata(parsed, False)
-            operation = self._log.operation(writer, sequence, note)
-            with self._log.storage.committing():
-                version = int(self._handle.commit(self._log.to_scala(actions), operation))
+            version = self._write(actions, writer, sequence, note)
         self._log.storage.sync_log(version)
         self._remember(version, added, removed, stored, changed=metadata is not None)
+
+    def _write(self, actions: list[dict[str, Any]], writer: str, sequence: int, note: str) -> int:
+        """The version that holds the actions now."""
+        operation = self._log.operation(writer, sequence, note)
+        if self._log.conditional is None:
+            with self._log.storage.committing():
+                return int(self._handle.commit(self._log.to_scala(actions), operation))
+        check_timestamps(self._log.path, self.state.metadata)
+        version = self.state.version + 1
+        prepared = self._log.to_java(self._handle.prepareCommit(self._log.to_scala(actions), operation))
+        parameters = {"outputMode": "Update", "queryId": writer, "epochId": str(sequence)}
+        description = {"operation": "STREAMING UPDATE", "operationParameters": parameters, "isBlindAppend": False}
+        if version:
+            description["readVersion"] = version - 1
+        if note:
+            description["userMetadata"] = note
+        self._log.conditional.write(version, [str(action.json()) for action in prepared], description)
+        self._log.take_in(version)
+        return version
 
     def _remember(
         self, version: int, added: list[DataFile], removed: list[DataFile], stored: dict[str, Any], *, changed: bool

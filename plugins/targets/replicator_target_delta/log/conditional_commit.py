@@ -1,0 +1,137 @@
+"""Commits to tables on S3, where only the store itself can say which of two writers came first.
+
+Delta's own log store for S3 looks whether a version is there and then writes it, so that of two processes the later one takes
+the place of the earlier one's commit. Here S3 gets the commit with the condition that the version does not exist.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+
+from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_target_delta.ddl.table_folder import file_system
+from replicator_target_delta.location import is_on_s3
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+_CONDITION: Final = "fs.option.create.conditional.overwrite"
+_TAKEN: Final = frozenset({"RemoteFileChangedException", "FileAlreadyExistsException"})
+_HINT: Final = (
+    "use Hadoop 3.4.2 or later and a store with conditional writes, or name another log store of Delta for the path's scheme in "
+    "the pipeline's `spark.conf` (`spark.delta.logStore.s3a.impl`)"
+)
+_IN_COMMIT_TIMESTAMPS: Final = "delta.enableInCommitTimestamps"
+
+
+def is_conditional(spark: SparkSession, path: str) -> bool:
+    """Whether commits to the table at `path` are this module's: on S3, unless the pipeline names a log store itself."""
+    if not is_on_s3(path):
+        return False
+    scheme = path.split("://", 1)[0]
+    names = (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
+    return not any(spark.conf.get(name, "") for name in names)
+
+
+class ConditionalCommit:
+    """Writes versions of the table at `path`, each only when there is none of its number.
+
+    Used by one thread at a time. The first of a process on a bucket is preceded by a probe of the condition.
+    """
+
+    _proved: Final[set[str]] = set()
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._path = path
+        self._jvm, self._files = file_system(spark, path)
+
+    def write(self, version: int, actions: Sequence[str], description: dict[str, Any]) -> None:
+        """Write the version: what the commit is, and its actions as JSON; durable on return.
+
+        Raises:
+            NeedsUserError: RPL-3409 when the store cannot refuse a version that exists.
+            RetryableError: RPL-4407 when another process has written the version.
+        """
+        self._prove()
+        now = time.time_ns() // 1_000_000
+        first = {"commitInfo": {"timestamp": now, **description, "txnId": str(uuid.uuid4())}}
+        content = "\n".join((json.dumps(first), *actions)).encode()
+        name = f"{version:020}.json"
+        # The client repeats a request whose answer is lost, and then meets its own commit.
+        if not self._create(name, content) and self._read(name) != content:
+            raise RetryableError(
+                f"another process has written version {version} of the table at {self._path}",
+                code="RPL-4407",
+                hint="retried by itself; end the other program that writes there",
+            )
+
+    def _prove(self) -> None:
+        bucket = "/".join(self._path.split("/", 3)[:3])
+        if bucket in self._proved:
+            return
+        name = f"_probe.{secrets.token_hex(8)}"
+        try:
+            refused = self._create(name, b"1") and not self._create(name, b"2")
+        finally:
+            self._files.delete(self._at(name), False)
+        if not refused:
+            raise self._unsafe("it has overwritten an object that it was to create")
+        self._proved.add(bucket)
+
+    def _create(self, name: str, content: bytes) -> bool:
+        """Whether the object was created; False when there is one."""
+        from pyspark.errors import IllegalArgumentException
+
+        try:
+            stream = self._files.createFile(self._at(name)).must(_CONDITION, True).build()
+            stream.write(content)
+            stream.close()
+        except IllegalArgumentException as error:
+            raise self._unsafe("Hadoop's file system does not know conditional writes") from error
+        except Py4JJavaError as error:
+            if _name(error) in _TAKEN:
+                return False
+            if "Conditional Writes Unavailable" in str(error.java_exception.getMessage()):
+                raise self._unsafe("`fs.s3a.create.conditional.enabled` is false") from error
+            raise
+        return True
+
+    def _read(self, name: str) -> bytes:
+        stream = self._files.open(self._at(name))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def _at(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/_delta_log/{name}")
+
+    def _unsafe(self, why: str) -> NeedsUserError:
+        message = f"two runs could overwrite each other's commits at {self._path}: {why}"
+        return NeedsUserError(message, code="RPL-3409", hint=_HINT)
+
+
+def check_timestamps(path: str, metadata: dict[str, Any]) -> None:
+    """Refuse a table whose commits contain timestamps that only Delta's library can give.
+
+    Raises:
+        NeedsUserError: RPL-3410.
+    """
+    if str(metadata.get("configuration", {}).get(_IN_COMMIT_TIMESTAMPS, "")).lower() == "true":
+        raise NeedsUserError(
+            f"the table at {path} has {_IN_COMMIT_TIMESTAMPS}, which commits on S3 do not write",
+            code="RPL-3410",
+            hint=f"set {_IN_COMMIT_TIMESTAMPS} to false for the table",
+        )
+
+
+def _name(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getSimpleName())
