@@ -92,6 +92,7 @@ def test_everything_required_is_imported_somewhere() -> None:
     needed_by_others = {
         "pandas",  # pyspark's mapInArrow
         "replicator",  # extras that are made of extras
+        "s3fs",  # fsspec opens s3:// by it
     }
     imported = {name for package in packages() for name in _imported_distributions(package)}
     extras = set(RUNTIME["optional-dependencies"]) - {"all", "dev", "test"}

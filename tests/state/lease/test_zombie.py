@@ -99,7 +99,7 @@ def test_a_late_renewal_of_a_stopped_run_does_not_touch_its_successors_lease(tmp
         _directory(path, kind).acquire("third")
 
 
-@pytest.mark.parametrize("what", KINDS)
+@pytest.mark.parametrize("what", ["value", "offset"])
 def test_a_late_write_on_an_s3_server_changes_nothing_its_successors_read(
     tmp_path: Path, s3_bucket: str, what: str
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_late_write_on_an_s3_server_changes_nothing_its_successors_read(
     with _paused(path, kind, what, "as its first") as said:
         directory = _directory(path, kind)
         lease = directory.acquire("successor", ttl_seconds=0.3, wait_seconds=20)
-        worker.change(directory, lease, "value" if what == "deletion" else what, 3)
+        worker.change(directory, lease, what, 3)
         seen = _seen(directory, lease)
     assert said == ["RPL-7131"], "the superseded run gets the error"
     assert _seen(_directory(path, kind), lease) == seen, "from the files alone"
