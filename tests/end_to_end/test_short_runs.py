@@ -24,7 +24,7 @@ def test_31_short_runs_compact_and_vacuum_and_leave_idle_tables_alone(tmp_path: 
     """The process is killed in the middle, so that the due times come from the state."""
     source = tmp_path / "shop.db"
     _run(source, "PRAGMA journal_mode = WAL", *(f"CREATE TABLE {t} (id INTEGER PRIMARY KEY)" for t in (*BUSY, *IDLE)))
-    settings = {"optimizeIntervalSeconds": 15, "vacuumIntervalSeconds": 30, "vacuumRetentionHours": 1}
+    settings = {"optimizeIntervalSeconds": 4, "vacuumIntervalSeconds": 8, "vacuumRetentionHours": 1}
     replicator = Replicator(tmp_path, ("sqlite", {"path": str(source)}), lake_settings=settings)
     with OneProcess(tmp_path / "process") as process:
         assert process.run(replicator.document()) == ""
@@ -37,7 +37,7 @@ def test_31_short_runs_compact_and_vacuum_and_leave_idle_tables_alone(tmp_path: 
                 process.kill()
     for table in BUSY:
         path = replicator.lake / "main" / table
-        assert delta_rows(path, ["id"]) == Counter((number,) for number in range(RUNS))
+        assert Counter(delta_rows(path, ["id"])) == Counter((number,) for number in range(RUNS))
         assert len(DeltaTable(str(path)).file_uris()) < RUNS - 8, f"{table} was compacted"
     assert not any(orphan.exists() for orphan in orphans), "each table was vacuumed"
     assert [_version(replicator.lake / "main" / table) for table in IDLE] == versions
