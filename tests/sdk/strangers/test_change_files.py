@@ -14,6 +14,7 @@ from change_files import ChangeFilesConfig, ChangeFilesSource
 
 from replicator_sdk import AlterKind, DDLEvent, DDLOperation, DMLOperation, NumberOffset, TableId, TableSchema
 from replicator_sdk.testing.capabilities import ALL_TYPES
+from replicator_sdk.testing.kills.source_kills import SourceKills
 from replicator_sdk.testing.simulate import Simulator
 from replicator_sdk.testing.source_suite import Row, SourceConformance, SourceSystem, Step
 
@@ -87,6 +88,15 @@ class TestChangeFiles(SourceConformance):
     counts_unselected_tables = False  # its reader emits row by row: the emitter counts what is emitted
     random_histories = 5
     unsupported_types = ALL_TYPES & {"array", "record"}
+
+    @pytest.fixture
+    def system(self, tmp_path: Path) -> Writer:
+        return Writer(tmp_path)
+
+
+class TestChangeFilesIsKilled(SourceKills):
+    kills_of_a_failpoint = 4
+    random_kills = 2
 
     @pytest.fixture
     def system(self, tmp_path: Path) -> Writer:

@@ -66,7 +66,8 @@ class TestSqliteFiles(TargetConformance):
 
 
 class TestSqliteFilesIsKilled(TargetKills):
-    random_kills = 3
+    kills_of_a_failpoint = 4
+    random_kills = 2
 
     @pytest.fixture
     def system(self, tmp_path: Path) -> Folder:

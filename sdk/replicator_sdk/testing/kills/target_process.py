@@ -6,28 +6,19 @@ offset. `REPLICATOR_FAILPOINTS` kills it at a failpoint, `REPLICATOR_KILL_AT_LIN
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
-import signal
-import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from replicator_sdk.config import PluginConfig
-from replicator_sdk.failpoint import passes, registered
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer, SnapshotLoader
 from replicator_sdk.testing.contexts import TestTargetContext
-from replicator_sdk.testing.failures.interruption import Place, traced
 from replicator_sdk.testing.histories.history import History
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.kills.child import LineCounter, main_of_child
 from replicator_sdk.testing.target_script import ScriptBuilder, apply, load
-
-LINE = "REPLICATOR_KILL_AT_LINE"
 
 
 @dataclass(frozen=True)
@@ -64,27 +55,17 @@ class Job:
         new.replace(self.notes)
 
 
-def run(job: Job) -> int:
-    """Apply what is left; returns how many lines of the plugin were executed."""
+def run(job: object, counter: LineCounter) -> None:
+    """Apply what is left."""
+    assert isinstance(job, Job)
     context = TestTargetContext(MemoryOffset.from_fields, epoch=job.epoch)
-    lines = 0
-    last = int(os.environ.get(LINE, "0"))
-
-    def count(_: Place) -> None:
-        nonlocal lines
-        lines += 1
-        if lines == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     consumer = job.target(job.config).create_consumer(context)
-    watched: AbstractContextManager[None] = traced(type(consumer), count) if LINE in os.environ else nullcontext()
-    with watched:
+    with counter.watching(type(consumer)):
         consumer.start()
         try:
             _apply(job, consumer)
         finally:
             consumer.stop()
-    return lines
 
 
 def _apply(job: Job, consumer: EventConsumer) -> None:
@@ -105,13 +86,8 @@ def _apply(job: Job, consumer: EventConsumer) -> None:
             job.note(number + 1)
 
 
-def main(path: Path) -> None:
-    """Run the job of the file, then say what it passed."""
-    job: Job = pickle.loads(path.read_bytes())  # noqa: S301 - written by the test that started this process
-    lines = run(job)
-    found = {"lines": lines, "failpoints": {name: passes(name) for name in sorted(registered())}}
-    path.with_suffix(".json").write_text(json.dumps(found))
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    # The job was pickled with the classes of this module, not with those of `__main__`.
+    from replicator_sdk.testing.kills import target_process  # noqa: PLW0406
+
+    main_of_child(target_process.run)

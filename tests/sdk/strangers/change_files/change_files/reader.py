@@ -22,6 +22,9 @@ from replicator_sdk import (
 )
 from replicator_sdk.authoring.schema_diff import alter_steps
 from replicator_sdk.errors import HistoryLostError
+from replicator_sdk.failpoint import failpoint, register
+
+register("change_files.commit.before", "change_files.commit.after")
 
 
 class ChangeFilesReader(EventReader):
@@ -61,8 +64,10 @@ class ChangeFilesReader(EventReader):
         for line in found:
             if line["table"] in self._schemas:
                 self._emit_structure(line) if is_structure(line) else self._emit_row(line)
+        failpoint("change_files.commit.before")
         self._offset = end
         self._emitter.emit(DMLEvent(end, DMLOperation.COMMIT))
+        failpoint("change_files.commit.after")
 
     def _emit_row(self, line: Line) -> None:
         schema = self._schemas[line["table"]]
