@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.apply import rejoining
 from replicator_runtime.engine.apply.applier import Applier, BatchApplier, RowApplier
 from replicator_runtime.engine.preparation.created_tables import create_tables
 from replicator_runtime.engine.preparation.discovery import discover, gone_tables
@@ -148,6 +149,8 @@ class Attempt:
     def _copy_first(self, snapshots: Snapshots) -> dict[TableId, TableWatermark]:
         """Copy before the stream begins: it would have no table, or the target takes rows one by one.
 
+        Where copies have consumers of their own, the stream begins a minute later beside them if it has a table then.
+
         Returns:
             The watermarks of the tables that are copied now.
 
@@ -167,13 +170,14 @@ class Attempt:
         return copied
 
     def _wait_for(self, snapshots: Snapshots) -> None:
-        """Block until no snapshot runs; tables that fail stop alone, or are tried again beside the stream."""
+        """Block until no snapshot runs, or the stream may begin; tables that fail stop alone, or are tried again beside it."""
         before_the_stream = not isinstance(self._consumer, SnapshotLoader)
+        copied, stream_at = False, time.monotonic() + rejoining.JOIN_SECONDS
         while True:
             running = snapshots.running or (before_the_stream and snapshots.waiting)
-            snapshots.poll()
+            copied |= snapshots.poll()
             self._lifecycle.release_failing(())
-            if not running:
+            if not running or (copied and not before_the_stream and time.monotonic() >= stream_at):
                 return
             if self._run.stop.is_set() and not snapshots.running:
                 raise SnapshotsStopped

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
     from replicator_sdk import Offset
 
+JOIN_SECONDS = 60.0
+"""Tables whose copies have ended wait no longer for other copies before they take changes."""
+
 
 class Rejoining:
     """Limits how much of the log is read again.

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.apply import rejoining
 from replicator_runtime.engine.apply.active_tables import ActiveTables
 from replicator_runtime.engine.apply.operation_filter import keep_operations
 from replicator_runtime.engine.apply.periodic_work import PeriodicWork
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from replicator_sdk import EventReader, Offset, TableId, TableSchema
 
 _TICK = 0.2
-_REJOIN_SECONDS = 60.0
 _IDLE_SECONDS = 15.0  # of silence: the reader is at the end of the log, also where it emits no offset there
 
 
@@ -217,7 +217,7 @@ class Stream:
         if self._snapshots is None:
             return
         self._waiting_to_join |= self._snapshots.poll()
-        due = not self._snapshots.running or time.monotonic() - self._joined_at > _REJOIN_SECONDS
+        due = not self._snapshots.running or time.monotonic() - self._joined_at > rejoining.JOIN_SECONDS
         if self._waiting_to_join and due:
             self._rejoin()
 

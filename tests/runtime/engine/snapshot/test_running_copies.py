@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replicator_runtime.engine.apply import rejoining
 from replicator_runtime.engine.preparation.discovery import discover
+from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
+from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import DataError, RetryableError
 from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 from replicator_source_sqlite.streaming.reader import SqliteReader
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.in_memory_target import InMemoryConsumer
 from tests.runtime.engine.preparation.test_selection_edits import CUSTOMERS, NOTES, states
-from tests.runtime.engine.test_run import Shop, fill, shop
+from tests.runtime.engine.test_run import Shop, _wait, fill, shop
 from tests.services.threads import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from replicator_sdk import ChunkReader, SnapshotChunk, TableSchema, TableSnapshot
+    from replicator_sdk import ChunkReader, SnapshotChunk, TableId, TableSchema, TableSnapshot
 
 __all__ = ["shop"]
 
@@ -101,6 +104,42 @@ def drop_while_copied(shop: Shop, copying: Copying) -> None:
         return RetryableError("the log is away", code="RPL-3")
 
     copying.fail_reader(1, drop)
+
+
+@pytest.mark.parametrize("large", ["customers", "notes"])
+def test_the_first_tables_that_are_copied_stream_while_a_large_one_is_copied(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, large: str
+) -> None:
+    """At the first start, too: the other table waits for no copy but its own. Afterwards both are equal to the source."""
+    monkeypatch.setattr(rejoining, "JOIN_SECONDS", 0.3)
+    fill(shop)
+    [small] = {"customers", "notes"} - {large}
+    go_on, progress = threading.Event(), Progress()
+
+    def block(step: str, where: TableId) -> None:
+        if (step, where.table) == ("load", large):
+            _wait(go_on.is_set, 60)
+
+    in_memory_target.STORAGE.fault = block
+    with beside(lambda stop: shop.run(until_current=False, stop=stop, progress=progress)):
+        try:
+            _wait(lambda: progress.phase == "streaming", 30)
+            shop.sql("INSERT INTO customers (name) VALUES ('x')", "INSERT INTO notes (text) VALUES ('x')")
+            _wait(lambda: len(in_memory_target.STORAGE.rows(small)) == 21, 30)
+            assert in_memory_target.STORAGE.rows(large) == []
+            shown = {view.table.table: view.state for view in progress.snapshot().tables}
+            assert shown == {small: TableState.REPLICATING, large: TableState.SNAPSHOTTING}
+            go_on.set()
+            _wait(lambda: len(in_memory_target.STORAGE.rows(large)) == 21, 30)
+        finally:
+            go_on.set()
+    for number in range(3):
+        shop.run()
+        shop.assert_equal()
+        shop.sql(
+            f"ALTER TABLE notes ADD COLUMN n{number} TEXT DEFAULT 'x'", f"INSERT INTO notes (text) VALUES ('{number}')"
+        )
+        shop.sql(f"INSERT INTO customers (name) VALUES ('{number}')")
 
 
 @pytest.mark.parametrize("table", ["customers", "notes"])
