@@ -42,7 +42,7 @@ def test_three_runs_after_a_kill_at_every_point_of_delta_are_equal(make_pair: Ma
         left.assert_recovered(process)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_three_runs_after_a_kill_at_every_point_of_maintenance_are_equal(make_pair: MakePair, tmp_path: Path) -> None:
     pair, left = make_pair(delta=True), LeftByKills(make_pair)
     pair.run_until_current()
@@ -60,7 +60,7 @@ def test_three_runs_after_a_kill_at_every_point_of_maintenance_are_equal(make_pa
 
 def _kill_in_maintenance(pair: Pair, point: str) -> None:
     running = pair.start(point=point)
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while running.process.poll() is None and time.monotonic() < until:  # each batch makes files to put together
         pair.change_rows(20)
         time.sleep(0.5)
