@@ -109,7 +109,7 @@ class TableSnapshotLoad:
             self._config.metadata_names(),
             f"snapshot-{snapshot_id}",
             read,
-            _FILES_LARGER * self._config.target_file_bytes,
+            _FILES_LARGER * attempt.state.written_bytes(self._config.target_file_bytes),
         )
         files = [DataFile(add) for adds in self._write(work, wanted) for add in adds]
         failpoint("delta.snapshot.files_written")

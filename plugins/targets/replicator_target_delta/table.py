@@ -17,7 +17,8 @@ from replicator_sdk.target import TableProgress
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.location import table_path
-from replicator_target_delta.log.transaction_log import State, TableLog, Transaction
+from replicator_target_delta.log.table_state import State
+from replicator_target_delta.log.transaction_log import TableLog, Transaction
 from replicator_target_delta.ownership import DeltaOwnership
 
 if TYPE_CHECKING:

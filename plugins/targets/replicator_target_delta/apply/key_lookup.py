@@ -12,7 +12,7 @@ from replicator_target_delta.apply.pruning import candidate_files
 from replicator_target_delta.apply.row_matching import FileGroup, FileMatch, Sought, match_group
 from replicator_target_delta.file_index.file_index import LiveFile
 from replicator_target_delta.files.storage import Storage
-from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.log.table_state import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,7 +29,7 @@ from replicator_target_delta.apply.table_apply import fitting_state
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.file_index.file_index import Slot
 from replicator_target_delta.files.live_files import DataFile
-from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.log.table_state import State
 from replicator_target_delta.table import Attempt, TargetTable
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from replicator_target_delta.apply.row_removal import Written
 from replicator_target_delta.apply.table_apply import unfitting_value
 from replicator_target_delta.file_index.file_index import Slot
 from replicator_target_delta.files.storage import Storage
-from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.metadata_columns import Stamper
 
 
@@ -90,7 +90,7 @@ class PartitionsApply:
         identity: Of the commits to come.
         overlap: As `TableChanges.overlap`.
         metadata_names: Metadata column → its name in the tables.
-        target_bytes: How large new files are.
+        target_bytes: How large new files are at most.
         soft_deletes: Whether deleted rows are kept.
         is_shared: Whether the slice has several tasks.
     """
@@ -116,7 +116,8 @@ class PartitionsApply:
         tally = read.tallies[table]
         changes = read.changes(table, self.identity, overlap=self.overlap)
         target = self.tables[table]
-        place = Place(None, target.state, Storage(target.root), self.target_bytes, self.soft_deletes)
+        size = target.state.written_bytes(self.target_bytes)
+        place = Place(None, target.state, Storage(target.root), size, self.soft_deletes)
         try:
             if changes.schema.primary_key:
                 return self._keyed(place, changes, read.partitions[table], tally)

@@ -19,7 +19,7 @@ from replicator_target_delta.apply.keyed import KeyedApply
 from replicator_target_delta.apply.keyless import KeylessApply
 from replicator_target_delta.apply.row_removal import FileChanges
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.types import Layout
@@ -49,6 +49,7 @@ def fitting_state(
             position=str(position),
             hint="take the table out of `tables`, run once and put it in again: it is copied again",
         )
+    attempt.state.key = tuple(attempt.state.layout[name].physical for name in schema.primary_key)
     return attempt.state, None
 
 
@@ -80,9 +81,8 @@ class TableApply:
         if attempt.has_reached(changes.identity.position):
             return
         state, metadata = fitting_state(attempt, changes.schema, self._config, changes.identity.position)
-        place = Place(
-            self._spark, state, self._table.log.storage, self._config.target_file_bytes, self._config.soft_deletes
-        )
+        size = state.written_bytes(self._config.target_file_bytes)
+        place = Place(self._spark, state, self._table.log.storage, size, self._config.soft_deletes)
         try:
             files = self._write(place, changes)
         except pa.ArrowInvalid as err:  # its text may hold the value

@@ -14,7 +14,7 @@ from replicator_target_delta.apply.row_matching import live_rows
 from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
-from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.log.table_state import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +32,7 @@ DETAILS: Final = pa.schema(
         ("clusteringProvider", pa.string()),
     ]
 )
+LEVEL_TAG: Final = "replicator.level"
 _ACTION: Final = [
     ("path", pa.string()),
     ("size", pa.int64()),
@@ -67,6 +70,14 @@ def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
     found = {values.type.field(i).name: inner for i, inner in enumerate(values.flatten())}
     inner = [found[f.name].cast(f.type) if f.name in found else pa.nulls(len(values), f.type) for f in kind]
     return pa.StructArray.from_arrays(inner, fields=list(kind), mask=pc.is_null(values))
+
+
+def levels_of(tags: pa.MapArray) -> npt.NDArray[np.int8]:
+    """What the tag `replicator.level` says of each file; 0 where there is none, or no number."""
+    texts = pc.map_lookup(tags, LEVEL_TAG, "last")
+    numbers = pc.if_else(pc.match_substring_regex(texts, "^[0-9]{1,2}$"), texts, "0").cast(pa.int8())
+    levels: npt.NDArray[np.int8] = pc.fill_null(numbers, 0).to_numpy()
+    return levels
 
 
 def to_adds(columns: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -41,21 +42,21 @@ class ColumnBounds:
     prefix: bytes = b""
 
 
-def row_counts(stats: pa.Array) -> npt.NDArray[np.int64]:
+def row_counts(stats: Iterable[pa.Array]) -> npt.NDArray[np.int64]:
     """How many rows each file has by its statistics; -1 unknown."""
-    parsed = _parse(stats, None)
+    parsed = _parse_pieces(stats, None)
     counts: npt.NDArray[np.int64] = pc.fill_null(parsed["rows"], -1).to_numpy()
     return counts
 
 
-def column_bounds(stats: pa.Array, column: pa.Field) -> tuple[ColumnBounds, npt.NDArray[np.int64]]:
+def column_bounds(stats: Iterable[pa.Array], column: pa.Field) -> tuple[ColumnBounds, npt.NDArray[np.int64]]:
     """The bounds of one column, and the row counts.
 
     Args:
-        stats: The files' `stats`, NULL where there are none.
+        stats: The files' `stats`, NULL where there are none, in pieces.
         column: Its physical name and type.
     """
-    parsed = _parse(stats, column)
+    parsed = _parse_pieces(stats, column)
     low, high = _typed(parsed["low"], column.type), _typed(parsed["high"], column.type)
     if pa.types.is_timestamp(column.type):
         high = pc.add(high, _ROUNDED_DOWN)
@@ -90,6 +91,11 @@ def _typed(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_integer(values.type):
         return values.cast(pa.int64())
     return values.cast(pa.float32()) if kind.equals(pa.float32()) else values
+
+
+def _parse_pieces(pieces: Iterable[pa.Array], column: pa.Field | None) -> dict[str, pa.Array]:
+    parts = [_parse(piece, column) for piece in pieces]
+    return {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]}
 
 
 def _parse(stats: pa.Array, column: pa.Field | None) -> dict[str, pa.Array]:

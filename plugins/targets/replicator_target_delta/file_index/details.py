@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from replicator_target_delta.file_index.action_store import StoredBatch
 
 Int64s = npt.NDArray[np.int64]
 _BLOCK: Final = 64
+_PIECE_BYTES: Final = 4 << 20
 _STORED_FROM: Final = 32  # fewer are kept as they are
 
 
@@ -27,11 +29,19 @@ class Details:
         starts = range(0) if self._kept is not None else range(0, len(rows), _BLOCK)
         self._blocks = [StoredBatch(rows.slice(start, _BLOCK)) for start in starts]
 
-    def column(self, name: str) -> pa.Array:
-        """One column of all rows."""
+    def column(self, name: str) -> Iterator[pa.Array]:
+        """One column of all rows, in pieces of some megabytes."""
         if self._kept is not None:
-            return self._kept[name]
-        return pa.concat_arrays([block.load()[name] for block in self._blocks])
+            yield self._kept[name]
+            return
+        held: list[pa.Array] = []
+        for block in self._blocks:
+            held.append(block.load()[name])
+            if sum(piece.nbytes for piece in held) >= _PIECE_BYTES:
+                yield pa.concat_arrays(held)
+                held = []
+        if held:
+            yield pa.concat_arrays(held)
 
     def take(self, rows: Int64s) -> pa.RecordBatch:
         """Some rows, in the order of `rows`."""

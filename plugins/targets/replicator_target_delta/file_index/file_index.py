@@ -38,6 +38,7 @@ class LiveFile:
         size: In bytes.
         rows: In it, gone ones included; -1 unknown.
         vector: The descriptor of its deletion vector.
+        level: How often its rows were put in order with those of others.
         place: In the index that it is from.
     """
 
@@ -45,6 +46,7 @@ class LiveFile:
     size: int
     rows: int
     vector: dict[str, Any] | None
+    level: int
     place: Slot
 
     @property
@@ -119,10 +121,11 @@ class FileIndex:
             segment.sizes[rows].tolist(),
             segment.rows[rows].tolist(),
             vectors,
+            segment.levels[rows].tolist(),
             strict=True,
         )
-        for row, path, size, count, vector in columns:
-            yield LiveFile(path, size, count, _with_values(vector), Slot(number, row))
+        for row, path, size, count, vector, level in columns:
+            yield LiveFile(path, size, count, _with_values(vector), level, Slot(number, row))
 
     def chosen(self, test: Callable[[Part], Bools]) -> list[LiveFile]:
         """The live files for which `test` of their part holds."""

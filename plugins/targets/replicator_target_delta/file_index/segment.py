@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replicator_target_delta.file_index.actions import DETAILS, VECTOR
+from replicator_target_delta.file_index.actions import DETAILS, VECTOR, levels_of
 from replicator_target_delta.file_index.bounds import ColumnBounds, column_bounds, row_counts
 from replicator_target_delta.file_index.details import Details
 
@@ -28,6 +28,7 @@ class Segment:
         paths: As the log has them.
         sizes: In bytes.
         vectors: Descriptors of deletion vectors, NULL for none; None when no file has one.
+        levels: How often the rows of each file were put in order with those of others (`clustering`).
     """
 
     def __init__(self, columns: pa.RecordBatch) -> None:
@@ -35,6 +36,7 @@ class Segment:
         self.sizes: Int64s = columns["size"].to_numpy()
         vectors: pa.StructArray = columns["deletionVector"]
         self.vectors = None if vectors.null_count == len(vectors) else vectors
+        self.levels = levels_of(columns["tags"])
         self._details: Details | None = Details(columns.select(DETAILS.names))
         self._rows: Int64s | None = None
         self._bounds: dict[str, ColumnBounds] = {}

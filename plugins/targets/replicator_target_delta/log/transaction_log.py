@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from py4j.protocol import Py4JJavaError
@@ -23,6 +23,7 @@ from replicator_target_delta.location import is_on_disk
 from replicator_target_delta.log.conditional_commit import ConditionalCommit, check_timestamps, is_conditional
 from replicator_target_delta.log.log_replay import Content, replay
 from replicator_target_delta.log.removed_names import removed_names
+from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.types import Layout
 
 if TYPE_CHECKING:
@@ -54,27 +55,6 @@ _UNWRITABLE: Final = (
 def scala_object(package: Any, name: str) -> Any:
     """The Scala object `name` of a package."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
-
-
-@dataclass(slots=True)
-class State:
-    """A table at one version.
-
-    Attributes:
-        version: The version; -1 when there is no table.
-        metadata: Content of its `metaData` action.
-        layout: Its columns.
-        files: Its data files.
-        stored: What our domain holds, parsed; None when it was never ours.
-        stamp: Of the version's commit file; None where it is not known, or the file is gone.
-    """
-
-    version: int
-    metadata: dict[str, Any]
-    layout: Layout
-    files: FileIndex
-    stored: dict[str, Any] | None
-    stamp: Stamp | None = None
 
 
 class TableLog:
@@ -338,7 +318,7 @@ class Transaction:
                 return
             metadata, layout = written, Layout.of(json.loads(written["schemaString"]))
         files = self.state.files.changed(added, removed)
-        self._log.remember(State(version, metadata, layout, files, stored, self._log.stamp(version)))
+        self._log.remember(State(version, metadata, layout, files, stored, self.state.key, self._log.stamp(version)))
 
 
 def _is_of(state: State, snapshot: Any) -> bool:

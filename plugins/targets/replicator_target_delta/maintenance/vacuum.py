@@ -15,7 +15,8 @@ from replicator_sdk.discovery.maintenance import MaintenanceReport
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_delta.files.storage import StoredFile
 from replicator_target_delta.log.removed_names import names_of
-from replicator_target_delta.log.transaction_log import State, translated
+from replicator_target_delta.log.table_state import State
+from replicator_target_delta.log.transaction_log import translated
 from replicator_target_delta.table import TargetTable
 
 if TYPE_CHECKING:

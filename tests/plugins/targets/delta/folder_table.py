@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from replicator_target_delta.apply.keyed import KeyedApply
 from replicator_target_delta.apply.row_matching import live_rows
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.file_index.file_index import FileIndex
+from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
-from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.log.table_state import State
+from replicator_target_delta.maintenance.compaction import key_columns, plan_packs, writer
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
 from replicator_target_delta.schema.types import Layout
@@ -35,8 +38,20 @@ class FolderTable:
         place = Place(None, self.state, self.storage, self.config.target_file_bytes, self.config.soft_deletes)
         names = self.config.metadata_names()
         made = KeyedApply(place, changes, Stamper(names, str(changes.identity))).run()
-        files = self.state.files.changed(made.add, made.remove)
-        self.state = State(self.state.version + 1, self.state.metadata, self.state.layout, files, None)
+        self._commit(made.add, made.remove)
+
+    def compact(self, file_bytes: int, merges: int) -> int:
+        """What `compact` does between the beginning and the commit; returns how many files were written again."""
+        packs = plan_packs(self.state.files, key_columns(self.state), file_bytes, merges)
+        adds = [add for pack in packs for add in writer(pack, self.storage.root, self.state).write()]
+        gone = self.state.files.actions(file for pack in packs for file in pack.files)
+        self._commit([DataFile(add) for add in adds], gone)
+        return len(gone)
+
+    def _commit(self, add: Sequence[DataFile], remove: Sequence[DataFile]) -> None:
+        files = self.state.files.changed(add, remove)
+        key = tuple(self.state.layout[name].physical for name in self.schema.primary_key)
+        self.state = State(self.state.version + 1, self.state.metadata, self.state.layout, files, None, key)
 
     def rows(self) -> list[dict[str, Any]]:
         """All live rows under their logical names, those that are kept as deleted included."""

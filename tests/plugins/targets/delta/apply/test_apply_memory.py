@@ -25,7 +25,7 @@ from replicator_target_delta.file_index.file_index import FileIndex
 from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
-from replicator_target_delta.log.transaction_log import State
+from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.encoding import encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
