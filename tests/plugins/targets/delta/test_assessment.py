@@ -1,0 +1,22 @@
+"""What the assessment says of the place of the tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replicator_sdk.discovery.assessment import Severity
+from replicator_target_delta.assessment import DeltaAssessor
+from replicator_target_delta.config import DeltaConfig
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/lake", "s3a://bucket/lake"])
+def test_of_s3_it_says_what_commits_there_need(path: str) -> None:
+    (finding,) = DeltaAssessor(DeltaConfig(path=path)).assess().findings
+    assert (finding.severity, finding.code) == (Severity.INFO, "RPL-3409")
+    assert "If-None-Match" in finding.description
+
+
+def test_of_a_disk_that_can_be_written_it_says_nothing(tmp_path: Path) -> None:
+    assert DeltaAssessor(DeltaConfig(path=str(tmp_path))).assess().findings == ()
