@@ -74,7 +74,10 @@ class DDLEvent:
     """A change of structure.
 
     A reader emits it after every change of its table that comes before it in the log and before every one that comes
-    after it.
+    after it. After a RENAME_TABLE with a schema, the table's events have its new name in a reader that was given the former
+    one; without a schema, with `alters` or `needs_snapshot` the runtime copies the table under its new name. Of
+    several tables that are renamed at once and take each other's names, each RENAME_TABLE holds the name before and the
+    name after all of it; they are emitted one after another, with no other event or commit between them.
 
     Attributes:
         offset: The last commit before it (resume there and it comes again).

@@ -96,11 +96,22 @@ class EventConsumer(ABC):
         """Apply one change of structure; durable when it returns. A table that is there already is no error.
 
         A target that stores progress commits `event.position` with it, and does nothing when it has that position already.
+        A RENAME_TABLE comes only where `can_rename` allows it, before any other call for either table, and again after a
+        crash. Tables that exchange their names come as several, one of them to a name of the runtime's own first.
 
         Raises:
             FencedError: When the table was written by a higher epoch; nothing is changed then.
             SchemaDriftError: When the target cannot follow; the table is copied again once a person has decided so.
+            SnapshotNeededError: When the target cannot follow a RENAME_TABLE, such as to a name that another table has:
+                the runtime copies the table under its new name.
         """
+
+    def can_rename(self, former: TableId, table: TableId) -> bool:  # noqa: ARG002 - for those that can
+        """Whether `apply_ddl` takes a RENAME_TABLE of `former` to `table`; answered from settings, without a request.
+
+        Otherwise the runtime sends none: it copies the table under its new name, and the table of the former name stays.
+        """
+        return False
 
     @abstractmethod
     def apply_dml(self, event: DMLEvent) -> None:

@@ -162,6 +162,13 @@ OF_SLICES: frozenset[str] = frozenset(
 `runtime/engine/slices/test_distributed_stream.py` and in `slices` here, with twins in `runtime/engine/slices/test_slice_recovery.py`
 and `plugins/targets/delta/apply/test_slice.py`."""
 
+OF_RENAMES: frozenset[str] = frozenset({"engine.rename.saved", "engine.rename.applied", "delta.rename.moved"})
+"""While a renamed table is renamed at the target: tried in `sqlite/renames`, inside exchanges of names in
+`runtime/engine/stream/test_table_renames.py`."""
+
+PARTS_OF_RENAMES: frozenset[str] = frozenset({"rename"})
+"""The part of the recovery that they need."""
+
 PARTS_FOR_JAVA: frozenset[str] = frozenset({"session", "files"})
 """The parts of the recovery that a killed Java virtual machine needs: tried in `sqlite/test_killed_java.py`."""
 

@@ -253,6 +253,21 @@ def drop_without_a_note(patch: Patch) -> None:
     patch.setattr(watermarks, "_forget_dropped", lambda run, consumer, records: None)
 
 
+def rename_nothing(patch: Patch) -> None:
+    """What a run before this one left to be renamed at the target is taken for done."""
+    from replicator_runtime.engine.tables.table_store import TableStore
+
+    true_load, loaded = TableStore.load, set[int]()
+
+    def load(self: TableStore) -> None:
+        true_load(self)
+        for record in self.records.values() if id(self) not in loaded else ():
+            record.renames = []
+        loaded.add(id(self))
+
+    patch.setattr(TableStore, "load", load)
+
+
 def rows_before_progress(patch: Patch) -> None:
     """A commit of the target `file` is two: first the rows, then how far they are."""
     from tests.crash import file_target
@@ -316,6 +331,7 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "copy": finish_nothing,
     "drop": drop_without_a_note,
     "release": release_unnoted,
+    "rename": rename_nothing,
     "orphans": adopt_orphans,
     "session": keep_dead_session,
     "files": leave_files,

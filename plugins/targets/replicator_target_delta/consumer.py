@@ -12,8 +12,9 @@ import structlog
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome
-from replicator_sdk.errors import BugError, NeedsUserError
+from replicator_sdk.errors import BugError, NeedsUserError, SnapshotNeededError
 from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
@@ -22,7 +23,7 @@ from replicator_target_delta.apply.slice import SliceApply
 from replicator_target_delta.apply.table_apply import TableApply
 from replicator_target_delta.config import DeltaConfig, DropTables
 from replicator_target_delta.ddl.ddl_events import TableDDL
-from replicator_target_delta.ddl.table_folder import delete_folder, move_folder
+from replicator_target_delta.ddl.table_folder import delete_folder, move_folder, renames_at_once
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.table import TargetTable
 from replicator_target_delta.warmup import WarmUp
@@ -30,6 +31,7 @@ from replicator_target_delta.warmup import WarmUp
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+register("delta.rename.moved")
 log = structlog.get_logger(__name__)
 
 
@@ -92,30 +94,37 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
             "delta.table_deleted", table=str(table), path=path, why='the source dropped it; dropTables is "drop"'
         )
 
+    def can_rename(self, former: TableId, table: TableId) -> bool:
+        """Where the store renames a folder at once: on object stores a folder is many objects, moved one by one."""
+        return all(renames_at_once(self._table(name).log.path) for name in (former, table))
+
     def _rename(self, event: DDLEvent) -> None:
-        """Move the table's folder; the replay repairs a crash in between."""
+        """Move the table's folder, and commit the position under the new name; a replay does what is left of it."""
         if event.prev_table is None or event.position is None:
             raise BugError("a RENAME_TABLE without its former name", code="RPL-9406", table=str(event.table))
-        new = self._table(event.table)
-        with new.lock:
+        new, old = self._table(event.table), self._table(event.prev_table)
+        with new.lock, old.lock:
             attempt = new.begin(event.prev_table)
-            if attempt.state.version < 0:
-                old = self._table(event.prev_table)
-                with old.lock:
-                    if old.begin().progress is None:
-                        raise NeedsUserError(
-                            "the table to rename is not at the target",
-                            code="RPL-3406",
-                            table=str(event.prev_table),
-                            hint="take a snapshot of the table under its new name",
-                        )
-                    move_folder(self._spark, old.log.path, new.log.path, event.table)
-                    self._forget(event.prev_table)
-            self._forget(event.table)
+            if attempt.has_reached(event.position):
+                return
+            self._move(old, new, is_free=attempt.state.version < 0)
             moved = self._table(event.table)
             attempt = moved.begin(event.prev_table)
             if not attempt.has_reached(event.position):
                 moved.commit(attempt, moved.progress_at(attempt, event.position, event.sequence_number))
+
+    def _move(self, old: TargetTable, new: TargetTable, *, is_free: bool) -> None:
+        """Move the folder; a table at the new place that was at the old one has been moved."""
+        if old.begin().progress is None:
+            if is_free:
+                raise _not_there(old.table)
+        elif not is_free:
+            raise _in_use(new.table)
+        else:
+            move_folder(self._spark, old.log.path, new.log.path, new.table)
+            failpoint("delta.rename.moved")
+        self._forget(old.table)
+        self._forget(new.table)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready to take the chunks of a plan."""
@@ -157,3 +166,21 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
     def _forget(self, table: TableId) -> None:
         with self._lock:
             self._tables.pop(table, None)
+
+
+def _not_there(table: TableId) -> NeedsUserError:
+    return NeedsUserError(
+        "the table to rename is not at the target",
+        code="RPL-3406",
+        table=str(table),
+        hint="take a snapshot of the table under its new name",
+    )
+
+
+def _in_use(table: TableId) -> SnapshotNeededError:
+    return SnapshotNeededError(
+        "the source renamed a table to the name of one that is at the target",
+        code="RPL-6411",
+        table=str(table),
+        hint="nothing to do: the table is copied, and takes the place of the other",
+    )

@@ -14,6 +14,8 @@ from replicator_runtime.engine.preparation.created_tables import create_tables
 from replicator_runtime.engine.preparation.discovery import discover, gone_tables
 from replicator_runtime.engine.preparation.log_preparation import prepare_log
 from replicator_runtime.engine.preparation.low_watermarks import copied_watermark, find_watermarks
+from replicator_runtime.engine.preparation.new_names import schemas_at
+from replicator_runtime.engine.preparation.renames import finish_renames
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
 from replicator_runtime.engine.slices.distributed_stream import DistributedStream
@@ -86,6 +88,7 @@ class Attempt:
             self._consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(self._consumer.stop)
             self._consumer.start()
+            finish_renames(self._lifecycle, self._consumer)
             self._applier = self._make_applier(self._consumer)
             self._exit.callback(self._applier.close)
             if self._lifecycle.takes_snapshots:
@@ -120,7 +123,7 @@ class Attempt:
 
     def _definition(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:
         pipeline = self._run.pipeline
-        selected = map(pipeline.selection.matches, self._lifecycle.records)
+        selected = map(pipeline.selection.matches, {**self._lifecycle.records, **schemas})
         narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
         return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed)
 
@@ -243,8 +246,7 @@ class Attempt:
     ) -> dict[TableId, TableSchema]:
         """The schemas as of the saved offset, of the tables that take changes."""
         taking = [r for r in records if watermarks is None or r.table in watermarks]
-        offset = self._run.saved_offset
-        return {r.table: r.schema if offset is None else r.schema_at(offset) for r in taking}
+        return schemas_at(taking, self._run.saved_offset)
 
     def _keep_start(self, start: Offset) -> None:
         """Save where the first start begins: a retry after an error before the first batch must not begin later."""

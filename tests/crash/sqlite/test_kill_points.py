@@ -41,7 +41,7 @@ def test_no_named_point_is_left_out() -> None:
     for package in packages:
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
-    tried = {point for moment in kill_points.ALL for point in moment} | kill_points.OF_SLICES
+    tried = {point for moment in kill_points.ALL for point in moment} | kill_points.OF_SLICES | kill_points.OF_RENAMES
     assert {p for p in failpoint.registered() if not p.startswith(("test.", "bigquery.", "merge_flush."))} | {
         "file.commit.before",
         "file.commit.after",
@@ -51,7 +51,8 @@ def test_no_named_point_is_left_out() -> None:
 def test_every_part_of_the_recovery_is_needed_at_some_point() -> None:
     beside = {restructure.twin.removed for restructure in kill_points.BESIDE_STRUCTURE.values()}
     at_points = {twin.removed for moment in kill_points.ALL for twin in moment.values()}
-    assert at_points | beside | kill_points.PARTS_FOR_JAVA == set(PARTS)
+    elsewhere = kill_points.PARTS_FOR_JAVA | kill_points.PARTS_OF_RENAMES
+    assert at_points | beside | elsewhere == set(PARTS)
 
 
 def both(found: Mapping[str, Twin]) -> pytest.MarkDecorator:

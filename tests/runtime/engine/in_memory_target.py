@@ -25,7 +25,7 @@ from replicator_sdk import (
     TableAssessor,
     TableProgress,
 )
-from replicator_sdk.errors import FencedError
+from replicator_sdk.errors import FencedError, SnapshotNeededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,12 +46,13 @@ class InMemoryTable:
 
 @dataclass
 class TargetStorage:
-    """All tables, a hook that tests use to fail at a step, and whether DROP_TABLE removes a table here."""
+    """All tables, a hook that tests use to fail at a step, whether DROP_TABLE removes a table here, and whether it renames tables."""
 
     tables: dict[TableId, InMemoryTable] = field(default_factory=dict)
     fault: Callable[[str, TableId], None] = lambda step, table: None
     ddl: list[DDLEvent] = field(default_factory=list)
     drops: bool = False
+    renames: bool = True
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         [table] = [t for t in self.tables.values() if t.schema.table.table == name]
@@ -93,8 +94,15 @@ class InMemoryConsumer(BatchConsumer, SnapshotLoader):
         kept = STORAGE.tables.get(table)
         return kept.progress if kept else None
 
+    def can_rename(self, former: TableId, table: TableId) -> bool:
+        return STORAGE.renames
+
     def apply_ddl(self, event: DDLEvent) -> None:
         STORAGE.fault("ddl", event.table)
+        if event.operation is DDLOperation.RENAME_TABLE:
+            self._rename(event)
+            STORAGE.fault("ddl applied", event.table)
+            return
         kept = STORAGE.tables.get(event.table)
         assert event.position is not None
         if kept is not None and kept.progress is not None and event.position <= kept.progress.position:
@@ -111,6 +119,20 @@ class InMemoryConsumer(BatchConsumer, SnapshotLoader):
         if event.operation is DDLOperation.DROP_TABLE and STORAGE.drops:
             del STORAGE.tables[event.table]
         STORAGE.fault("ddl applied", event.table)
+
+    def _rename(self, event: DDLEvent) -> None:
+        assert event.prev_table is not None
+        assert event.schema is not None
+        assert event.position is not None
+        former, there = STORAGE.tables.get(event.prev_table), STORAGE.tables.get(event.table)
+        if there is not None and there.progress is not None and event.position <= there.progress.position:
+            return
+        if there is not None or former is None:
+            raise SnapshotNeededError("the name is in use", code="RPL-9197", table=str(event.table))
+        STORAGE.ddl.append(event)
+        former.schema = event.schema
+        former.progress = TableProgress(self._context.generation, self._context.epoch, event.position)
+        STORAGE.tables[event.table] = STORAGE.tables.pop(event.prev_table)
 
     def apply_batch(self, changes: TableChanges) -> None:
         STORAGE.fault("before", changes.table)

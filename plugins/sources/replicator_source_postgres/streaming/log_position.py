@@ -79,4 +79,5 @@ class WalPosition(LogPosition[PostgresOffset]):
         """Emit a change of structure as in `LogPosition`, and log it."""
         kinds = [alter.kind.value for alter in change.alters]
         log.info("table.structure_changed", table=str(change.table), operation=change.operation.value, steps=kinds)
-        super().emit_structure(change, ordinal)
+        renames = change.operation is DDLOperation.RENAME_TABLE
+        super().emit_structure(replace(change, needs_snapshot=True) if renames else change, ordinal)

@@ -43,6 +43,11 @@ class Drift:
     ordered: bool
     origin: dict[str, str]
 
+    @property
+    def renames(self) -> bool:
+        """Whether the table has another name."""
+        return self.shape is not None and self.shape.schema.table != self.version.schema.table
+
 
 def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
     """Bring versions and triggers up to date with the tables.
@@ -64,8 +69,23 @@ def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
             return state
         for version in drifted:
             with transaction(database, write=True):
-                if (current := versions(database)[version.number]).live and (drift := _drift(database, current)):
-                    _log_drift(database, drift, max(seen, remembered))
+                drifts = _with_exchanged(database, version.number)
+                for left, drift in enumerate(reversed(drifts)):
+                    _log_drift(database, drift, max(seen, remembered), together=left < len(drifts) - 1)
+
+
+def _with_exchanged(database: sqlite3.Connection, number: int) -> list[Drift]:
+    """How the version's table differs from it, and those of the tables whose names it and they have taken."""
+    live = {v.schema.table: v for v in versions(database).values() if v.live}
+    found: list[Drift] = []
+    version = next((v for v in live.values() if v.number == number), None)
+    while version is not None and (drift := _drift(database, version)):
+        if found and not drift.renames:
+            break  # another table took the name of one that was dropped
+        found.append(drift)
+        taken = live.get(drift.shape.schema.table) if drift.shape else None
+        version = taken if taken not in [each.version for each in found] else None
+    return found
 
 
 def drifts(database: sqlite3.Connection, table: TableId) -> bool:
@@ -108,8 +128,15 @@ def _newest(database: sqlite3.Connection, version: int, table: str) -> bool:
     return bool(database.execute(query, {"own": own, "table": table}).fetchone()[0])
 
 
-def _log_drift(database: sqlite3.Connection, drift: Drift, seen: int) -> None:
-    """Replace version and triggers, and log the change; in the caller's write transaction."""
+def _log_drift(database: sqlite3.Connection, drift: Drift, seen: int, *, together: bool) -> None:
+    """Replace version and triggers, and log the change; in the caller's write transaction.
+
+    Args:
+        database: The source.
+        drift: The change.
+        seen: As in `synchronise`.
+        together: Whether the next one belongs to this one: tables took each other's names.
+    """
     old, shape = drift.version, drift.shape
     drop_triggers(database, old.number)
     database.execute("UPDATE _replicator_tables SET live = 0 WHERE version = ?", (old.number,))
@@ -121,10 +148,11 @@ def _log_drift(database: sqlite3.Connection, drift: Drift, seen: int) -> None:
     touched = _touched(database, old, seen)
     number = add_version(database, shape)
     facts = {
-        "operation": "ALTER_TABLE" if shape.schema.table == old.schema.table else "RENAME_TABLE",
+        "operation": "RENAME_TABLE" if drift.renames else "ALTER_TABLE",
         "previous": old.number,
         "origin": drift.origin,
         "added": added,
+        "together": together,
         "needsSnapshot": not drift.complete or bool(shape.generated & set(added)) or (touched and not repairable),
     }
     _log(database, number, facts, _defaults(database, shape, added))

@@ -41,14 +41,28 @@ class DDLEvents:
     selection: Selection
     out_of_range: OutOfRange
 
-    def event(self, database: sqlite3.Connection, number: int, offset: Offset, ordinal: int) -> DDLEvent | None:
-        """The event for the change `number`; None when it concerns no selected table or column."""
+    def event(
+        self, database: sqlite3.Connection, number: int, offset: Offset, ordinal: int
+    ) -> tuple[DDLEvent | None, bool]:
+        """The event for the change `number`, None when it concerns no selected table or column; and whether the next change
+        was made together with it.
+        """
         version, at, text = database.execute(
             "SELECT version, at, c0 FROM _replicator_changes WHERE id = ?", (number,)
         ).fetchone()
         facts = json.loads(text)
+        return self._event(database, number, (version, at, facts), (offset, ordinal)), facts.get("together", False)
+
+    def _event(
+        self,
+        database: sqlite3.Connection,
+        number: int,
+        change: tuple[int, int, dict[str, Any]],
+        position: tuple[Offset, int],
+    ) -> DDLEvent | None:
+        (version, at, facts), (offset, ordinal) = change, position
         before, after = self.versions[facts["previous"]], self.versions[version]
-        old = self.selection.schema(before)
+        old = self.selection.former_schema(before)
         if old is None:
             return None
         event = DDLEvent(

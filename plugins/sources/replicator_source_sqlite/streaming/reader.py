@@ -79,6 +79,7 @@ class SqliteReader(EventReader):
         self._ordinal = 0
         self._emitted: list[Int64s] = []
         self._late = 0
+        self._together = False
         self._known_schema = -1
         self._versions: dict[int, Version] = {}
         self._selection = Selection({})
@@ -160,14 +161,22 @@ class SqliteReader(EventReader):
                 part = list(run)
                 if is_ddl:
                     for head in part:
-                        self._commit(last)
-                        self._emit_ddl(database, head)
-                        last = self._passed([head])
+                        last = self._pass_ddl(database, head, last)
                 else:
                     self._emit_changes(database, part)
                     last = self._passed(part)
         if last == upper or not self._closed.is_set():
             self._commit(upper)
+
+    def _pass_ddl(self, database: sqlite3.Connection, head: Head, last: int) -> int:
+        """Emit a schema change as a transaction of its own, or of one with those that were made together with it."""
+        if not self._together:
+            self._commit(last)
+        self._together = self._emit_ddl(database, head)
+        if self._together:
+            self._late += 1
+            return head[0]
+        return self._passed([head])
 
     def _passed(self, heads: Sequence[Head]) -> int:
         """Record number and time of what was emitted; returns the last number."""
@@ -233,11 +242,14 @@ class SqliteReader(EventReader):
         codes = pa.array(op, pa.int8())
         return ChangeBatch(schema, codes, row, _needed(codes, row, before, schema), ordinals, before_is_full=True)
 
-    def _emit_ddl(self, database: sqlite3.Connection, head: Head) -> None:
-        event = self._ddl_events.event(database, head[0], SqliteOffset(self._position), self._ordinal)
+    def _emit_ddl(self, database: sqlite3.Connection, head: Head) -> bool:
+        """Emit a schema change; returns whether the next change was made together with it."""
+        position = SqliteOffset(self._position)
+        event, together = self._ddl_events.event(database, head[0], position, self._ordinal)
         self._ordinal += 1
         if event is not None:
             self._emitter.emit(event)
+        return together
 
     def _prune(self, database: sqlite3.Connection) -> None:
         """From time to time, remove changes that are durable at the target from the changelog."""

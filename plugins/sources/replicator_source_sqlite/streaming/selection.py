@@ -14,6 +14,7 @@ class Selection:
 
     def __init__(self, columns: Mapping[TableId, frozenset[str] | None]) -> None:
         self._columns = dict(columns)
+        self._displaced: dict[TableId, frozenset[str] | None] = {}
 
     @classmethod
     def of(cls, definition: EventReaderDefinition) -> Self:
@@ -30,14 +31,25 @@ class Selection:
         table = version.schema.table
         if table not in self._columns:
             return None
-        names = self._columns[table]
-        return version.schema if names is None else version.schema.select(names)
+        return _selected(version.schema, self._columns[table])
+
+    def former_schema(self, version: Version) -> TableSchema | None:
+        """The same of a version that a schema change ends, also when another table has taken its name just then."""
+        table = version.schema.table
+        if table not in self._displaced:
+            return self.schema(version)
+        return _selected(version.schema, self._displaced[table])
 
     def follow(self, before: Version, after: Version, origin: Mapping[str, str]) -> None:
-        """Follow a table and its columns to their new names."""
-        names = self._columns[before.schema.table]
-        if before.schema.table != after.schema.table:
-            del self._columns[before.schema.table]
+        """Follow a table and its columns to their new names. A table that has the new name still is renamed next."""
+        former, table = before.schema.table, after.schema.table
+        names = self._displaced.pop(former) if former in self._displaced else self._columns.pop(former)
         if names is not None:
             names = frozenset(new for new, old in origin.items() if old in names)
-        self._columns[after.schema.table] = names
+        if table in self._columns:
+            self._displaced[table] = self._columns[table]
+        self._columns[table] = names
+
+
+def _selected(schema: TableSchema, names: frozenset[str] | None) -> TableSchema:
+    return schema if names is None else schema.select(names)

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 _ATOMIC: Final = {"", "file", "hdfs", "viewfs", "abfs", "abfss"}
 
 
+def renames_at_once(path: str) -> bool:
+    """Whether the store renames a folder as one step, so that a process that is killed leaves it whole."""
+    return _scheme(path) in _ATOMIC
+
+
 def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None:
     """Rename the folder `old` to `new` at once.
 
@@ -20,7 +25,7 @@ def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None
         SchemaDriftError: Where a store cannot rename a folder atomically.
     """
     scheme = _scheme(old)
-    if scheme not in _ATOMIC:
+    if not renames_at_once(old):
         raise SchemaDriftError(
             f"a table was renamed, and {scheme}:// cannot rename a folder atomically",
             code="RPL-6406",
@@ -46,11 +51,7 @@ def delete_folder(spark: SparkSession, path: str) -> None:
     aside = f"{parent}/.dropped-{name}"
     _delete(spark, aside)
     folder = jvm.org.apache.hadoop.fs.Path(path)
-    if (
-        _scheme(path) in _ATOMIC
-        and system.exists(folder)
-        and system.rename(folder, jvm.org.apache.hadoop.fs.Path(aside))
-    ):
+    if renames_at_once(path) and system.exists(folder) and system.rename(folder, jvm.org.apache.hadoop.fs.Path(aside)):
         _forget(spark, jvm, path)
         _delete(spark, aside)
     else:

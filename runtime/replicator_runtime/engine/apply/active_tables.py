@@ -126,6 +126,10 @@ class ActiveTables:
         self._stop_taking(table)
         self._lifecycle.forget(table)
 
+    def release(self, table: TableId) -> None:
+        """The table takes no more changes in this stream; what was applied is durable."""
+        self._stop_taking(table)
+
     def _stop_taking(self, table: TableId) -> None:
         self.watermarks.pop(table, None)
         self.batcher.drop(table)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_sdk import BatchConsumer, ChangeBatch, DeferredConsumer, DMLEvent, DMLOperation
-from replicator_sdk.errors import FencedError
+from replicator_sdk.errors import FencedError, NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -46,6 +46,14 @@ class Applier(ABC):
     @abstractmethod
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply one schema change, durable on return."""
+
+    @abstractmethod
+    def can_rename(self, former: TableId, table: TableId) -> bool:
+        """As `EventConsumer.can_rename`."""
+
+    def has_table(self, table: TableId) -> bool:  # noqa: ARG002 - for those that know
+        """Whether the target has a table of that name, as far as it says."""
+        return False
 
     def close(self) -> None:
         """End threads."""
@@ -95,6 +103,17 @@ class BatchApplier(Applier):
         with self._locks.hold({event.table, event.prev_table or event.table}):
             self._consumer.apply_ddl(event)
 
+    def can_rename(self, former: TableId, table: TableId) -> bool:
+        """Ask the consumer."""
+        return self._consumer.can_rename(former, table)
+
+    def has_table(self, table: TableId) -> bool:
+        """Whether the consumer knows its progress, or it is another's."""
+        try:
+            return self._consumer.progress(table) is not None
+        except NeedsUserError:
+            return True
+
     def close(self) -> None:
         """End threads."""
         self._pool.shutdown(wait=True)
@@ -134,6 +153,10 @@ class RowApplier(Applier):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply the event."""
         self._consumer.apply_ddl(event)
+
+    def can_rename(self, former: TableId, table: TableId) -> bool:
+        """Ask the consumer."""
+        return self._consumer.can_rename(former, table)
 
 
 def unroll(batch: ChangeBatch, offset: Offset) -> Iterator[DMLEvent]:

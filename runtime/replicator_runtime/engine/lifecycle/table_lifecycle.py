@@ -11,6 +11,7 @@ import structlog
 
 from replicator_runtime.engine.lifecycle.copies import Copies
 from replicator_runtime.engine.lifecycle.log_release import LogRelease
+from replicator_runtime.engine.lifecycle.postponed_tables import PostponedTables
 from replicator_runtime.engine.lifecycle.transitions import Cause, check
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.run_state.progress import error_view
@@ -22,12 +23,13 @@ from replicator_sdk.errors import TableHistoryLostError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.rename_step import Rename, RenameStep
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
-    from replicator_sdk import TableId
+    from replicator_sdk import Position, TableId
 
 register("engine.release.before_save", "engine.release.after_save")
 log = structlog.get_logger()
@@ -49,6 +51,7 @@ class TableLifecycle:
         copies: The copies that run now. A table that fails, is copied again or forgotten has none from then on.
         takes_snapshots: Whether the engine copies the source's tables; known once an attempt has begun.
         settled_watermarks: Left by an attempt that ended so that other tables can join; the next attempt takes them.
+        postponed: New tables that are not taken in yet.
     """
 
     def __init__(self, run: Run) -> None:
@@ -57,6 +60,7 @@ class TableLifecycle:
         self.copies = Copies()
         self.takes_snapshots = True
         self.settled_watermarks: dict[TableId, TableWatermark] = {}
+        self.postponed = PostponedTables()
         self._store = run.table_store
         self._lock = threading.RLock()
         self._stopped: dict[TableId, Exception] = {}
@@ -352,6 +356,31 @@ class TableLifecycle:
         self.copies.end(record.table)
         self._set(record, Cause.START_OVER, TableState.PENDING)
         record.forget_copy()
+
+    def rename(self, renames: Sequence[Rename], position: Position, steps: list[RenameStep]) -> None:
+        """Tables that take changes have other names from `position` on; durable when this returns.
+
+        Args:
+            renames: Which; each name before is gone before the names after are given.
+            position: Where.
+            steps: What the target is to do; kept until it has.
+        """
+        renamed = [(self._store.records.pop(rename.former), rename) for rename in renames]
+        for record, rename in renamed:
+            record.rename(position, rename.table)
+            self._store.records[rename.table] = record
+            self._set(record, Cause.RENAME, record.state)
+            self.run.progress.forget_table(rename.former)
+        renamed[0][0].renames = steps
+        self.save()
+        for record, _ in renamed:
+            self.run.progress.set_table(record.table, record.state)
+
+    def end_rename(self, done: int) -> None:
+        """The target has done the first `done` steps of those that are kept; durable when this returns."""
+        for record in self.records.values():
+            del record.renames[:done]
+        self.save()
 
     def forget(self, table: TableId) -> None:
         """It is replicated no more, and its target stays as it is; durable when this returns."""

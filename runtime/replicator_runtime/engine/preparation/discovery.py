@@ -9,6 +9,7 @@ import structlog
 
 from replicator_runtime.config.selection import entry_name, is_pattern
 from replicator_runtime.engine.preparation.description import describe, describe_listed
+from replicator_runtime.engine.preparation.new_names import postpone
 from replicator_runtime.engine.preparation.selection_edits import SelectionEdits
 from replicator_runtime.engine.run_state.error_policy import belongs_to_table
 from replicator_runtime.engine.tables.table_scope import TableScope
@@ -43,9 +44,11 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
             present += [r.table for r in records.values() if r.schemas and r.table not in present]
         note_missing(lifecycle, present)
         edits.leave()
-        for table in present:
-            wanted = matches(table) is not None and table not in lifecycle.stopped
-            if wanted and (table in records or edits.takes_in(table)):
+        wanted = [table for table in present if matches(table) is not None and table not in lifecycle.stopped]
+        postpone(lifecycle, [t for t in wanted if t not in records and edits.takes_in(t)], present)
+        for table in wanted:
+            known = table in records
+            if known or (edits.takes_in(table) and table not in lifecycle.postponed):
                 _take_in(lifecycle, registry, edits, lifecycle.take_in(table))
     edits.save()
     _start_over_missing(lifecycle, set(present))
@@ -150,7 +153,8 @@ def unknown_tables(lifecycle: TableLifecycle) -> list[TableId]:
     with pipeline.source.create_table_registry() as registry:
         present = [summary.table for summary in registry.list_tables()]
     edits, matches = SelectionEdits(lifecycle), pipeline.selection.matches
-    return [t for t in present if t not in lifecycle.records and matches(t) is not None and edits.takes_in(t)]
+    known = [*lifecycle.records, *lifecycle.postponed.tables, *lifecycle.postponed.reused]
+    return [t for t in present if t not in known and matches(t) is not None and edits.takes_in(t)]
 
 
 def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:

@@ -85,7 +85,8 @@ def _watermark(
     if record.snapshot is None or not record.snapshot.done:
         return None
     lifecycle.join(record)
-    return TableWatermark(Position(record.snapshot.first))
+    copied = Position(record.snapshot.first)
+    return TableWatermark(copied if record.named_since is None else max(copied, record.named_since))
 
 
 def reported_watermark(

@@ -58,11 +58,11 @@ class SchemaChanges:
         Raises:
             Rejoin: When the table is to be copied, or is gone.
         """
-        if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
-            self._leave(replace(event, table=event.prev_table))
+        position = Position(self._tables.batcher.offset, event.ordinal + 1)
+        record = self._lifecycle.records.get(event.table)
+        if record is not None and record.is_named_after(position):
             return
         watermark = self._tables.watermarks.get(event.table)
-        position = Position(self._tables.batcher.offset, event.ordinal + 1)
         created = event.operation is DDLOperation.CREATE_TABLE and event.table not in self._lifecycle.records
         new_table = created and self._run.pipeline.selection.matches(event.table) is not None
         if watermark is None and not new_table:
@@ -71,7 +71,7 @@ class SchemaChanges:
         if not self._apply_before(event) and watermark is not None:
             return
         if watermark is not None and position <= watermark.position:
-            self._known.append((event, watermark.position))
+            self.pass_over(event, watermark.position)
             return
         try:
             self._change_schema(event)
@@ -119,24 +119,9 @@ class SchemaChanges:
             self._tables.copy_again(record)
             raise Rejoin
 
-    def _leave(self, event: DDLEvent) -> None:
-        """The table was renamed: its target table stays as it is, and the new name joins like a new table.
-
-        Renaming the target's table would break its readers, and a replay could not decide which name a change belongs
-        to.
-        """
-        watermark = self._tables.watermarks.get(event.table)
-        position = Position(self._tables.batcher.offset, event.ordinal + 1)
-        if watermark is not None and position <= watermark.position:
-            self._known.append(
-                (replace(event, schema=None, needs_snapshot=False, position=position), watermark.position)
-            )
-            return
-        if watermark is None or not self._apply_before(event):
-            return
-        log.warning("table.renamed", table=str(event.table), position=str(self._tables.batcher.offset))
-        self._tables.forget(event.table)
-        raise Rejoin
+    def pass_over(self, event: DDLEvent, watermark: Position) -> None:
+        """The event's table, whose position is `watermark`, has the event: see at the next commit whether that is true."""
+        self._known.append((event, watermark))
 
     def _change_schema(self, event: DDLEvent) -> None:
         record = self._lifecycle.take_in(event.table)

@@ -21,12 +21,14 @@ from replicator_runtime.engine.batching.event_queue import EventQueue
 from replicator_runtime.engine.batching.sequencer import CommitMark, Item, SequencingEmitter
 from replicator_runtime.engine.maintenance.beside_stream import BesideStream
 from replicator_runtime.engine.preparation.discovery import expects_new_tables, unknown_tables
+from replicator_runtime.engine.preparation.new_names import postponement_ends
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.stream.in_flight import InFlight
 from replicator_runtime.engine.stream.schema_changes import SchemaChanges
+from replicator_runtime.engine.stream.table_renames import TableRenames
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
-from replicator_sdk import ChangeBatch, ReaderClosed
+from replicator_sdk import ChangeBatch, DDLOperation, ReaderClosed
 from replicator_sdk.errors import ReplicatorError, SnapshotNeededError
 
 if TYPE_CHECKING:
@@ -101,7 +103,10 @@ class Stream:
             self._maintenance, table_by_table=self._applier.is_table_by_table, run_alone=self._in_flight.run_alone
         )
         self._periodic = PeriodicWork(self._lifecycle, self._tables, self._beside.poll)
-        self._schema_changes = SchemaChanges(self._lifecycle, self._applier, self._tables, self._in_flight.apply_before)
+        before = self._in_flight.apply_before
+        self._schema_changes = SchemaChanges(self._lifecycle, self._applier, self._tables, before)
+        over = self._schema_changes.pass_over
+        self._renames = TableRenames(self._lifecycle, self._applier, self._tables, before, over)
 
     def run(self, reader: EventReader, goal: Offset | None) -> None:
         """Stream until the run is to stop or `goal` is durable; everything read by then is applied and saved.
@@ -174,15 +179,20 @@ class Stream:
     def _take(self, item: Item) -> None:
         if isinstance(item, ChangeBatch):
             kept = self._without_blacklisted(item)
+            self._renames.end()
             if kept is not None:
                 self._batcher.add(kept)
         elif isinstance(item, CommitMark):
             waiting = not self._batcher.empty
+            self._renames.end()
             self._schema_changes.commit(item)
             self._batcher.commit(item)
             if not waiting and not self._batcher.empty:
                 self._waiting_since = time.monotonic()
+        elif item.operation is DDLOperation.RENAME_TABLE:
+            self._renames.take(item)
         else:
+            self._renames.end()
             self._schema_changes.apply(item)
 
     def _without_blacklisted(self, batch: ChangeBatch) -> ChangeBatch | None:
@@ -210,7 +220,8 @@ class Stream:
     def _expects_tables(self) -> bool:
         """Whether some table will join, or is to be tried again."""
         snapshotting = self._snapshots is not None and (self._snapshots.running or self._snapshots.waiting)
-        return snapshotting or self._waiting_to_join or self._tables.retry_at < math.inf
+        waiting = self._waiting_to_join or bool(self._lifecycle.postponed)
+        return snapshotting or waiting or self._tables.retry_at < math.inf
 
     def _join_snapshots(self) -> None:
         """Let tables whose snapshot is done join, by reading again from the offset held for them."""
@@ -236,6 +247,8 @@ class Stream:
         if self._watches and now - self._looked_at > self._run.config.new_tables_interval_seconds:
             self._looked_at = now
             self._new_tables = bool(unknown_tables(self._lifecycle))
+        if self._lifecycle.postponed and postponement_ends(self._lifecycle, self._batcher.offset):
+            self._new_tables = True
         if self._new_tables:
             self._rejoin()
 

@@ -11,11 +11,13 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.engine.tables.rename_step import RenameStep
 from replicator_runtime.engine.tables.table_file import TableFile, table_key
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk import Offset, Position, SnapshotChunk, TableId, TableSchema
 from replicator_sdk.offset import offset_from_json, offset_to_json
+from replicator_sdk.schema import rename_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,6 +67,8 @@ class TableRecord:
     """When its present failure began, in seconds since 1970; None once changes of it were applied since."""
     released: bool = False
     """Whether it failed for so long that it gave the log up: it is copied again, and holds no offset until that begins."""
+    renames: list[RenameStep] = field(default_factory=list)
+    """What the target is still to rename, in order, of this table and of those that it exchanges names with."""
     selected: bool = False
     """Whether the pipeline selects it and the source has it, or its copy runs, in this attempt; not kept."""
     gone: bool = False
@@ -93,6 +97,25 @@ class TableRecord:
         here = Position(offset)
         valid = [schema for since, schema in self.schemas if since is None or since <= here]
         return valid[-1] if valid else self.schemas[0][1]
+
+    @property
+    def named_since(self) -> Position | None:
+        """Where the table got its name, when it had another one before that is still known; None otherwise.
+
+        Events of its name up to there concern another table.
+        """
+        others = [place for place, (_, schema) in enumerate(self.schemas) if schema.table != self.table]
+        return self.schemas[others[-1] + 1][0] if others else None
+
+    def is_named_after(self, position: Position) -> bool:
+        """Whether the table had another name at `position`: an event there of its name of now concerns another table."""
+        since = self.named_since
+        return since is not None and position <= since
+
+    def rename(self, since: Position, table: TableId) -> None:
+        """The table is called `table` from `since` on."""
+        self.schemas.append((since, rename_table(self.schema, table)))
+        self.table = table
 
     def learn(self, since: Position | None, schema: TableSchema) -> bool:
         """`schema` is valid from `since` until the next known position; returns whether that is new."""
@@ -170,6 +193,11 @@ class TableStore:
         self.selection: dict[str, Any] | None = None
         """The pipeline's selection when this was saved last, as `edits` writes it; None when unknown."""
 
+    @property
+    def renames(self) -> list[RenameStep]:
+        """What the target is still to rename, in order; the records have the new names already."""
+        return [step for record in list(self.records.values()) for step in record.renames]
+
     def load(self) -> None:
         """Read what an earlier run or attempt kept; the record of a table whose copy runs stays as it is."""
         with self._lock:
@@ -213,6 +241,7 @@ class TableStore:
         return {
             "table": record.table.to_json(),
             "dropping": _position_json(record.dropping),
+            "renames": [step.to_json() for step in record.renames],
             "state": record.state.value,
             "error": record.error,
             "schemas": [[_position_json(since), schema.to_json()] for since, schema in record.schemas],
@@ -252,6 +281,7 @@ class TableStore:
             value.get("created", False),
             value.get("passedOver", False),
             dropping=self._position(value.get("dropping")),
+            renames=[RenameStep.from_json(step, self._read_offset) for step in value.get("renames", ())],
             failing_since=value.get("failingSince"),
             released=value.get("released", False),
         )

@@ -11,7 +11,7 @@ import pytest
 
 from replicator_sdk import failpoint
 from replicator_sdk.datatype import FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, Decimal
-from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
+from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_target_delta.ddl import table_folder as relocation
@@ -229,6 +229,40 @@ def test_a_renamed_table_moves_its_folder_and_goes_on(lake: Lake) -> None:
     assert not lake.path(TABLE).exists()
     lake.consumer().apply_batch(batch(3, [update({"id": 1, "name": "x"}, schema)]))
     assert lake.read_table(schema) == [{"id": 1, "name": "x", "note": "b"}]
+
+
+@pytest.mark.usefixtures("_disarmed")
+def test_a_rename_interrupted_after_the_folder_moved_is_finished_by_its_replay(lake: Lake) -> None:
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    schema = TableSchema(TableId("shop", "clients"), KEYED.columns, ("id",))
+    event = ddl(2, DDLOperation.RENAME_TABLE, schema, prev_table=TABLE)
+    failpoint.arm("delta.rename.moved=raise")
+    with pytest.raises(RetryableError):
+        consumer.apply_ddl(event)
+    failpoint.arm("")
+    for replay in (lake.consumer(), lake.consumer()):
+        replay.apply_ddl(event)
+    assert not lake.path(TABLE).exists()
+    assert lake.consumer().progress(schema.table).position == at(2)  # type: ignore[union-attr]
+    assert lake.version(schema.table) == 1
+
+
+def test_a_table_is_not_renamed_to_the_name_of_one_that_is_there(lake: Lake) -> None:
+    consumer = lake.consumer()
+    other = TableSchema(TableId("shop", "clients"), KEYED.columns, ("id",))
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    consumer.apply_batch(batch(1, [insert(row(7), other)]))
+    for each in (consumer, lake.consumer()):
+        with pytest.raises(SnapshotNeededError, match="RPL-6411"):
+            each.apply_ddl(ddl(2, DDLOperation.RENAME_TABLE, other, prev_table=TABLE))
+    assert (lake.read_table(KEYED)[0]["id"], lake.read_table(other)[0]["id"]) == (1, 7)
+
+
+def test_a_folder_is_renamed_only_where_the_store_does_that_at_once(lake: Lake) -> None:
+    consumer = lake.consumer()
+    assert consumer.can_rename(TABLE, TableId("shop", "clients"))
+    assert not any(relocation.renames_at_once(path) for path in ("s3a://b/t", "gs://b/t"))
 
 
 @pytest.mark.usefixtures("_disarmed")

@@ -1,0 +1,50 @@
+"""Has the target rename the tables that the log has renamed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
+from replicator_sdk.errors import SnapshotNeededError
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_sdk import EventConsumer
+
+register("engine.rename.applied")
+log = structlog.get_logger()
+
+
+def finish_renames(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
+    """Have the target do what is kept of renames, in order, before it is asked for anything else of the tables.
+
+    Each step is forgotten once it is done, so after a crash at most the first one is done already, which the target sees by
+    the step's position. Tables that the target cannot rename are copied under their new names.
+
+    Raises:
+        Exception: When the target does not answer; the next attempt continues.
+    """
+    steps = list(lifecycle.run.table_store.renames)
+    for step in steps:
+        try:
+            consumer.apply_ddl(step.event)
+        except Exception as error:
+            if not isinstance(error, SnapshotNeededError) and verdict(error, isolate=True) is not Verdict.TABLE:
+                raise
+            _copy_instead(lifecycle, error)
+            return
+        failpoint("engine.rename.applied")
+        lifecycle.end_rename(1)
+        log.info("table.renamed", table=str(step.schema.table), former=str(step.former), position=str(step.position))
+
+
+def _copy_instead(lifecycle: TableLifecycle, error: Exception) -> None:
+    """Copy the tables of all steps that are left; durable when this returns."""
+    left = {step.schema.table for step in lifecycle.run.table_store.renames} & lifecycle.records.keys()
+    for table in left:
+        log.warning("table.copied_again", table=str(table), code=getattr(error, "code", ""), error=str(error))
+        lifecycle.copy_again(lifecycle.records[table])
+    lifecycle.end_rename(len(lifecycle.run.table_store.renames))

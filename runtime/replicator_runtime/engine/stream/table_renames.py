@@ -1,0 +1,153 @@
+"""Takes a RENAME_TABLE: the table keeps its rows and its place in the log under its new name, or is copied under it."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.run_state.attempt_end import Rejoin
+from replicator_runtime.engine.tables.rename_step import Rename, rename_steps
+from replicator_runtime.engine.tables.table_scope import TableScope
+from replicator_sdk import DDLEvent, DDLOperation, Position, TableId
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replicator_runtime.engine.apply.active_tables import ActiveTables
+    from replicator_runtime.engine.apply.applier import Applier
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+
+register("engine.rename.saved")
+log = structlog.get_logger()
+
+
+class TableRenames:
+    """Used by the engine's main thread. Takes several renames that exchange names as one.
+
+    Args:
+        lifecycle: Of all tables.
+        applier: Knows the target.
+        tables: The tables that take changes.
+        apply_before: Applies what is before an event in its table; as `InFlight.apply_before`.
+        pass_over: Takes an event that its table has already; as `SchemaChanges.pass_over`.
+    """
+
+    def __init__(
+        self,
+        lifecycle: TableLifecycle,
+        applier: Applier,
+        tables: ActiveTables,
+        apply_before: Callable[[DDLEvent], bool],
+        pass_over: Callable[[DDLEvent, Position], None],
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._applier = applier
+        self._tables = tables
+        self._apply_before = apply_before
+        self._pass_over = pass_over
+        self._held: list[DDLEvent] = []
+
+    def take(self, event: DDLEvent) -> None:
+        """Take a RENAME_TABLE. It waits while another table has the new name.
+
+        Raises:
+            Rejoin: When the table has its new name, or is to be copied under it.
+        """
+        assert event.prev_table is not None
+        position = Position(self._tables.batcher.offset, event.ordinal + 1)
+        record, watermark = self._lifecycle.records.get(event.table), self._tables.watermarks.get(event.prev_table)
+        if watermark is None or (record is not None and record.is_named_after(position)):
+            return
+        before = replace(event, table=event.prev_table, schema=None, needs_snapshot=False, position=position)
+        if position <= watermark.position:
+            self._pass_over(before, watermark.position)
+        elif self._apply_before(before):
+            self._held.append(replace(event, position=position))
+            if not self._awaits_names():
+                self._carry_out()
+
+    def _awaits_names(self) -> bool:
+        leaving = {held.prev_table for held in self._held}
+        return any(held.table not in leaving and self._is_in_use(held.table) for held in self._held)
+
+    def end(self) -> None:
+        """Something else follows: a name that a table was to take is still another's.
+
+        Raises:
+            Rejoin: When a table is to be copied under its new name.
+        """
+        if self._held:
+            self._leave("another table has the new name")
+
+    def _is_in_use(self, table: TableId) -> bool:
+        record = self._lifecycle.records.get(table)
+        return record is not None and (record.selected or record.gone or record.copying)
+
+    def _carry_out(self) -> None:
+        why = self._why_not()
+        if why:
+            self._leave(why)
+        held, self._held = self._held, []
+        renames = [Rename(event.prev_table, event.table) for event in held if event.prev_table is not None]
+        first, last = held[0].position, held[-1].position
+        assert first is not None
+        assert last is not None
+        schemas = {r.former: self._lifecycle.records[r.former].schema for r in renames}
+        steps = rename_steps(renames, schemas, aside, (first, last), held[-1].sequence_number)
+        for rename in renames:
+            self._tables.release(rename.former)
+        self._lifecycle.rename(renames, last, steps)
+        failpoint("engine.rename.saved")
+        for rename in renames:
+            self._lifecycle.run.metrics.count("ddl", table=rename.table)
+        raise Rejoin  # the next attempt begins with the target's part, as a run does that finds it undone
+
+    def _why_not(self) -> str:
+        """Why the tables that are held cannot be renamed at the target; empty when they can."""
+        leaving = {held.prev_table for held in self._held}
+        for event in self._held:
+            why = self._why_not_this(event)
+            if not why and event.table in leaving and not self._has_room(event, aside(event.table)):
+                why = "tables exchange their names, and the target cannot put one aside"
+            if not why and event.table not in leaving and not self._has_room(event, event.table):
+                why = "the target cannot rename it, or has a table of the new name"
+            if why:
+                return why
+        return ""
+
+    def _why_not_this(self, event: DDLEvent) -> str:
+        assert event.prev_table is not None
+        matches = self._lifecycle.run.pipeline.selection.matches
+        old, new = matches(event.prev_table), matches(event.table)
+        if new is None:
+            return "the new name is not selected"
+        if old is None or TableScope.of(old) != TableScope.of(new):
+            return "the pipeline selects other parts of the two names"
+        if any(DDLOperation.RENAME_TABLE in selected.ddl_blacklist for selected in (old, new)):
+            return "RENAME_TABLE is on the ddlBlacklist"
+        if event.schema is None or event.alters or event.needs_snapshot:
+            return "its columns or rows may have changed in the same step"
+        return "" if self._lifecycle.takes_snapshots else "the source takes no snapshots"
+
+    def _has_room(self, event: DDLEvent, table: TableId) -> bool:
+        """Whether the target renames the table to `table`, and has no table there."""
+        assert event.prev_table is not None
+        return self._applier.can_rename(event.prev_table, table) and not self._applier.has_table(table)
+
+    def _leave(self, why: str) -> None:
+        """The tables that are held stay at the target as they are; new names that are selected join like new tables."""
+        held, self._held = self._held, []
+        for event in held:
+            assert event.prev_table is not None
+            log.warning("table.left", table=str(event.prev_table), later=str(event.table), why=why)
+            self._tables.forget(event.prev_table)
+        raise Rejoin
+
+
+def aside(table: TableId) -> TableId:
+    """The name that the target's table has while tables exchange their names."""
+    return TableId(table.database, f"_replicator_renamed_{zlib.crc32(str(table).encode()):08x}", table.schema)
