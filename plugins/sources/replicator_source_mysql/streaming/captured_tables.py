@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from replicator_sdk.authoring.log_position import StructureChange
@@ -11,7 +11,7 @@ from replicator_sdk.config import OutOfRange
 from replicator_sdk.context import Metrics
 from replicator_sdk.errors import SchemaDriftError
 from replicator_sdk.event import DDLOperation
-from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.schema import TableId, TableSchema, rename_table
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_mysql.binlog.batches.table_plan import TablePlan
 from replicator_source_mysql.binlog.rows.table_map import TableMap
@@ -73,8 +73,9 @@ class CapturedTables:
         return table_schema(definition, zero_dates=self._zero_dates, names=self._selected[definition.table])
 
     def net(self, changes: Sequence[TableChange]) -> list[StructureChange]:
-        """What one statement did to the captured tables. A statement that renames several tables counts as a whole, so
-        that a table swapped for another (gh-ost, pt-online-schema-change) is a table with new rows, not a rename.
+        """What one statement did to the captured tables. A statement that renames several tables counts as a whole: each
+        that was captured has the name that it has in the end. A table whose place is taken by one that was not captured
+        (gh-ost, pt-online-schema-change) is a table with new rows, not a rename.
 
         Raises:
             SchemaDriftError: When it is not understood and touches one of them.
@@ -83,7 +84,33 @@ class CapturedTables:
             if change.kind is ChangeKind.UNKNOWN and change.table in self._selected:
                 raise _not_understood(change)
         names = dict.fromkeys(name for change in changes for name in (change.previous_table, change.table) if name)
+        moves = net_moves(changes)
+        known = {former: table for former, table in moves.items() if former in self._selected}
+        if known and not any(table in known for former, table in moves.items() if former not in known):
+            return self._renamed(known, changes)
         return [found for table in names if table in self._selected for found in self._net(table, changes)]
+
+    def _renamed(self, moves: Mapping[TableId, TableId], changes: Sequence[TableChange]) -> list[StructureChange]:
+        """Captured tables have other names; each keeps its selected columns."""
+        before = {former: self._before(former, changes) for former in moves}
+        old = {former: None if there is None else self._schema(there) for former, there in before.items()}
+        followed = {table.database for table in self._selected}
+        selected = {table: self._selected.pop(former) for former, table in moves.items()}
+        self._selected |= selected
+        after = {change.table: change.after for change in changes if change.kind is ChangeKind.RENAMED}
+        found = []
+        for former, table in moves.items():
+            there, was = after.get(table), old[former]
+            known = there is not None and was is not None and table.database in followed
+            schema = self._schema(there) if known and there is not None else None
+            is_same = schema is not None and was is not None and schema == rename_table(was, table)
+            rewritten = any(c.needs_snapshot or c.rewritten for c in changes if c.table == table)
+            found.append(
+                StructureChange(
+                    DDLOperation.RENAME_TABLE, table, schema, former, needs_snapshot=rewritten or not is_same
+                )
+            )
+        return found
 
     def _net(self, table: TableId, changes: Sequence[TableChange]) -> Iterable[StructureChange]:
         here = [change for change in changes if change.table == table]
@@ -152,6 +179,15 @@ class CapturedTables:
             for what, count in replaced.items():
                 metrics.count("source.zero_dates" if what == ZERO_DATE else "source.out_of_range", count, table=table)
             replaced.clear()
+
+
+def net_moves(changes: Sequence[TableChange]) -> dict[TableId, TableId]:
+    """Name before → name after, of the tables that one statement renames, over all its steps."""
+    origins: dict[TableId, TableId] = {}
+    for change in changes:
+        if change.kind is ChangeKind.RENAMED and change.previous_table is not None:
+            origins[change.table] = origins.pop(change.previous_table, change.previous_table)
+    return {former: table for table, former in origins.items() if former != table}
 
 
 def _not_understood(change: TableChange) -> SchemaDriftError:

@@ -68,7 +68,8 @@ def test_a_table_that_replaces_another_is_read_again(shop: MysqlDatabase) -> Non
     assert [row for _, row, _, _ in run.changes("t")] == [{"id": 5, "name": "e", "more": 6}]
 
 
-def test_two_tables_that_swap_names_are_both_read_again(shop: MysqlDatabase) -> None:
+def test_two_tables_that_swap_names_are_both_renamed(shop: MysqlDatabase) -> None:
+    """Each by the name before the statement and the one after it; the rows that follow have the new names."""
     shop.execute("CREATE TABLE u (id INT PRIMARY KEY, what BLOB)")
     pump = Pump(shop, "t", "u")
     pump.prepare()
@@ -76,12 +77,28 @@ def test_two_tables_that_swap_names_are_both_read_again(shop: MysqlDatabase) -> 
     shop.execute("INSERT INTO t VALUES (1, x'00ff')")
     shop.execute("INSERT INTO u VALUES (2, 'b')")
     run = pump.read()
-    assert {(e.table.table, e.operation, e.needs_snapshot) for e in run.ddl} == {
-        ("t", DDLOperation.ALTER_TABLE, True),
-        ("u", DDLOperation.ALTER_TABLE, True),
+    assert {(e.prev_table and e.prev_table.table, e.table.table, e.needs_snapshot) for e in run.ddl} == {
+        ("t", "u", False),
+        ("u", "t", False),
     }
     assert run.changes("t")[0][1] == {"id": 1, "what": b"\x00\xff"}
     assert run.changes("u")[0][1] == {"id": 2, "name": "b"}
+
+
+def test_a_renamed_tables_rows_follow_under_its_last_name(shop: MysqlDatabase) -> None:
+    pump = Pump(shop, "t")
+    pump.prepare()
+    shop.execute("RENAME TABLE t TO u, u TO v")
+    shop.execute("INSERT INTO v VALUES (1, 'a')")
+    shop.execute("ALTER TABLE v RENAME TO w, ADD COLUMN more INT")
+    shop.execute("INSERT INTO w VALUES (2, 'b', 3)")
+    run = pump.read()
+    assert [(e.table.table, e.operation, e.needs_snapshot) for e in run.ddl] == [
+        ("v", DDLOperation.RENAME_TABLE, False),
+        ("w", DDLOperation.RENAME_TABLE, True),
+    ]
+    assert [row for _, row, _, _ in run.changes("v")] == [{"id": 1, "name": "a"}]
+    assert [row for _, row, _, _ in run.changes("w")] == [{"id": 2, "name": "b", "more": 3}]
 
 
 def test_a_table_under_another_name_is_emitted_as_renamed_and_a_dropped_one_as_dropped(shop: MysqlDatabase) -> None:

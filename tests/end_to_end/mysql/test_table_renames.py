@@ -1,0 +1,36 @@
+"""Tables that are renamed are renamed at the target too, while every table of the database is captured."""
+
+from __future__ import annotations
+
+from tests.crash.file_target import file_target_rows
+from tests.end_to_end.mysql.database.pipeline import MysqlPipeline
+from tests.end_to_end.mysql.test_table_changes import capturing_everything
+
+
+def test_renamed_and_exchanged_tables_are_not_copied(each_pipeline: MysqlPipeline) -> None:
+    pipeline = capturing_everything(each_pipeline)
+    pipeline.assert_nothing_lost()
+    pipeline.execute(
+        "RENAME TABLE note TO remark",
+        "INSERT INTO remark VALUES ('renamed')",
+        "CREATE TABLE other (id int PRIMARY KEY, name varchar(40))",
+        "INSERT INTO other VALUES (1, 'other')",
+    )
+    renamed = MysqlPipeline(pipeline.database, pipeline.replicator, ("item", "other", "remark"))
+    renamed.assert_nothing_lost()
+    assert not file_target_rows(pipeline.replicator.folder / "target", "note")
+    renamed.execute(
+        "RENAME TABLE item TO spare, other TO item, spare TO other",
+        "INSERT INTO item VALUES (2, 'swapped')",
+        "DELETE FROM other WHERE id = 3",
+    )
+    ended = renamed.replicator.until_current()
+    assert "snapshot.begin" not in ended.messages
+    for number in range(3):
+        renamed.assert_nothing_lost()
+        renamed.execute(
+            f"INSERT INTO item VALUES ({90 + number}, 'more')",
+            f"ALTER TABLE other ADD COLUMN more_{number} int DEFAULT 4",
+            f"DELETE FROM other WHERE id = {5 + number}",
+        )
+    renamed.assert_nothing_lost()
