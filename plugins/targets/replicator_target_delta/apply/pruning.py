@@ -66,7 +66,7 @@ def _candidates(part: Part, columns: Sequence[KeyColumn]) -> Int64s:
 
 def _may_hold(bounds: ColumnBounds, rows: Int64s, column: KeyColumn) -> Bools:
     """Which of the files at `rows` may hold a value of one key column."""
-    found = _between(bounds.low[rows], bounds.high[rows], column.ordered(bounds.prefix).words)
+    found = _between(bounds.low[rows], bounds.high[rows], column.ordered(bounds.prefix, bounds.low.shape[1]).words)
     if column.size:
         found |= bounds.unknown[rows]
     if column.has_null:
@@ -98,7 +98,7 @@ def _hold_together(known: Sequence[tuple[KeyColumn, ColumnBounds]], rows: Int64s
     A file is paired with the keys whose first column it may hold.
     """
     column, bounds = known[0]
-    ordered = column.ordered(bounds.prefix)
+    ordered = column.ordered(bounds.prefix, bounds.low.shape[1])
     first = np.searchsorted(ordered.words[:, 0], bounds.low[rows, 0], "left")
     counts = np.searchsorted(ordered.words[:, 0], bounds.high[rows, 0], "right") - first
     judged = ~bounds.unknown[rows]
@@ -119,14 +119,15 @@ def _hold_together(known: Sequence[tuple[KeyColumn, ColumnBounds]], rows: Int64s
 
 def _in_bounds(column: KeyColumn, bounds: ColumnBounds, key: Int64s, rows: Int64s) -> Bools:
     """For each pair whether the file's bounds do not rule the key out, in one column."""
-    words, fits = column.unordered(bounds.prefix)
+    words, fits = column.unordered(bounds.prefix, bounds.low.shape[1])
     value = words[key]
     inside = _at_most(bounds.low[rows], value) & _at_most(value, bounds.high[rows]) & fits[key]
     return inside | bounds.unknown[rows]
 
 
 def _at_most(left: Words, right: Words) -> Bools:
-    found: Bools = left[:, -1] <= right[:, -1]
-    if left.shape[1] > 1:
-        found = (left[:, 0] < right[:, 0]) | ((left[:, 0] == right[:, 0]) & found)
+    if left.shape[1] == 1:
+        found: Bools = left[:, 0] <= right[:, 0]
+    else:
+        found = as_texts(left) <= as_texts(right)
     return found

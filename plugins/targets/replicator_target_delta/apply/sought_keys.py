@@ -49,24 +49,26 @@ class KeyColumn:
         self.size = len(values) - values.null_count
         self.has_null = values.null_count > 0
         self.has_nan = bool(pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py())
-        self._ordered: dict[bytes, Ordered] = {}
-        self._unordered: dict[bytes, tuple[Words, Bools]] = {}
+        self._ordered: dict[tuple[bytes, int], Ordered] = {}
+        self._unordered: dict[tuple[bytes, int], tuple[Words, Bools]] = {}
 
-    def ordered(self, prefix: bytes) -> Ordered:
-        """The values that begin with `prefix`, by what comes after it."""
-        if prefix not in self._ordered:
+    def ordered(self, prefix: bytes, width: int) -> Ordered:
+        """The values that begin with `prefix`, by the `width` words after it."""
+        form = prefix, width
+        if form not in self._ordered:
             chosen = np.flatnonzero(self._fits(prefix))
-            words = to_words(self._values.take(pa.array(chosen)), len(prefix))
+            words = to_words(self._values.take(pa.array(chosen)), len(prefix), width)
             words = words[:, :1] if len(words) > _MANY else words
             order = np.argsort(words[:, 0], kind="stable") if words.shape[1] == 1 else np.lexsort(words.T[::-1])
-            self._ordered[prefix] = Ordered(words[order], chosen[order])
-        return self._ordered[prefix]
+            self._ordered[form] = Ordered(words[order], chosen[order])
+        return self._ordered[form]
 
-    def unordered(self, prefix: bytes) -> tuple[Words, Bools]:
+    def unordered(self, prefix: bytes, width: int) -> tuple[Words, Bools]:
         """The words of all values after `prefix`, and which of the values begin with it."""
-        if prefix not in self._unordered:
-            self._unordered[prefix] = to_words(self._values, len(prefix)), self._fits(prefix)
-        return self._unordered[prefix]
+        form = prefix, width
+        if form not in self._unordered:
+            self._unordered[form] = to_words(self._values, len(prefix), width), self._fits(prefix)
+        return self._unordered[form]
 
     def _fits(self, prefix: bytes) -> Bools:
         fits = self._values.is_valid()

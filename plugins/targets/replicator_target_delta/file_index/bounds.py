@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from replicator_target_delta.file_index.sort_words import Words, as_integers, to_words
+from replicator_target_delta.file_index.sort_words import TEXT_WORDS, Words, as_integers, as_texts, to_words
 from replicator_target_delta.files.statistics import parse_statistics
 
 Bools = npt.NDArray[np.bool_]
 _FEW: Final = 48  # so many are parsed faster one by one
+_NEARLY_ALL: Final = 0.9
 _ROUNDED_DOWN: Final = 999  # microseconds that a writer may have left out of an upper bound
 
 
@@ -65,8 +66,8 @@ def column_bounds(stats: Iterable[pa.Array], column: pa.Field) -> tuple[ColumnBo
         known &= ~_true(pc.or_(pc.is_nan(low), pc.is_nan(high)))
         low, high = pc.if_else(pa.array(known), low, 0.0), pc.if_else(pa.array(known), high, 0.0)
     empty = _true(pc.equal(parsed["nulls"], parsed["rows"])) & ~known
-    prefix = _common_prefix(low, high) if pa.types.is_string(column.type) else b""
-    lows, highs = to_words(low, len(prefix)), to_words(high, len(prefix))
+    prefix, width = _text_form(low, high) if pa.types.is_string(column.type) else (b"", 0)
+    lows, highs = to_words(low, len(prefix), width), to_words(high, len(prefix), width)
     lows[~known], highs[~known] = np.iinfo(np.uint64).max, 0  # between which no value is
     nulls = ~_true(pc.equal(parsed["nulls"], 0))
     rows: npt.NDArray[np.int64] = pc.fill_null(parsed["rows"], -1).to_numpy()
@@ -76,6 +77,16 @@ def column_bounds(stats: Iterable[pa.Array], column: pa.Field) -> tuple[ColumnBo
 def _true(values: pa.Array) -> Bools:
     found: Bools = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
     return found
+
+
+def _text_form(low: pa.Array, high: pa.Array) -> tuple[bytes, int]:
+    """What all texts begin with, and how many words after it tell nine of ten different bounds from one another."""
+    prefix = _common_prefix(low, high)
+    wanted = _NEARLY_ALL * pc.count_distinct(low).as_py()
+    for width in TEXT_WORDS[:-1]:
+        if len(np.unique(as_texts(to_words(low, len(prefix), width)))) >= wanted:
+            return prefix, width
+    return prefix, TEXT_WORDS[-1]
 
 
 def _common_prefix(low: pa.Array, high: pa.Array) -> bytes:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Words = npt.NDArray[np.uint64]
-"""One row for each value, of one or two words; the first word counts most."""
+"""One row for each value, of one to four words; the first word counts most."""
 
 _SIGN: Final = np.uint64(1 << 63)
-_TEXT_BYTES: Final = 16
+TEXT_WORDS: Final = (2, 3, 4)
 _AT_ONCE: Final = 1 << 16
 _LONG_DIGITS: Final = 18  # decimals of more need a second word
 
@@ -24,16 +24,17 @@ def is_ordered(kind: pa.DataType) -> bool:
     return bool(number or pa.types.is_string(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-def to_words(values: pa.Array, skip: int = 0) -> Words:
+def to_words(values: pa.Array, skip: int = 0, width: int = TEXT_WORDS[0]) -> Words:
     """The words of `values`: a value that is not larger than another has no larger words.
 
     Args:
         values: Of an ordered type, without NaN; a NULL has words without a meaning.
         skip: How many bytes at the beginning of all texts are the same, and left out.
+        width: How many words a text has.
     """
     if pa.types.is_string(values.type):
-        parts = [_of_text(values.slice(at, _AT_ONCE), skip) for at in range(0, len(values), _AT_ONCE)]
-        return np.concatenate(parts) if parts else np.empty((0, 2), np.uint64)
+        parts = [_of_text(values.slice(at, _AT_ONCE), skip, width) for at in range(0, len(values), _AT_ONCE)]
+        return np.concatenate(parts) if parts else np.empty((0, width), np.uint64)
     if pa.types.is_decimal(values.type):
         return _of_decimals(values)
     if pa.types.is_floating(values.type):
@@ -73,13 +74,13 @@ def _of_decimals(values: pa.Array) -> Words:
     return np.stack([halves[:, 1] ^ _SIGN, halves[:, 0]], axis=1)
 
 
-def _of_text(values: pa.Array, skip: int) -> Words:
+def _of_text(values: pa.Array, skip: int, width: int) -> Words:
     """The first bytes of each text after `skip`; UTF-8 sorts as its characters do."""
     size, buffers = len(values), values.buffers()
     if size == 0 or buffers[2] is None or buffers[2].size == 0:
-        return np.zeros((size, 2), np.uint64)
+        return np.zeros((size, width), np.uint64)
     ends = np.frombuffer(buffers[1], np.int32)[values.offset : values.offset + size + 1].astype(np.int64)
     data = np.frombuffer(buffers[2], np.uint8)
-    places = ends[:-1, None] + skip + np.arange(_TEXT_BYTES)
+    places = ends[:-1, None] + skip + np.arange(8 * width)
     content = np.where(places < ends[1:, None], data[np.minimum(places, len(data) - 1)], np.uint8(0))
     return content.view(">u8").astype(np.uint64)

@@ -114,6 +114,18 @@ def test_a_key_of_several_columns_opens_only_files_that_may_hold_all_of_them_tog
     assert [file.path for file in candidate_files(index_of(*files), keys)] == ["eu-3", "us-9"]
 
 
+@pytest.mark.parametrize("more", ["", " of the Union"])
+def test_one_key_of_another_form_does_not_blur_the_bounds_of_the_others(more: str) -> None:
+    """Then nothing is the same at the beginning of all keys, and the digits come late."""
+    files = [
+        holding(str(n), c=pa.array([f"customer{more}-{1000 * n:09}", f"customer{more}-{1000 * n + 999:09}"]))
+        for n in range(500)
+    ]
+    index = index_of(holding("other", c=pa.array(["a first one"])), *files)
+    keys = pa.table({"c": [f"customer{more}-{7:09}", f"customer{more}-{499_007:09}"]})
+    assert [file.path for file in candidate_files(index, keys)] == ["0", "499"]
+
+
 def test_very_many_keys_open_every_file_they_are_in() -> None:
     index = _clustered(pa.string(), _uuid)
     chosen = random.Random(1).sample(range(500_000), 70_000)
