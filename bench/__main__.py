@@ -13,6 +13,7 @@ from pathlib import Path
 from bench.comparisons import bigquery, mysql, postgres, topics
 from bench.comparisons.commits import commits
 from bench.comparisons.latency import latency
+from bench.comparisons.lookup import lookup
 from bench.comparisons.many_tables import many_tables
 from bench.comparisons.turns import Plan
 from bench.data.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
@@ -37,7 +38,11 @@ _ON_MYSQL: dict[str, Callable[[MysqlOrders, Plan, Book], None]] = {
     "mysql-decode": mysql.decode,
 }
 
-_WITHOUT_SOURCE: dict[str, Callable[[Plan, Book], None]] = {"bigquery": bigquery.bigquery, "commits": commits}
+_WITHOUT_SOURCE: dict[str, Callable[[Plan, Book], None]] = {
+    "bigquery": bigquery.bigquery,
+    "commits": commits,
+    "lookup": lookup,
+}
 
 
 def main() -> None:
