@@ -80,7 +80,7 @@ def _true(values: pa.Array) -> Bools:
 
 
 def _text_form(low: pa.Array, high: pa.Array) -> tuple[bytes, int]:
-    """What all texts begin with, and how many words after it tell nine of ten different bounds from one another."""
+    """What all texts begin with, and how many words after it keep nine of ten different bounds apart."""
     prefix = _common_prefix(low, high)
     wanted = _NEARLY_ALL * pc.count_distinct(low).as_py()
     for width in TEXT_WORDS[:-1]:
