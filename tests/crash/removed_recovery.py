@@ -16,6 +16,7 @@ from tests.crash.orphans import adopt_orphans
 from tests.crash.patch import Patch
 
 if TYPE_CHECKING:
+    from replicator_runtime.engine.tables.table_store import TableRecord, TableStore
     from replicator_sdk import DDLEvent, Position, TableSchema
 
 
@@ -309,9 +310,9 @@ def release_unnoted(patch: Patch) -> None:
 
     true_save = TableStore.save
 
-    def save(self: TableStore) -> None:
-        if not any(record.released and record.snapshot is None for record in self.records.values()):
-            true_save(self)
+    def save(self: TableStore, record: TableRecord | None = None) -> None:
+        if not any(known.released and known.snapshot is None for known in self.records.values()):
+            true_save(self, record)
 
     patch.setattr(TableStore, "save", save)
 
