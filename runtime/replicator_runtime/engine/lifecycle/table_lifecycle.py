@@ -298,10 +298,13 @@ class TableLifecycle:
         snapshots, or that keeps rows which the source has deleted, is not copied again: it goes on holding the offset, which is
         logged once a run.
 
+        Tables that failed in an earlier run, and have no part in this one, are left as they are.
+
         Args:
             taking: The tables that take changes.
         """
-        for record in [record for record in self.records.values() if record.failing_since is not None]:
+        failing = [r for r in self.records.values() if r.failing_since is not None and r.table in self._errors]
+        for record in failing:
             if record.table in taking:
                 if self._release.is_passed(record, self.run.saved_offset):
                     self._note_works(record)

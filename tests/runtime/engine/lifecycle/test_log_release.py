@@ -11,13 +11,15 @@ import structlog
 from replicator_runtime.config.model import FailingTablesConfig
 from replicator_runtime.engine.lifecycle import log_release
 from replicator_runtime.engine.lifecycle.log_release import LogRelease
+from replicator_runtime.engine.preparation import discovery
+from replicator_runtime.engine.snapshot.table_copy import TableCopy
 from replicator_runtime.engine.tables.table_store import TableRecord
 from replicator_sdk import TableId, failpoint
 from replicator_sdk.errors import DataError, RetryableError
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 from tests.runtime.engine import in_memory_target
-from tests.runtime.engine.apply.test_rejoining import at_work, fails
+from tests.runtime.engine.apply.test_rejoining import at_work, count, fails
 from tests.runtime.engine.preparation.test_selection_edits import states
 from tests.runtime.engine.test_run import Shop, _wait, fill, shop
 
@@ -209,6 +211,47 @@ def test_a_table_dropped_while_it_waits_for_its_copy_is_forgotten(shop: Shop, lo
     works()
     shop.run()
     shop.assert_equal("customers")
+
+
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_a_table_that_failed_in_an_earlier_run_and_is_left_out_now_ends_no_run(
+    shop: Shop, log: list[Any], monkeypatch: pytest.MonkeyPatch, is_dropped: bool
+) -> None:
+    """It has no rows at the target: it is dropped before its copy begins, or left out since it cannot be described."""
+    fill(shop)
+
+    open_copy, describe = TableCopy._open, discovery.describe_listed
+
+    def refuse_notes(table: TableId) -> None:
+        if table.table == "notes":
+            raise too_large()
+
+    def open_refusing(self: TableCopy, opened: Any) -> Any:
+        refuse_notes(self._copy.record.table)
+        return open_copy(self, opened)
+
+    def describe_refusing(run: Any, registry: Any, table: TableId) -> Any:
+        refuse_notes(table)
+        return describe(run, registry, table)
+
+    with monkeypatch.context() as patch:
+        if is_dropped:
+            patch.setattr(TableCopy, "_open", open_refusing)
+        else:
+            patch.setattr(discovery, "describe_listed", describe_refusing)
+        with pytest.raises(DataError):
+            shop.run()
+    assert states(shop)["notes"] == "FAILING"
+    if is_dropped:
+        shop.sql("DROP TABLE notes")
+    else:
+        shop.document["tables"] = [{"table": "customers"}]
+    shop.document["failingTables"] = {"holdLogHours": 0.000001}
+    with at_work(shop):
+        shop.sql("INSERT INTO customers (name) VALUES ('later')")
+        _wait(lambda: count("customers") == 21, 20)
+        assert passes(shop)
+    assert not [entry for entry in log if entry["event"] in {"run.retry", "table.log_released"}]
 
 
 T = TableId("db", "t")
