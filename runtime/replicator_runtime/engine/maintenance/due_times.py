@@ -47,21 +47,31 @@ class TaskTimes:
     failures: int = 0
     error: str = ""
 
-    def due_at(self, interval: float, share: float, now: float) -> float:
-        """When it is due next: at the latest one interval from `now`, whatever the clock did.
+    def follow_clock(self, now: float) -> bool:
+        """Take times after `now`, when the clock went back, for `now`; returns whether there was one.
+
+        Otherwise the task would never be due until the clock is there again.
+        """
+        times = (self.seen_at, self.done_at, self.failed_at)
+        if all(at is None or at <= now for at in times):
+            return False
+        self.seen_at = min(self.seen_at, now)
+        self.done_at = None if self.done_at is None else min(self.done_at, now)
+        self.failed_at = None if self.failed_at is None else min(self.failed_at, now)
+        return True
+
+    def due_at(self, interval: float, share: float) -> float:
+        """When it is due next: at the latest one interval from now, where no time of it is after now.
 
         Args:
             interval: Seconds between two times.
             share: At which part of the first interval a table has it first, 0 to 1.
-            now: The time.
         """
         if self.failed_at is not None:
-            due = self.failed_at + min(interval, _FIRST_DELAY * 2.0 ** min(self.failures - 1, 20))
-        elif self.done_at is not None:
-            due = self.done_at + interval
-        else:
-            due = self.seen_at + interval * share
-        return min(due, now + interval)
+            return self.failed_at + min(interval, _FIRST_DELAY * 2.0 ** min(self.failures - 1, 20))
+        if self.done_at is not None:
+            return self.done_at + interval
+        return self.seen_at + interval * share
 
 
 class DueTimes:
@@ -86,7 +96,8 @@ class DueTimes:
             if (table, task.name) not in times:
                 times[table, task.name] = TaskTimes(now)
                 self._changed = True
-            return times[table, task.name].due_at(task.interval_seconds, _share(table, task.name), now)
+            self._changed |= times[table, task.name].follow_clock(now)
+            return times[table, task.name].due_at(task.interval_seconds, _share(table, task.name))
 
     def done(self, table: TableId, task: str) -> TaskTimes:
         """The table has had the task; returns what is known of it now."""

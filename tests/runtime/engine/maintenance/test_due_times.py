@@ -65,11 +65,20 @@ def test_a_task_that_fails_comes_again_after_a_delay_that_doubles_up_to_the_inte
 def test_a_clock_that_goes_back_delays_a_task_by_one_interval_at_most(
     store: StateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    other, failing = TableId("shop", "notes"), TableId("shop", "orders")
     times = DueTimes(store)
     times.done(_SHOP, "vacuum")
-    real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() - 10 * 86400)
-    assert times.due_at(_SHOP, _DAY) <= time.time() + 86400
+    times.due_at(other, _DAY)
+    times.failed(failing, "vacuum", "no")
+    real, back = time.time, 10 * 86400
+    monkeypatch.setattr(time, "time", lambda: real() - back)
+    for table in (_SHOP, other, failing):
+        assert times.due_at(table, _DAY) <= time.time() + 86400
+    times.save()
+    back -= 86500
+    again = DueTimes(store)
+    for table in (_SHOP, other, failing):
+        assert again.due_at(table, _DAY) <= time.time(), "a day later it is due, although the clock is behind still"
 
 
 def test_tables_that_are_not_replicated_any_more_are_forgotten(store: StateStore) -> None:
