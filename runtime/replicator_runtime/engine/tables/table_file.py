@@ -59,7 +59,8 @@ class TableFile:
                 tables.pop(key, None)
         self._stored = {key: json.dumps(table) for key, table in tables.items()}
         self._selection = json.dumps(selection)
-        self._number, self._wrote_all = whole.get("number", 0), False
+        # After the number of any changes there are, so that these are never taken for changes since the next writing of all tables.
+        self._number, self._wrote_all = max(whole.get("number", 0), changes["number"] if changes else 0), False
         return list(tables.values()), selection
 
     def put(self, texts: Mapping[str, str], selection: str, *, only_these: bool) -> None:

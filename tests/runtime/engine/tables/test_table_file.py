@@ -101,6 +101,30 @@ def test_what_many_saves_left_is_read_as_it_was(tmp_path: Path, seed: int, damag
     later.release()
 
 
+def test_what_is_saved_after_a_damaged_file_counts_before_the_changes_that_were_read_with_it(tmp_path: Path) -> None:
+    """Also where the run that found the damage ends after one save."""
+    directory = ReplicatorDirectory(str(tmp_path), "default", "shop")
+    lease = directory.acquire("r")
+    found = filled(directory.states(lease), 40)
+    for record in found.records.values():
+        record.created = True
+    found.save()
+    record = found.records[TableId("db", "t3")]
+    record.state = TableState.SNAPSHOTTING
+    found.save(record)
+    [newest] = [f for f in tmp_path.rglob("state-engine-tables.*") if not f.name.endswith(".previous")]
+    newest.write_bytes(b"broken")
+    lease.release()
+    for run in ("s", "u"):
+        lease = directory.acquire(run)
+        again = opened(directory.states(lease))
+        record = again.records[TableId("db", "t3")]
+        record.state = TableState.REPLICATING if run == "s" else record.state
+        again.save(record)
+        lease.release()
+    assert record.state is TableState.REPLICATING
+
+
 class Memory:
     """Holds the values without a disk, where only their size counts."""
 
