@@ -51,7 +51,7 @@ class BesideStream:
         if self._future is not None and self._future.done():
             future, self._future = self._future, None
             future.result()
-        if self._is_under_way:
+        if self._is_under_way or self._future is not None:
             return
         self._maintenance.times.save_when_due()
         step = self._maintenance.next_step(tables, busy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -136,6 +137,37 @@ def test_a_run_whose_maintenance_is_fenced_ends(shop: Shop, monkeypatch: pytest.
     watch.step = step
     with pytest.raises(FencedError):
         shop.run(until_current=False)
+
+
+def test_a_fenced_step_ends_the_run_also_when_its_answer_comes_late(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step is over for a moment before its thread says how it ended; no other step begins until then."""
+    fill(shop)
+    shop.run()
+    watch = Maintained(monkeypatch, InMemoryTarget, every=0.1)
+    answer = Future.set_exception
+
+    def late(self: Future[Any], error: BaseException | None) -> None:
+        time.sleep(1)
+        answer(self, error)
+
+    def step(table: TableId) -> None:
+        if not failed:
+            failed.append(table)
+            raise FencedError("a newer run writes here", code="T-1", hint="", table=str(table))
+
+    failed: list[TableId] = []
+    watch.step = step
+    monkeypatch.setattr(Future, "set_exception", late)
+    stop = threading.Event()
+    timer = threading.Timer(15, stop.set)
+    timer.start()
+    try:
+        with pytest.raises(FencedError):
+            shop.run(until_current=False, stop=stop)
+    finally:
+        timer.cancel()
 
 
 def test_a_run_that_is_to_stop_ends_after_the_step_under_way(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
