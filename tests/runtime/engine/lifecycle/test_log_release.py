@@ -11,7 +11,7 @@ import structlog
 from replicator_runtime.config.model import FailingTablesConfig
 from replicator_runtime.engine.lifecycle import log_release
 from replicator_runtime.engine.lifecycle.log_release import LogRelease
-from replicator_runtime.engine.preparation import discovery
+from replicator_runtime.engine.preparation import description, discovery
 from replicator_runtime.engine.snapshot.table_copy import TableCopy
 from replicator_runtime.engine.tables.table_store import TableRecord
 from replicator_sdk import TableId, failpoint
@@ -220,7 +220,7 @@ def test_a_table_that_failed_in_an_earlier_run_and_is_left_out_now_ends_no_run(
     """It has no rows at the target: it is dropped before its copy begins, or left out since it cannot be described."""
     fill(shop)
 
-    open_copy, describe = TableCopy._open, discovery.describe_listed
+    open_copy, describe = TableCopy._open, description.describe_listed
 
     def refuse_notes(table: TableId) -> None:
         if table.table == "notes":
