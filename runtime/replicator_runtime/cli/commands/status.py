@@ -58,14 +58,11 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
     if error := found.get("sourceError"):
         report.line(f"  {_error(error)}")
     report.line()
-    maintained = [_maintained(table) for table in found["tables"]]
-    last = [(m,) if any(maintained) else () for m in maintained]
-    rows = [
-        (_table(t), t["state"], t["rows"], t["snapshotPercent"], t["lagSeconds"], *m)
-        for t, m in zip(found["tables"], last, strict=True)
-    ]
-    headings = ("table", "state", "rows", "snapshot %", "lag s")
-    report.table((*headings, "maintained") if any(maintained) else headings, rows)
+    rows = [(_table(t), t["state"], t["rows"], t["snapshotPercent"], t["lagSeconds"]) for t in found["tables"]]
+    report.table(("table", "state", "rows", "snapshot %", "lag s"), rows)
+    if maintained := [(_table(t), at) for t in found["tables"] if (at := _maintained(t))]:
+        report.line()
+        report.table(("table", "maintained"), maintained)
     for table in found["tables"]:
         if table.get("error"):
             report.line(f"{_table(table)}: {_error(table['error'])}")
