@@ -38,6 +38,7 @@ _MANY_COMMITS: Final = 600
 _CHECKPOINT_EACH: Final = 100
 _COORDINATED: Final = "delta.coordinatedCommits"
 _RETENTION: Final = "delta.logRetentionDuration"
+_FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 _CLEANUP: Final = "delta.enableExpiredLogCleanup"
 _UNWRITABLE: Final = (
     "DELTA_CANNOT_CREATE_LOG_PATH",
@@ -147,6 +148,15 @@ class TableLog:
             )
             granularity = scala_object(jvm.org.apache.spark.sql.delta, "TruncationGranularity").HOUR()
             self._log.cleanUpExpiredLogs(snapshot, self._none, milliseconds, granularity)
+
+    def own_retention_hours(self) -> int:
+        """For how long the table's owner wants removed files kept, rounded up; 0 where the table does not say it."""
+        with translated(self.path):
+            metadata = self._log.unsafeVolatileSnapshot().metadata()
+            if _FILE_RETENTION not in json.loads(metadata.json())["metaData"]["configuration"]:
+                return 0
+            deltalog = scala_object(self._jvm.org.apache.spark.sql.delta, "DeltaLog")
+            return -(-int(deltalog.tombstoneRetentionMillis(metadata)) // 3_600_000)
 
     def removed_names(self, since: int) -> frozenset[str] | None:
         """What `removed_names` finds in the log of the version that `begin` gave last."""

@@ -35,9 +35,11 @@ def vacuum(
     """Delete what may be deleted, for some seconds.
 
     A file stays while the table's newest version has it, while it was removed less than `retention_hours` ago, and while
-    it is younger than that: the commit that names it may be under way.
+    it is younger than that: the commit that names it may be under way. Where the table's own
+    `delta.deletedFileRetentionDuration` is longer, that counts.
     """
     state = table.begin().state
+    retention_hours = max(retention_hours, table.log.own_retention_hours())
     since = time.time() - 3600 * retention_hours
     removed = table.log.removed_names(round(since * 1000))
     if removed is None or state.metadata["configuration"].get(_CHANGE_FEED, "").lower() == "true":

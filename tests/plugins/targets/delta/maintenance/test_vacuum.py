@@ -146,3 +146,16 @@ def test_the_vacuum_of_a_table_that_was_put_back_from_a_copy_keeps_its_files(lak
         os.utime(path, (0, 0))
     lake.maintain(TABLE, "vacuum")
     assert sorted(r["id"] for r in lake.rows(TABLE)) == expected
+
+
+def test_a_table_whose_owner_keeps_removed_files_longer_keeps_them(lake: Lake) -> None:
+    """As Spark's VACUUM, which refuses to delete them."""
+    rewritten(lake)
+    lake.spark().sql(
+        f"ALTER TABLE delta.`{lake.path(TABLE)}` SET TBLPROPERTIES"
+        " ('delta.deletedFileRetentionDuration' = 'interval 30 days')"
+    )
+    make_old(lake)
+    before = sorted(files(lake))
+    lake.maintain(TABLE, "vacuum")
+    assert sorted(files(lake)) == before
