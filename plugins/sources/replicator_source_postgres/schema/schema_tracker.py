@@ -75,11 +75,25 @@ class SchemaTracker:
         )
 
     def table_of(self, relation: Relation) -> TableId | None:
-        """The captured table a relation is, by name or, when it was renamed, by identifier."""
-        table = TableId(self._database, relation.table, relation.schema)
-        if table in self.schemas:
+        """The captured table a relation is, by name or, when it was renamed, by identifier.
+
+        Of two that exchanged their names each is known by its identifier while the log has a name that is not its last one.
+        """
+        table, known = self._names(relation)
+        if table in self.schemas and known in {None, table}:
             return table
-        return self.relation_ids.name_in(relation.oid, self.schemas)
+        if table in self.schemas and self._is_named(self._catalogue.by_oid(relation.oid), table):
+            return table
+        return known
+
+    def _names(self, relation: Relation) -> tuple[TableId, TableId | None]:
+        """The name that the log has, and the captured table that the identifier belongs to."""
+        named = TableId(self._database, relation.table, relation.schema)
+        return named, self.relation_ids.name_in(relation.oid, self.schemas)
+
+    @staticmethod
+    def _is_named(facts: TableFacts | None, table: TableId) -> bool:
+        return facts is not None and (facts.schema, facts.name) == (table.schema, table.table)
 
     def captured(self) -> dict[int, TableId]:
         """The captured tables by identifier."""
@@ -97,20 +111,29 @@ class SchemaTracker:
 
         Returns:
             None when the table is not captured.
+
+        Raises:
+            SnapshotNeededError: When the table has the name of another one, whose rows the copy under that name has.
         """
         table = self.table_of(relation)
         if table is None:
             return None
         facts = self._catalogue.by_oid(relation.oid)
-        named = TableId(self._database, relation.table, relation.schema)
-        if named != table and self._is_past_name(relation.oid, named, facts):
+        named, known = self._names(relation)
+        if named != table and (named in self.schemas or self._is_past_name(relation.oid, named, facts)):
             named = table
         elif named != table:
             self._rename(table, named, report)
+        elif self._is_named(facts, named):
+            self._check_exchange(relation.oid, named, known)
         self._record_identifier(relation.oid, named, report)
         now, certain = self._observe(relation, facts, self.schemas[named])
         self._apply(now, facts, report, certain=certain)
         return self._plan(relation, self.schemas[named])
+
+    def _check_exchange(self, oid: int, named: TableId, known: TableId | None) -> None:
+        captured = {str(table) for table in self.schemas}
+        self._unlogged.check_copied_as(oid, named, captured, is_exchange=known not in {None, named})
 
     def _is_past_name(self, oid: int, name: TableId, facts: TableFacts | None) -> bool:
         """Whether the log, in a replay, has the table's name from before a rename that is already known."""
@@ -121,12 +144,18 @@ class SchemaTracker:
         """Report what the catalogue shows; called once everything written before it has been read.
 
         The log announces a schema change with the next row only, which may never be written.
+
+        Raises:
+            SnapshotNeededError: As `on_relation`.
         """
         facts, table = self._catalogue.by_oid(oid), self.relation_ids.name_in(oid, self.schemas)
         if facts is None or table is None:
             return
         named = TableId(self._database, facts.name, facts.schema)
-        if named != table:
+        if named in self.schemas:
+            self._check_exchange(oid, named, table)
+            self._record_identifier(oid, named, report)
+        elif named != table:
             self._rename(table, named, report)
             self.relation_ids.rename(oid, named)
         self._apply(self._narrow(self._catalogue.schema(facts, named)), facts, report, certain=True)
@@ -187,7 +216,11 @@ class SchemaTracker:
         if same_name and oid not in self.relation_ids:
             report(StructureChange(DDLOperation.TRUNCATE_TABLE, table, self.schemas[table], needs_snapshot=True))
         for other in same_name:
-            del self.relation_ids[other]
+            facts = self._catalogue.by_oid(other)
+            if facts is None or oid not in self.relation_ids:
+                del self.relation_ids[other]
+            else:  # the two exchanged their names
+                self.relation_ids.rename(other, TableId(self._database, facts.name, facts.schema))
         self.relation_ids.rename(oid, table)
 
     def _observe(self, relation: Relation, facts: TableFacts | None, known: TableSchema) -> tuple[TableSchema, bool]:

@@ -59,7 +59,7 @@ class PostgresSnapshotReader(SnapshotReader):
                 plan = chunk_plan.plan_chunks(catalogue, now, parts, self._endpoint.config.chunk_rows)
                 expressions = adbc_columns(catalogue, now, facts)
                 unlogged = UnloggedChanges(catalogue, self._publication, self._context)
-                resumes = unlogged.begin_copy(facts.oid, resumes=bool(chunks))
+                resumes = unlogged.begin_copy(facts.oid, schema.table, resumes=bool(chunks))
         except BaseException:
             exported.close()
             raise

@@ -72,6 +72,7 @@ class TableFingerprint:
         members: Itself and its partitions.
         replaces_chunks: Whether chunks read before it must be read again. The runtime may still have their plan, when a
             process ends just after this was stored.
+        copied_as: The name under which the table was copied last; empty when an older release copied it.
     """
 
     digest: str
@@ -82,6 +83,7 @@ class TableFingerprint:
     composites: dict[int, str]
     members: dict[int, PartitionNode]
     replaces_chunks: bool = False
+    copied_as: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The form stored in state."""
@@ -95,6 +97,7 @@ class TableFingerprint:
             "composites": self.composites,
             "members": {oid: [p.parent, p.link, p.file, p.kind, p.persistence] for oid, p in self.members.items()},
             "replacesChunks": self.replaces_chunks,
+            "copiedAs": self.copied_as,
         }
 
     @classmethod
@@ -110,6 +113,7 @@ class TableFingerprint:
             {int(k): v for k, v in value["composites"].items()},
             {int(k): PartitionNode(*v) for k, v in value["members"].items()},
             value["replacesChunks"],
+            value.get("copiedAs", ""),
         )
 
 

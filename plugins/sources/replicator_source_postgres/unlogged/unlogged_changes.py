@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -43,11 +43,12 @@ class UnloggedChanges:
         for oid, fingerprint in self._query.fingerprints(new).items() if new else ():
             self._store.put(oid, fingerprint)
 
-    def begin_copy(self, oid: int, *, resumes: bool) -> bool:
+    def begin_copy(self, oid: int, table: TableId, *, resumes: bool) -> bool:
         """Store the fingerprint of a table that is about to be copied.
 
         Args:
             oid: The table.
+            table: Its name.
             resumes: Whether chunks that were read before are not read again.
 
         Returns:
@@ -55,14 +56,37 @@ class UnloggedChanges:
         """
         now = self._query.fingerprints([oid])[oid]
         before = self._store.get(oid) if resumes else None
-        can_resume = before is not None and not before.replaces_chunks and self._difference(before, now) is None
-        self._store.put(oid, replace(now, replaces_chunks=resumes and not can_resume))
+        can_resume = (
+            before is not None
+            and not before.replaces_chunks
+            and before.copied_as in {"", str(table)}
+            and self._difference(before, now) is None
+        )
+        self._store.put(oid, replace(now, replaces_chunks=resumes and not can_resume, copied_as=str(table)))
         return can_resume
 
     def difference(self, oid: int) -> str | None:
         """What changed without the log since the table was copied; None when nothing did."""
         before, now = self._store.get(oid), self._query.fingerprints([oid]).get(oid)
         return None if before is None or now is None else self._difference(before, now)
+
+    def check_copied_as(self, oid: int, table: TableId, captured: Container[str], *, is_exchange: bool) -> None:
+        """Check that the copy under the name `table` is one of the table with this identifier.
+
+        Args:
+            oid: The table.
+            table: Its name now.
+            captured: The names of all captured tables, as text.
+            is_exchange: Whether it was known by another name, and another table by this one.
+
+        Raises:
+            SnapshotNeededError: When it was copied under another captured table's name: the two exchanged their names, and the
+                copy of this name has the other's rows. Raised until a copy of this table under this name begins.
+        """
+        fingerprint = self._store.get(oid)
+        copied_as = fingerprint.copied_as if fingerprint is not None else ""
+        if copied_as != str(table) and (copied_as in captured if copied_as else is_exchange):
+            raise _copy_again(table, "another captured table took its name")
 
     def mark_reported(self, oid: int) -> None:
         """Record that a schema change has already requested a copy of the table, so that `check` does not do it again."""
@@ -92,7 +116,7 @@ class UnloggedChanges:
                 continue
             why = None if before is None else self._difference(before, now)
             if why is None:
-                self._store.put(oid, now)
+                self._store.put(oid, now if before is None else replace(now, copied_as=before.copied_as))
                 self._digests[oid] = now.digest
             elif oid not in self._reported and not is_pending(oid):
                 to_raise = to_raise or _copy_again(table, why)
