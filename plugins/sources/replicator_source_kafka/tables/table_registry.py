@@ -86,7 +86,8 @@ class KafkaTableRegistry(TableRegistry):
             begins, ends = ({tp: all_[tp] for tp in partitions} for all_ in (all_begins, all_ends))
             schemas: dict[TableId, TableSchema] = {}
             for decoded in samples(cluster, self._config, begins, ends):
-                for part in sorted(decoded.parts, key=lambda part: int(part.index[0]) if len(part) else 0):
+                # A TRUNCATE has no key: a part of nothing else says nothing of the table's columns.
+                for part in sorted(filter(len, decoded.parts), key=lambda part: int(part.index[0])):
                     known = schemas.get(part.table)
                     schemas[part.table] = part.schema if known is None else reconcile(known, part.schema).schema
             count = sum(ends[tp] - begins[tp] for tp in partitions) if len(schemas) == 1 else -1
