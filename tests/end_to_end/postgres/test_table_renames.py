@@ -22,7 +22,9 @@ TABLES = (("public", "a2"), ("other", "b"), ("public", "c3"))
 
 
 @pytest.mark.timeout(600)
-def test_renamed_tables_and_tables_that_exchange_names_are_equal_at_the_target(postgres_database: PostgresDatabase, tmp_path: Path) -> None:
+def test_renamed_tables_and_tables_that_exchange_names_are_equal_at_the_target(
+    postgres_database: PostgresDatabase, tmp_path: Path
+) -> None:
     replicator = Replicator(tmp_path, postgres_source(postgres_database))
     with postgres_database.connect() as connection:
         for statement in CREATE.split(";"):
