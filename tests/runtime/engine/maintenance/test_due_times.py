@@ -78,7 +78,7 @@ def test_a_clock_that_goes_back_delays_a_task_by_one_interval_at_most(
     back -= 86500
     again = DueTimes(store)
     for table in (_SHOP, other, failing):
-        assert again.due_at(table, _DAY) <= time.time(), "a day later it is due, although the clock is behind still"
+        assert again.due_at(table, _DAY) <= time.time(), "a day later it is due, although the clock is still back"
 
 
 def test_tables_that_are_not_replicated_any_more_are_forgotten(store: StateStore) -> None:
