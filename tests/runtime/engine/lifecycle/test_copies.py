@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 
 from replicator_runtime.engine.lifecycle.copies import Copies, Copy
 from replicator_runtime.engine.tables.table_store import TableRecord
@@ -90,10 +91,9 @@ def test_a_bug_that_ends_a_copy_while_it_is_ended_is_raised(pool: ThreadPoolExec
     assert (A.copying, copies.running) == (False, False)
 
 
-def test_a_bug_that_ends_a_copy_at_the_end_of_the_run_is_logged(
-    pool: ThreadPoolExecutor, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bug_that_ends_a_copy_at_the_end_of_the_run_is_logged(pool: ThreadPoolExecutor) -> None:
     copies = Copies()
     copies.begin(A, lambda copy: pool.submit(refuse, copy))
-    copies.end_all()
-    assert "RPL-9014" in capsys.readouterr().out
+    with structlog.testing.capture_logs() as logged:
+        copies.end_all()
+    assert "RPL-9014" in str(logged)
