@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from replicator_sdk.testing.histories.history import History
 from replicator_sdk.testing.histories.random_history import random_history
-from replicator_sdk.testing.target_suite import CASES, TargetConformance
+from replicator_sdk.testing.target_suite import CASES, TargetConformance, TargetSystem
 from tests.plugins.targets.bigquery.support.project import Project
 
 _TYPES = ("types_arrays", "types_records", "types_bytes", "types_money", "types_times", "types_timestamps", "types_nan")
@@ -38,6 +38,11 @@ class TestBigQueryCdc(TargetConformance):
     # Both are mode batch's own code: chunks are loaded by its load jobs, and net changes read rows before a change alike.
     test_snapshots_load_every_value = None  # type: ignore[assignment]
     test_whole_rows_before_a_change_are_as_good_as_keys = None  # type: ignore[assignment]
+
+    @pytest.mark.parametrize("name", ["seed_without_primary_key", "add_column"])
+    def test_an_interrupted_call_leaves_rows_and_progress_that_fit(self, system: TargetSystem, name: str) -> None:
+        """Without TRUNCATE, which creates the table again: no stream can do that together with its progress, and a replay does it again."""
+        super().test_an_interrupted_call_leaves_rows_and_progress_that_fit(system, name)
 
     @pytest.fixture
     def system(self, project: Project) -> Project:
