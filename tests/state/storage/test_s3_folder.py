@@ -60,7 +60,8 @@ def test_a_run_that_meets_faults_in_any_kind_of_request_keeps_its_lease_and_its_
         store.save(offset(number))
         held.renew()
         latest = store.latest()
-        assert latest is not None and latest.sequence_number == offset(number).sequence_number
+        assert latest is not None
+        assert latest.sequence_number == offset(number).sequence_number
     held.release()
     s3_server.clear()
     later = ReplicatorDirectory(f"s3://{s3_bucket}/state", "n", "shop", retry_seconds=0)
