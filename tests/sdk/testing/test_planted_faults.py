@@ -57,6 +57,15 @@ def edit(path: Path, fault: Fault | None) -> None:
         path.write_text(text.replace(fault.before, fault.after), "utf-8")
 
 
+@contextmanager
+def stranger(folder: Path, name: str, fault: Fault, *, planted: bool = True) -> Iterator[ModuleType]:
+    """A copy in `folder` of a stranger's package, with the fault if it is `planted`, in place of the one that is imported."""
+    shutil.copytree(STRANGERS / name / name, folder / name)
+    edit(folder / name / f"{fault.module}.py", fault if planted else None)
+    with replaced(folder, name) as package:
+        yield package
+
+
 def check(kit: Any, system: Any, fault: Fault) -> None:
     """Run the claim that finds the fault."""
     type(kit).wait_seconds = WAIT_SECONDS
@@ -65,9 +74,7 @@ def check(kit: Any, system: Any, fault: Fault) -> None:
 
 def check_sqlite_files(folder: Path, fault: Fault, *, planted: bool) -> None:
     """The claim, on the target."""
-    shutil.copytree(STRANGERS / "sqlite_files" / "sqlite_files", folder / "sqlite_files")
-    edit(folder / "sqlite_files" / f"{fault.module}.py", fault if planted else None)
-    with replaced(folder, "sqlite_files") as package:
+    with stranger(folder, "sqlite_files", fault, planted=planted) as package:
         system = Folder(folder)
         system.target = package.SqliteFilesTarget(package.SqliteFilesConfig(folder=folder / "tables"))
         system.folder = folder / "tables"
@@ -77,9 +84,7 @@ def check_sqlite_files(folder: Path, fault: Fault, *, planted: bool) -> None:
 
 def check_change_files(folder: Path, fault: Fault, *, planted: bool) -> None:
     """The claim, on the source that emits row by row."""
-    shutil.copytree(STRANGERS / "change_files" / "change_files", folder / "change_files")
-    edit(folder / "change_files" / f"{fault.module}.py", fault if planted else None)
-    with replaced(folder, "change_files") as package:
+    with stranger(folder, "change_files", fault, planted=planted) as package:
         system = Writer(folder)
         system.source = package.ChangeFilesSource(package.ChangeFilesConfig(folder=folder))
         check(type("Kit", (ChangeFilesKit,), {})(), system, fault)

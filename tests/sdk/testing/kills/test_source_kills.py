@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from tests.sdk.strangers.test_change_files import TestChangeFilesIsKilled as Kills
 from tests.sdk.strangers.test_change_files import Writer
 from tests.sdk.testing.planted_faults import IN_CHANGE_FILES, Fault
-from tests.sdk.testing.test_planted_faults import STRANGERS, assert_explained, edit, replaced
+from tests.sdk.testing.test_planted_faults import assert_explained, stranger
 
 LATE = next(fault for fault in IN_CHANGE_FILES if fault.name == "a restart leaves out a transaction")
 
@@ -22,9 +21,7 @@ def test_a_kill_does_harm_when_a_restart_leaves_out_a_transaction(tmp_path: Path
 
 def fails_with(folder: Path, fault: Fault) -> None:
     """The claim about kills fails when the fault is planted."""
-    shutil.copytree(STRANGERS / "change_files" / "change_files", folder / "change_files")
-    edit(folder / "change_files" / f"{fault.module}.py", fault)
-    with replaced(folder, "change_files") as package:
+    with stranger(folder, "change_files", fault) as package:
         system = Writer(folder)
         system.source = package.ChangeFilesSource(package.ChangeFilesConfig(folder=folder))
         with pytest.raises(AssertionError) as caught:

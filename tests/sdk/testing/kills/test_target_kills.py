@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from tests.sdk.strangers.test_sqlite_files import Folder
 from tests.sdk.strangers.test_sqlite_files import TestSqliteFilesIsKilled as Kills
 from tests.sdk.testing.planted_faults import IN_SQLITE_FILES, Fault
-from tests.sdk.testing.test_planted_faults import STRANGERS, assert_explained, edit, replaced
+from tests.sdk.testing.test_planted_faults import assert_explained, stranger
 
 BY_NAME = {fault.name: fault for fault in IN_SQLITE_FILES}
 
@@ -26,9 +25,7 @@ BY_NAME = {fault.name: fault for fault in IN_SQLITE_FILES}
 )
 def test_a_kill_does_harm_without_a_part_of_the_recovery(tmp_path: Path, fault: Fault) -> None:
     """Without the fault the same kills do none: `tests/sdk/strangers/test_sqlite_files.py`."""
-    shutil.copytree(STRANGERS / "sqlite_files" / "sqlite_files", tmp_path / "sqlite_files")
-    edit(tmp_path / "sqlite_files" / f"{fault.module}.py", fault)
-    with replaced(tmp_path, "sqlite_files") as package:
+    with stranger(tmp_path, "sqlite_files", fault) as package:
         system = Folder(tmp_path)
         system.target = package.SqliteFilesTarget(package.SqliteFilesConfig(folder=tmp_path))
         with pytest.raises(AssertionError) as caught:
