@@ -10,18 +10,16 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from tests.endurance.measures import Sample, sample
-from tests.services.spark.session import SMALL
-from tests.soak.history import LATER, History
+from tests.soak.history import History
 from tests.soak.runs import Runs
-from tests.soak.soak import differences
+from tests.soak.soak import compared_twice, pipeline
 from tests.soak.sources import Source
 from tests.soak.targets import Target
 
@@ -40,7 +38,6 @@ _TEN = (
 """How the rounds of each ten end."""
 _YOUNG_SECONDS = 60.0
 _OLDER_SECONDS = 9 * 86400.0
-_SECONDS_FOR_QUIET_CHANGES = 8.0
 
 
 @dataclass
@@ -76,7 +73,8 @@ class Endurance:
             self.source.execute(transaction)
         self.source.begin()
         runs = Runs(self.folder)
-        runs.pipeline(self._document(history, chance))
+        source, target = self.source.begin_replicator(chance), self.target.begin(self.folder)
+        runs.pipeline(pipeline("endurance", self._state, source, target, history, batch_seconds=0.05))
         number, kind = 0, ""
         try:
             for number in range(rounds):
@@ -126,11 +124,7 @@ class Endurance:
         runs.begin()
         ended = runs.end()
         assert ended.get("reached"), ended
-        if differences(self.source, self.target, history):
-            runs.begin(until_current=False, seconds=_SECONDS_FOR_QUIET_CHANGES)
-            runs.end()
-            found = differences(self.source, self.target, history)
-            assert not found, "\n".join(found)
+        compared_twice(self.source, self.target, history, runs)
 
     def _commits(self) -> int:
         """Commits of the Delta tables: a table's versions begin at 0."""
@@ -154,21 +148,3 @@ class Endurance:
     @property
     def _state(self) -> Path:
         return self.folder / "state"
-
-    def _document(self, history: History, chance: random.Random) -> Mapping[str, Any]:
-        tables = [table.name for table in history.tables if not table.name.startswith(LATER)]
-        source, target = self.source.begin_replicator(chance), self.target.begin(self.folder)
-        return {
-            "name": "endurance",
-            "offsetBasePath": str(self._state),
-            "stages": [
-                {"name": "source", "plugin": {"name": source[0], "type": "cdcSource", "properties": source[1]}},
-                {"name": "target", "plugin": {"name": target[0], "type": "cdcTarget", "properties": target[1]}},
-            ],
-            "connections": [{"from": "source", "to": "target"}],
-            "tables": [{"table": table} for table in [*tables, f"{LATER}*"]],
-            "newTablesIntervalSeconds": 0.5,
-            "retries": {"maxDurationSeconds": 120, "delaySeconds": 0.2},
-            "batch": {"maxIntervalSeconds": 0.05},
-            "spark": {"master": "local[2]", "conf": dict(SMALL)},
-        }

@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from replicator_sdk.failpoint import registered
+from tests.services.spark.session import SMALL
 from tests.soak.history import LATER, History
 from tests.soak.runs import Runs
 from tests.soak.sources import Source, rows_of
 from tests.soak.targets import Target
+
+Plugin = tuple[str, Mapping[str, Any]]
+"""Name and properties."""
 
 _CHAIN = 20
 _FIRST = 2
@@ -104,7 +108,8 @@ class Soak:
         assert "error" not in ended, ended
         if how == "clean":
             assert ended.get("reached"), ended
-            self._compare(runs, history)
+            if compared_twice(self.source, self.target, history, runs, without=self.without):
+                self.stops["compared twice"] += 1
 
     def _execute(self, transactions: list[list[str]], chance: random.Random, pause: float = 0.0) -> None:
         for transaction in transactions:
@@ -115,39 +120,52 @@ class Soak:
                 self.source.execute(transaction)
             self.source.idle(chance)
 
-    def _compare(self, runs: Runs, history: History) -> None:
-        """Compare all tables; a change of structure that no row follows may arrive a moment after the run was current."""
-        if differences(self.source, self.target, history):
-            self.stops["compared twice"] += 1
-            runs.begin(until_current=False, seconds=_SECONDS_FOR_QUIET_CHANGES, without=self.without)
-            ended = runs.end()
-            assert "error" not in ended, ended
-            found = differences(self.source, self.target, history)
-            assert not found, "\n".join(found)
-
     def _document(self, history: History, chain: int, chance: random.Random) -> Mapping[str, Any]:
         """The pipeline of a new replicator."""
         folder = self.folder / f"chain-{chain}"
-        tables = [table.name for table in history.tables if not table.name.startswith(LATER)]
         source, target = self.source.begin_replicator(chance), self.target.begin(folder)
-        stages = (("source", source, "cdcSource"), ("target", target, "cdcTarget"))
-        return {
-            "name": f"soak{chain}",
-            "offsetBasePath": str(folder / "state"),
-            "stages": [
-                {"name": name, "plugin": {"name": plugin[0], "type": kind, "properties": plugin[1]}}
-                for name, plugin, kind in stages
-            ],
-            "connections": [{"from": "source", "to": "target"}],
-            "tables": [{"table": table} for table in [*tables, f"{LATER}*"]],
-            "newTablesIntervalSeconds": 0.5,
-            "retries": {"maxDurationSeconds": 120, "delaySeconds": 0.2},
-            "batch": {"maxIntervalSeconds": 0.2},
-            "spark": {"master": "local[2]", "conf": _spark()},
-        }
+        return pipeline(f"soak{chain}", folder / "state", source, target, history, batch_seconds=0.2)
 
     def _note(self, line: str) -> None:
         self._done.append(line)
+
+
+def compared_twice(source: Source, target: Target, history: History, runs: Runs, *, without: str = "") -> bool:
+    """Assert that all tables are equal; a change of structure that no row follows may arrive a moment after a run was current.
+
+    Returns:
+        Whether they were equal only after another run of some seconds.
+    """
+    if not differences(source, target, history):
+        return False
+    runs.begin(until_current=False, seconds=_SECONDS_FOR_QUIET_CHANGES, without=without)
+    ended = runs.end()
+    assert "error" not in ended, ended
+    found = differences(source, target, history)
+    assert not found, "\n".join(found)
+    return True
+
+
+def pipeline(
+    name: str, state: Path, source: Plugin, target: Plugin, history: History, *, batch_seconds: float
+) -> Mapping[str, Any]:
+    """A pipeline of all tables of the history, also of those that come later."""
+    tables = [table.name for table in history.tables if not table.name.startswith(LATER)]
+    stages = (("source", source, "cdcSource"), ("target", target, "cdcTarget"))
+    return {
+        "name": name,
+        "offsetBasePath": str(state),
+        "stages": [
+            {"name": stage, "plugin": {"name": plugin[0], "type": kind, "properties": plugin[1]}}
+            for stage, plugin, kind in stages
+        ],
+        "connections": [{"from": "source", "to": "target"}],
+        "tables": [{"table": table} for table in [*tables, f"{LATER}*"]],
+        "newTablesIntervalSeconds": 0.5,
+        "retries": {"maxDurationSeconds": 120, "delaySeconds": 0.2},
+        "batch": {"maxIntervalSeconds": batch_seconds},
+        "spark": {"master": "local[2]", "conf": dict(SMALL)},
+    }
 
 
 def differences(source: Source, target: Target, history: History) -> list[str]:
@@ -179,12 +197,6 @@ def _places() -> list[str]:
         importlib.import_module(module)
     # Renewals of a lease come too late for a round; "file" is a target of other tests.
     return [place for place in registered() if not place.startswith(("state.lease", "file.", "test."))]
-
-
-def _spark() -> Mapping[str, str]:
-    from tests.services.spark.session import SMALL
-
-    return dict(SMALL)
 
 
 def _texts(rows: list[tuple[Any, ...]]) -> list[tuple[str | None, ...]]:
