@@ -132,13 +132,11 @@ class SchemaTracker:
         return self._plan(relation, self.schemas[named])
 
     def _check_exchange(self, oid: int, named: TableId, known: TableId | None) -> None:
-        captured = {str(table) for table in self.schemas}
-        self._unlogged.check_copied_as(oid, named, captured, is_exchange=known not in {None, named})
+        self._unlogged.check_copied_as(oid, named, self.schemas, is_exchange=known not in {None, named})
 
     def _is_past_name(self, oid: int, name: TableId, facts: TableFacts | None) -> bool:
         """Whether the log, in a replay, has the table's name from before a rename that is already known."""
-        now = facts and (facts.schema, facts.name)
-        return self.relation_ids.former.get(name) == oid and now != (name.schema, name.table)
+        return self.relation_ids.former.get(name) == oid and not self._is_named(facts, name)
 
     def refresh(self, oid: int, report: Callable[[StructureChange], None]) -> None:
         """Report what the catalogue shows; called once everything written before it has been read.
@@ -154,7 +152,8 @@ class SchemaTracker:
         named = TableId(self._database, facts.name, facts.schema)
         if named in self.schemas:
             self._check_exchange(oid, named, table)
-            self._record_identifier(oid, named, report)
+            if named != table:
+                self._record_identifier(oid, named, report)
         elif named != table:
             self._rename(table, named, report)
             self.relation_ids.rename(oid, named)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -70,13 +70,13 @@ class UnloggedChanges:
         before, now = self._store.get(oid), self._query.fingerprints([oid]).get(oid)
         return None if before is None or now is None else self._difference(before, now)
 
-    def check_copied_as(self, oid: int, table: TableId, captured: Container[str], *, is_exchange: bool) -> None:
+    def check_copied_as(self, oid: int, table: TableId, captured: Iterable[TableId], *, is_exchange: bool) -> None:
         """Check that the copy under the name `table` is one of the table with this identifier.
 
         Args:
             oid: The table.
             table: Its name now.
-            captured: The names of all captured tables, as text.
+            captured: The names of all captured tables.
             is_exchange: Whether it was known by another name, and another table by this one.
 
         Raises:
@@ -85,7 +85,9 @@ class UnloggedChanges:
         """
         fingerprint = self._store.get(oid)
         copied_as = fingerprint.copied_as if fingerprint is not None else ""
-        if copied_as != str(table) and (copied_as in captured if copied_as else is_exchange):
+        if copied_as == str(table):
+            return
+        if copied_as in map(str, captured) if copied_as else is_exchange:
             raise _copy_again(table, "another captured table took its name")
 
     def mark_reported(self, oid: int) -> None:
