@@ -47,11 +47,12 @@ class TableLoads:
         """Apply the changes, durable on return, or hold them until the table may be loaded again."""
         self._raise_failure()
         with self._state:
-            is_idle = self._held is None and not self._is_loading
+            held = self._held
+            is_idle = held is None and not self._is_loading
         if is_idle and (changes.rows == 0 or self._is_turn):
             self._apply(changes)
             return
-        if self._held is not None and not self._held.takes(changes):
+        if held is not None and not held.takes(changes):  # `settled` may begin its load meanwhile
             self.settle()
             self._raise_failure()
         self._hold(changes)
