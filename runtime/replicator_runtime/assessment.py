@@ -102,6 +102,7 @@ def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
     tables: list[TableReport] = []
     with pipeline.source.create_table_assessor() as at_source, pipeline.target.create_table_assessor() as at_target:
         source += at_source.assess().findings
+        source += _about_blacklists(pipeline)
         target += at_target.assess().findings
         try:
             with pipeline.source.create_table_registry() as registry:
@@ -193,6 +194,25 @@ def _missing_tables(pipeline: Pipeline, present: Sequence[TableId]) -> list[Find
             )
         )
     return findings
+
+
+def _about_blacklists(pipeline: Pipeline) -> list[Finding]:
+    """The entries of the pipeline's `ddlBlacklist`s that concern nothing that the source emits."""
+    config = pipeline.config
+    listed = set(config.ddl_blacklist) if "ddl_blacklist" in config.model_fields_set else set()
+    listed.update(name for entry in config.tables for name in entry.ddl_blacklist)
+    unseen = sorted(listed & {operation.value for operation in pipeline.source.unseen_ddl})
+    if not unseen:
+        return []
+    return [
+        Finding(
+            name="unseen_ddl",
+            severity=Severity.INFO,
+            description=f"`ddlBlacklist` names {', '.join(unseen)}, which the log of this source does not show",
+            impact="the entry has no effect: a database is created with its first table, and never dropped",
+            suggestion="nothing, or remove the entry",
+        )
+    ]
 
 
 def _nothing_selected() -> Finding:

@@ -5,7 +5,8 @@ A place costs one dictionary look-up when nothing is armed. Armed by the environ
 
 * `kill`: SIGKILL this process, as a crash would,
 * `raise`: raise `RetryableError`,
-* `delay:SECONDS`: sleep first.
+* `delay:SECONDS`: sleep first,
+* `stop`: SIGSTOP this process, as a machine that is paused; SIGCONT has it go on.
 
 Every place is registered when its module is imported, so that a test can list them and no place goes untested.
 """
@@ -66,6 +67,8 @@ def failpoint(name: str) -> None:
             return
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
     elif action.startswith("delay:"):
         time.sleep(float(action.removeprefix("delay:")))
     else:

@@ -13,7 +13,7 @@ from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
-from replicator_sdk.event import DDLEvent, DMLEvent
+from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotReader
@@ -144,6 +144,7 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
         title: One line for lists.
         config_type: Its settings model.
         offset_type: Its offset.
+        unseen_ddl: The changes of structure that its log does not show, so that it never emits them.
     """
 
     plugin_type: ClassVar[str] = PLUGIN_TYPE_SOURCE
@@ -151,6 +152,9 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
     title: ClassVar[str] = ""
     config_type: ClassVar[type[PluginConfig]]
     offset_type: ClassVar[type[Offset]]
+    unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset(
+        {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}
+    )
 
     def __init__(self, config: ConfigT_co) -> None:
         self.config = config

@@ -86,7 +86,12 @@ class EventConsumer(ABC):
 
     Called by the runtime's apply thread only. Every exception resets the replicator to the last saved offset and
     replays, except by error type (see `replicator_sdk.errors`).
+
+    Class attributes:
+        follows_databases: Whether `apply_ddl` takes CREATE_DATABASE and DROP_DATABASE; otherwise the runtime sends none.
     """
+
+    follows_databases: ClassVar[bool] = False
 
     def start(self) -> None:
         """Prepare; called once before anything else."""
@@ -98,6 +103,10 @@ class EventConsumer(ABC):
         A target that stores progress commits `event.position` with it, and does nothing when it has that position already.
         A RENAME_TABLE comes only where `can_rename` allows it, before any other call for either table, and again after a
         crash. Tables that exchange their names come as several, one of them to a name of the runtime's own first.
+
+        A CREATE_DATABASE or DROP_DATABASE comes only where `follows_databases` is true. It may come again at any replay, also
+        when later events are applied: creating what exists and dropping what does not exist do nothing, and a database
+        that holds a table, of whomever, is never dropped. Its tables are dropped by DROP_TABLEs before.
 
         Raises:
             FencedError: When the table was written by a higher epoch; nothing is changed then.
@@ -220,6 +229,35 @@ class SnapshotLoader(ABC):
     @abstractmethod
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         """All chunks are loaded: the table is at `position` from now on and takes changes. Idempotent."""
+
+    def load_whole(
+        self,
+        schema: TableSchema,
+        snapshot_id: str,
+        position: Position,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
+        all_read: Callable[[], None],
+    ) -> int:
+        """Load all chunks of a new plan and finish it; returns the number of rows loaded.
+
+        The engine calls it for small tables in place of the three methods above, which this calls by default. A target that
+        overrides it may do so in one commit; what the table had before stays until then. An interrupted call is followed
+        by `begin_snapshot` with the same plan, or by another plan.
+
+        Args:
+            schema: The table's schema at `position`.
+            snapshot_id: The plan, of which the table has nothing.
+            position: Where the table is when all chunks are loaded.
+            chunks: All chunks of the plan.
+            read: Reads a chunk.
+            all_read: To be called once, when all rows were read and before the table is whole.
+        """
+        self.begin_snapshot(schema, snapshot_id, position)
+        rows = self.load_chunks(schema, snapshot_id, chunks, read)
+        all_read()
+        self.finish_snapshot(schema, snapshot_id, position)
+        return rows
 
 
 class DeltaTarget(ABC, Generic[ConfigT_co]):

@@ -127,6 +127,11 @@ DELTA_AT_THE_BEGINNING: Mapping[str, Twin] = {
     "delta.snapshot.committed": _KNOW_THE_CHUNKS,
     "delta.snapshot.finished": _KNOW_THE_CHUNKS,
 }
+DELTA_AT_ONCE: Mapping[str, Twin] = {
+    "delta.snapshot.whole_written": _IGNORE_ORPHANS,
+    "delta.snapshot.whole_committed": _KNOW_THE_CHUNKS,
+}
+"""While tables of one chunk are copied, each in one commit; in `DELTA_AT_THE_BEGINNING` they have several."""
 DELTA_ON_THE_WAY: Mapping[str, Twin] = {
     "delta.files.written": _IGNORE_ORPHANS,
     "delta.vectors.written": _IGNORE_ORPHANS,
@@ -166,8 +171,8 @@ OF_RENAMES: frozenset[str] = frozenset({"engine.rename.saved", "engine.rename.ap
 """While a renamed table is renamed at the target: tried in `sqlite/renames`, inside exchanges of names in
 `runtime/engine/stream/test_table_renames.py`."""
 
-PARTS_OF_RENAMES: frozenset[str] = frozenset({"rename"})
-"""The part of the recovery that they need."""
+PARTS_OF_RENAMES: frozenset[str] = frozenset({"rename", "renamed"})
+"""The parts of the recovery that they need."""
 
 PARTS_FOR_JAVA: frozenset[str] = frozenset({"session", "files"})
 """The parts of the recovery that a killed Java virtual machine needs: tried in `sqlite/test_killed_java.py`."""
@@ -179,6 +184,7 @@ ALL = (
     OF_RELEASE,
     LATER,
     DELTA_AT_THE_BEGINNING,
+    DELTA_AT_ONCE,
     DELTA_ON_THE_WAY,
     DELTA_IN_MAINTENANCE,
     RESUMED_SNAPSHOT,

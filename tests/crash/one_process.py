@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from tests.crash.kills import AT_RANDOM, kills
 from tests.soak.runs import Runs
+
+_SECONDS_TO_STOP = 120.0
 
 
 class OneProcess:
@@ -44,6 +51,27 @@ class OneProcess:
         ended = self._runs.end()
         assert ended == {"killed": True}, f"not killed at {point}: {ended}"
         kills.append(point)
+
+    def stop_at(self, document: Mapping[str, Any], point: str) -> None:
+        """An endless run which, once it gets there, is stopped at `point` as a machine that is paused; see `stopped`."""
+        self._runs.pipeline(document)
+        self._runs.begin(until_current=False, seconds=3600, failpoints=f"{point}=stop", without="lapse")
+        self._runs.works()
+
+    def stopped(self) -> None:
+        """Wait until the run is stopped, then stop all that it has started."""
+        process = psutil.Process(self._runs.process_id)
+        until = time.monotonic() + _SECONDS_TO_STOP
+        while process.status() != psutil.STATUS_STOPPED:
+            assert time.monotonic() < until, f"never stopped, log: {self._runs.log}"
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> str:
+        """Have a stopped run go on to its end; the code of its error, empty when it went well."""
+        assert self._runs.process_id is not None
+        os.killpg(self._runs.process_id, signal.SIGCONT)
+        return str(self._runs.end().get("code", ""))
 
     def start(self, document: Mapping[str, Any]) -> None:
         """Start an endless run, wait until it copies or streams."""

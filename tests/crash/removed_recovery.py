@@ -41,6 +41,7 @@ def begun_is_done(patch: Patch) -> None:
 
     for consumer in (FileConsumer, DeltaConsumer):
         patch.setattr(consumer, "begin_snapshot", _holds_everything(consumer.begin_snapshot))
+        patch.setattr(consumer, "load_whole", _loads_nothing(consumer.load_whole))
 
 
 def _holds_everything(true_begin: Callable[..., Collection[int]]) -> Callable[..., Collection[int]]:
@@ -49,6 +50,17 @@ def _holds_everything(true_begin: Callable[..., Collection[int]]) -> Callable[..
         return frozenset(range(1000)) if self._context.epoch > 1 else held
 
     return begin
+
+
+def _loads_nothing(true_load: Callable[..., int]) -> Callable[..., int]:
+    def load_whole(self: Any, schema: TableSchema, snapshot_id: str, position: Position, *rest: Any) -> int:
+        if self._context.epoch == 1:
+            return true_load(self, schema, snapshot_id, position, *rest)
+        self.begin_snapshot(schema, snapshot_id, position)
+        self.finish_snapshot(schema, snapshot_id, position)
+        return 0
+
+    return load_whole
 
 
 def forget_chunks(patch: Patch) -> None:
@@ -108,7 +120,7 @@ def _forget_chunks_in_delta(patch: Patch) -> None:
     from replicator_target_delta.snapshot import TableSnapshotLoad
     from replicator_target_delta.table import TargetTable
 
-    true_begin, true_load = TableSnapshotLoad.begin, TableSnapshotLoad.load
+    true_begin, true_load, true_whole = TableSnapshotLoad.begin, TableSnapshotLoad.load, TableSnapshotLoad.load_whole
     mine: dict[str, set[int]] = {}
 
     def begin(self: TableSnapshotLoad, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
@@ -122,7 +134,13 @@ def _forget_chunks_in_delta(patch: Patch) -> None:
         mine.setdefault(self._table.log.path, set()).update(chunk.index for chunk in chunks)
         return rows
 
+    def load_whole(self: TableSnapshotLoad, *args: Any) -> int:
+        with Patch() as here:
+            here.setattr(self._table, "commit", _removing_nothing(self._table.commit))
+            return true_whole(self, *args)
+
     patch.setattr(TableSnapshotLoad, "begin", begin)
+    patch.setattr(TableSnapshotLoad, "load_whole", load_whole)
     patch.setattr(TableSnapshotLoad, "load", load)
     patch.setattr(TargetTable, "loaded_chunks", lambda self, attempt: frozenset(mine.get(self.log.path, ())))
 
@@ -269,6 +287,29 @@ def rename_nothing(patch: Patch) -> None:
     patch.setattr(TableStore, "load", load)
 
 
+def rename_again(patch: Patch) -> None:
+    """Whether the target has renamed a table already is not checked: a repeated rename finds the new name in use."""
+    from replicator_sdk.errors import SnapshotNeededError
+    from replicator_target_delta.consumer import DeltaConsumer
+    from tests.crash.file_target import FileConsumer
+    from tests.runtime.engine.in_memory_target import STORAGE
+
+    true_rename, true_move = FileConsumer._rename, DeltaConsumer._move
+
+    def rename(self: FileConsumer, event: DDLEvent) -> None:
+        if event.table in STORAGE.tables:
+            STORAGE.tables[event.table].progress = None
+        true_rename(self, event)
+
+    def move(self: DeltaConsumer, old: Any, new: Any, *, is_free: bool) -> None:
+        if not is_free:
+            raise SnapshotNeededError("the name is in use", code="RPL-6411", table=str(new.table))
+        true_move(self, old, new, is_free=is_free)
+
+    patch.setattr(FileConsumer, "_rename", rename)
+    patch.setattr(DeltaConsumer, "_move", move)
+
+
 def rows_before_progress(patch: Patch) -> None:
     """A commit of the target `file` is two: first the rows, then how far they are."""
     from tests.crash import file_target
@@ -333,6 +374,7 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "drop": drop_without_a_note,
     "release": release_unnoted,
     "rename": rename_nothing,
+    "renamed": rename_again,
     "orphans": adopt_orphans,
     "session": keep_dead_session,
     "files": leave_files,
@@ -341,20 +383,33 @@ PARTS: dict[str, Callable[[Patch], None]] = {
 
 def renew_soon(patch: Patch) -> None:
     """Removes nothing: a lease is renewed after four seconds instead of ten, for a test that waits for it."""
+    _acquire_for(patch, 12.0)
+
+
+def lapse_soon(patch: Patch) -> None:
+    """Removes nothing: a lease lapses after three seconds instead of thirty, and is waited for."""
+    _acquire_for(patch, 3.0, wait_seconds=30.0)
+
+
+def _acquire_for(patch: Patch, seconds: float, **settings: float) -> None:
     from replicator_state import Lease
 
     true_acquire = Lease.acquire.__func__  # type: ignore[attr-defined]
 
-    def acquire(cls: type[Lease], *args: Any, **settings: Any) -> Lease:
-        lease: Lease = true_acquire(cls, *args, **{**settings, "ttl_seconds": 12.0})
+    def acquire(cls: type[Lease], *args: Any, **given: Any) -> Lease:
+        lease: Lease = true_acquire(cls, *args, **{**given, "ttl_seconds": seconds, **settings})
         return lease
 
     patch.setattr(Lease, "acquire", classmethod(acquire))
 
 
+NO_PARTS: dict[str, Callable[[Patch], None]] = {"soon": renew_soon, "lapse": lapse_soon}
+"""They remove nothing and change times only."""
+
+
 @contextmanager
 def without(part: str) -> Iterator[None]:
-    """While the block runs, one part of the recovery is gone, or (`soon`) the lease is renewed earlier."""
+    """While the block runs, one part of the recovery is gone, or (`NO_PARTS`) times are other ones."""
     with Patch() as patch:
-        {**PARTS, "soon": renew_soon}[part](patch)
+        {**PARTS, **NO_PARTS}[part](patch)
         yield

@@ -75,10 +75,14 @@ def _source_rows(
 
 def delta_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a Delta table; none when it is not there."""
-    if not (path / "_delta_log").is_dir():
-        return
+    if (path / "_delta_log").is_dir():
+        yield from table_rows(DeltaTable(str(path)), columns)
+
+
+def table_rows(table: DeltaTable, columns: Sequence[str]) -> Iterator[Row]:
+    """The rows of an opened Delta table."""
     listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-    for batch in QueryBuilder().register("copy", DeltaTable(str(path))).execute(f"SELECT {listed} FROM copy"):
+    for batch in QueryBuilder().register("copy", table).execute(f"SELECT {listed} FROM copy"):
         arrays = [column.to_pylist() for column in pa.record_batch(batch).columns]
         yield from (tuple(map(_plain, row)) for row in zip(*arrays, strict=True))
 

@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,7 @@ _TEN = (
     "compared",
 )
 """How the rounds of each ten end."""
+_BATCH_SECONDS = 0.05
 _YOUNG_SECONDS = 60.0
 _OLDER_SECONDS = 9 * 86400.0
 
@@ -73,8 +74,11 @@ class Endurance:
             self.source.execute(transaction)
         self.source.begin()
         runs = Runs(self.folder)
-        source, target = self.source.begin_replicator(chance), self.target.begin(self.folder)
-        runs.pipeline(pipeline("endurance", self._state, source, target, history, batch_seconds=0.05))
+        (plugin, properties), target = self.source.begin_replicator(chance), self.target.begin(self.folder)
+        if "pollIntervalSeconds" in properties:
+            properties = {**properties, "pollIntervalSeconds": _BATCH_SECONDS}
+        source = (plugin, properties)
+        runs.pipeline(pipeline("endurance", self._state, source, target, history, batch_seconds=_BATCH_SECONDS))
         number, kind = 0, ""
         try:
             for number in range(rounds):
@@ -88,13 +92,13 @@ class Endurance:
 
     def _round(self, runs: Runs, history: History, chance: random.Random, kind: str, seconds: float) -> None:
         self._make_old()
-        before, began = self._commits(), time.monotonic()
+        before, began = self._versions(), time.monotonic()
         failpoint = f"engine.table.before_apply=raise@{chance.randint(1, 50)}" if kind == "fails" else ""
         runs.begin(until_current=False, seconds=0.0 if kind == "stopped twice" else seconds, failpoints=failpoint)
         runs.works()
         worked = time.monotonic()
         self._load(history, chance, worked + (1.0 if kind == "stopped twice" else seconds))
-        elapsed, committed = time.monotonic() - worked, self._commits() - before
+        elapsed, committed = time.monotonic() - worked, _commits_since(before, self._versions())
         memory_of = runs.process_id
         taken = sample(psutil.Process(memory_of) if memory_of else None, elapsed, committed, self._lake, self._state)
         if kind == "killed":
@@ -106,7 +110,7 @@ class Endurance:
             self._compare(runs, history)
         if kind != "stopped twice":
             self.samples.append(taken)
-        self.commits = self._commits()
+        self.commits += committed
         self.report(f"{kind}, {time.monotonic() - began:.0f} s, {self.commits} commits: {taken}")
 
     def _load(self, history: History, chance: random.Random, until: float) -> None:
@@ -126,12 +130,12 @@ class Endurance:
         assert ended.get("reached"), ended
         compared_twice(self.source, self.target, history, runs)
 
-    def _commits(self) -> int:
-        """Commits of the Delta tables: a table's versions begin at 0."""
-        return sum(
-            1 + max((int(path.name[:20]) for path in log.glob("*.json") if path.name[:20].isdigit()), default=-1)
+    def _versions(self) -> Mapping[Path, int]:
+        """The newest version of each Delta table, by the folder of its log."""
+        return {
+            log: max((int(path.name[:20]) for path in log.glob("*.json") if path.name[:20].isdigit()), default=-1)
             for log in self._lake.rglob("_delta_log")
-        )
+        }
 
     def _make_old(self) -> None:
         """Make what is not from the last minute days older, as it would be in a week."""
@@ -148,3 +152,9 @@ class Endurance:
     @property
     def _state(self) -> Path:
         return self.folder / "state"
+
+
+def _commits_since(before: Mapping[Path, int], now: Mapping[Path, int]) -> int:
+    """Commits between two looks; those of tables that were dropped between are not counted, and a table's versions begin at 0."""
+    made_again = [log for log, version in now.items() if version < before.get(log, -1)]
+    return sum(version - (-1 if log in made_again else before.get(log, -1)) for log, version in now.items())

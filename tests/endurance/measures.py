@@ -11,6 +11,8 @@ import psutil
 
 ALLOWED = 0.2
 """By how much a measure of the last tenth may be above the first tenth's."""
+WARM_UP = 0.2
+"""The share of the rounds before the first tenth: what is kept for the last 20 runs or 50 offsets fills up in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class Tenths:
 
 
 def tenths(samples: Sequence[Sample]) -> Mapping[str, Tenths]:
-    """By measure; rounds that were killed have no memory and do not count for it."""
+    """By measure, after the warm-up; rounds that were killed have no memory and do not count for it."""
+    samples = samples[int(WARM_UP * len(samples)) :]
     size = max(1, len(samples) // 10)
     return {
         measure.name: Tenths(*(_median(measure.name, part) for part in (samples[:size], samples[-size:])))

@@ -73,3 +73,21 @@ def test_an_edit_that_the_target_cannot_follow_is_an_error(shop: Shop) -> None:
     shop.run()
     shop.document["tables"] = [{"table": "customers"}]
     assert "refused" in found(assess(shop), "customers")
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, []),
+        ({"ddlBlacklist": ["DROP_TABLE"]}, []),
+        ({"ddlBlacklist": ["DROP_DATABASE"]}, ["DROP_DATABASE"]),
+        ({"tables": [{"table": "*", "ddlBlacklist": ["CREATE_DATABASE"]}]}, ["CREATE_DATABASE"]),
+    ],
+)
+def test_blacklisted_changes_that_the_source_never_emits_are_named(
+    shop: Shop, settings: dict[str, object], wanted: list[str]
+) -> None:
+    fill(shop)
+    shop.document.update(settings)
+    named = [f.description for f in assess(shop).source if f.name == "unseen_ddl"]
+    assert [f"`ddlBlacklist` names {name}, which the log of this source does not show" for name in wanted] == named

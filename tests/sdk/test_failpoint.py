@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -46,6 +47,16 @@ def test_a_place_kills_the_process_as_a_crash_would() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "before\n")
+
+
+def test_a_place_stops_the_process_until_it_is_continued() -> None:
+    code = "from replicator_sdk.failpoint import failpoint; failpoint('x'); print('after')"
+    environment = {"REPLICATOR_FAILPOINTS": "x=stop"}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) as process:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate(timeout=30)[0] == b"after\n"
 
 
 def test_places_are_listed() -> None:

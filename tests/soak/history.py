@@ -27,7 +27,7 @@ class Dialect:
         drops: Whether columns are dropped.
         defaults: Whether added columns have a default.
         keyless: Whether there is a table without a key.
-        later: Whether tables are created and dropped between stops.
+        later: Whether tables are created, renamed and dropped between stops.
         large: The type of a large text.
         whole_rows: The tables of which the log is to hold whole rows before a change: one without a key, and one with
             large values where a row that moves would come without them.
@@ -106,14 +106,20 @@ class History:
         ]
 
     def transactions(self, shape: str = "") -> Iterator[Transaction]:
-        """What happens between two stops: often a change of structure first, last or alone; chosen when not given."""
+        """What happens between two stops: often a change of structure first, last or alone; chosen when not given.
+
+        Tables come and go now and then, unless "rows" is asked for.
+        """
+        lasting = shape == "rows"
         shape = shape or self._chance.choice(
             ("structure", "structure first", "structure last", "inside", "rows", "rows", "none")
         )
         if shape == "none":
             return
-        if self._dialect.later and self._chance.random() < 0.1:
+        if self._dialect.later and not lasting and self._chance.random() < 0.1:
             yield from self._later()
+        if self._chance.random() < 0.3:
+            yield self._rename_tables()
         if shape in {"structure", "structure first"}:
             yield self._structure()
         if shape != "structure":
@@ -228,6 +234,22 @@ class History:
             yield self._truncate(table)
         yield self._add(table)
         yield self._insert(table)
+
+    def _rename_tables(self) -> Transaction:
+        """A table that came later has another name, or two have each other's; then rows of them change."""
+        tables = [table for table in self.tables if table.name.startswith(LATER)]
+        if not tables:
+            return []
+        self._columns += 1
+        moves = [(tables[-1], f"{LATER}{self._columns}")]
+        if len(tables) > 1 and self._chance.random() < 0.5:
+            one, other = self._chance.sample(tables, 2)
+            moves = [(one, f"{LATER}0"), (other, one.name), (one, other.name)]
+        made: Transaction = []
+        for table, name in moves:
+            made.append(f"ALTER TABLE {table.name} RENAME TO {name}")
+            table.name = name
+        return [*made, *self._insert(moves[0][0]), *self._update(moves[-1][0])]
 
     def _add(self, table: Table) -> Transaction:
         if len(table.extra) >= 6:

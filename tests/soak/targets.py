@@ -10,14 +10,27 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from tests.end_to_end.comparison import delta_rows
+from tests.end_to_end.comparison import delta_rows, table_rows
 from tests.services.bigquery.emulators import PROJECT, Emulators, columns, rows, target_settings
+from tests.services.s3.server import S3Server
+from tests.services.s3.spark import s3a_settings
+from tests.services.spark.session import SMALL
 
 Rows = list[tuple[Any, ...]]
 
 
 class Target(ABC):
-    """Where a pipeline writes."""
+    """Where a pipeline writes.
+
+    Attributes:
+        spark: What its tests need of Spark's settings.
+    """
+
+    spark: Mapping[str, str] = SMALL
+
+    def state(self, folder: Path) -> str:
+        """Where a replicator keeps its state, by default below its folder."""
+        return str(folder / "state")
 
     @abstractmethod
     def begin(self, folder: Path) -> tuple[str, Mapping[str, Any]]:
@@ -56,6 +69,36 @@ class Delta(Target):
     def rows(self, schema: str, table: str, columns: Sequence[str]) -> Rows:
         """By delta-rs."""
         return list(delta_rows(self._lake / schema / table, columns))
+
+
+class DeltaOnS3(Target):
+    """Tables and state in a bucket of the S3 server."""
+
+    def __init__(self, server: S3Server) -> None:
+        self._server, self._bucket = server, server.bucket()
+        self._place = ""
+        self.spark = {**SMALL, **s3a_settings(server.endpoint)}
+
+    def begin(self, folder: Path) -> tuple[str, Mapping[str, Any]]:
+        """A place of its own in the bucket."""
+        self._place = f"s3://{self._bucket}/{folder.name}"
+        return "delta", {"path": f"{self._place}/lake"}
+
+    def state(self, folder: Path) -> str:
+        """In the bucket."""
+        return f"s3://{self._bucket}/{folder.name}/state"
+
+    def table(self, schema: str, table: str) -> DeltaTable:
+        """A table, opened by delta-rs."""
+        return DeltaTable(f"{self._place}/lake/{schema}/{table}", storage_options=self._server.reader)
+
+    def columns(self, schema: str, table: str) -> list[str]:
+        """By the table's log."""
+        return [column.name for column in self.table(schema, table).schema().fields]
+
+    def rows(self, schema: str, table: str, columns: Sequence[str]) -> Rows:
+        """By delta-rs."""
+        return list(table_rows(self.table(schema, table), columns))
 
 
 class BigQuery(Target):

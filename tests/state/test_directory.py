@@ -91,7 +91,7 @@ def test_credentials_in_a_url_are_shown_nowhere() -> None:
 
 def test_a_url_whose_package_is_missing_names_the_package_to_install() -> None:
     with pytest.raises(ConfigError, match=r"RPL-7102.*pip install"):
-        ReplicatorDirectory("gs://bucket/x", "n", "shop")
+        ReplicatorDirectory("abfs://container/x", "n", "shop")
 
 
 def test_a_file_url_is_a_local_folder_with_local_promises(tmp_path: Path) -> None:

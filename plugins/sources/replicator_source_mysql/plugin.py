@@ -9,6 +9,7 @@ from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.table_registry import TableRegistry
+from replicator_sdk.event import DDLOperation
 from replicator_sdk.offset import Offset
 from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
@@ -28,6 +29,7 @@ class MySqlSource(DeltaSource[MySqlConfig]):
     title: ClassVar[str] = "MySQL 8 and 9, MariaDB 10 and 11, row-based binlog"
     config_type: ClassVar[type[PluginConfig]] = MySqlConfig
     offset_type: ClassVar[type[Offset]] = MySqlOffset
+    unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset()
 
     def configure(self, configurer: Configurer) -> None:
         """Refuse a certificate file that does not exist; the settings model checks everything else."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, LiteralString, cast
 
+from replicator_sdk.authoring.driver_errors import required_library
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_postgres.config import PostgresConfig
 from replicator_source_postgres.diagnosis import diagnosed
@@ -28,14 +29,12 @@ def driver() -> ModuleType:
     Raises:
         NeedsUserError: When it is not installed.
     """
-    try:
+    with required_library(
+        NeedsUserError(
+            "the Postgres source needs the driver psycopg", code="RPL-3100", hint="pip install 'replicator[postgres]'"
+        )
+    ):
         import psycopg
-    except ImportError as err:
-        raise NeedsUserError(
-            "the Postgres source needs the driver psycopg",
-            code="RPL-3100",
-            hint="pip install 'replicator[postgres]'",
-        ) from err
     return psycopg
 
 
@@ -100,11 +99,8 @@ class Endpoint:
     def session(self, *, statement_timeout_seconds: int = 60) -> Iterator[psycopg.Connection[Row]]:
         """A SQL connection for a few statements, whose errors are raised as `ReplicatorError`s."""
         connection = self.connect(statement_timeout_seconds=statement_timeout_seconds)
-        try:
-            with diagnosed(f"querying {self}"):
-                yield connection
-        finally:
-            connection.close()
+        with contextlib.closing(connection), diagnosed(f"querying {self}"):
+            yield connection
 
     def replication(self) -> PGconn:
         """A connection for replication commands; the caller finishes it.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from replicator_sdk.authoring.driver_errors import translated_errors
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
 
 if TYPE_CHECKING:
@@ -150,15 +150,11 @@ _OTHER: _Cause = (
 )
 
 
-@contextlib.contextmanager
-def diagnosed(doing: str) -> Iterator[None]:
-    """Raise errors of the driver inside the block as `ReplicatorError`s; `doing` says what was being done."""
+def diagnosed(doing: str) -> AbstractContextManager[None]:
+    """Raises errors of the driver inside the block as `ReplicatorError`s; `doing` says what was being done."""
     from psycopg import Error
 
-    try:
-        yield
-    except Error as err:
-        raise diagnose(err, doing) from None
+    return translated_errors(Error, lambda error: diagnose(error, doing))
 
 
 def diagnose(error: psycopg.Error, doing: str) -> ReplicatorError:

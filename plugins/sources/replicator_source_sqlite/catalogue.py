@@ -81,6 +81,13 @@ def ordinary_tables(database: sqlite3.Connection) -> list[tuple[str, int]]:
     return [(n, count) for n, count in rows if not n.lower().startswith(("sqlite_", OWN_PREFIX))]
 
 
+def is_ordinary(database: sqlite3.Connection, table: str) -> bool:
+    """Whether `ordinary_tables` lists a table of exactly this name."""
+    query = "SELECT 1 FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name = ?"
+    found = database.execute(query, (table,)).fetchone()
+    return found is not None and not table.lower().startswith(("sqlite_", OWN_PREFIX))
+
+
 def describe(database: sqlite3.Connection, table: TableId) -> TableShape:
     """One table as it is now.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 from replicator_sdk import (
     DeltaSource,
@@ -18,6 +19,9 @@ from replicator_sdk import (
 )
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.offset import SqliteOffset
+
+if TYPE_CHECKING:
+    from replicator_source_sqlite.capture.ddl_detection import KnownSchema
 
 
 class SqliteSource(DeltaSource[SqliteConfig]):
@@ -74,4 +78,10 @@ class SqliteSource(DeltaSource[SqliteConfig]):
         """The reader of snapshots."""
         from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 
-        return SqliteSnapshotReader(self.config, definition.out_of_range, definition.narrowed)
+        return SqliteSnapshotReader(self.config, definition.out_of_range, definition.narrowed, self._known_schema)
+
+    @cached_property
+    def _known_schema(self) -> KnownSchema:
+        from replicator_source_sqlite.capture.ddl_detection import KnownSchema
+
+        return KnownSchema(self.config.path)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
@@ -16,11 +17,13 @@ from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.api.jobs import Jobs
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.ddl.alteration import Alteration
-from replicator_target_bigquery.ddl.rename import rename
+from replicator_target_bigquery.ddl.database_ddl import DatabaseDDL
+from replicator_target_bigquery.ddl.rename import is_possible, rename
 from replicator_target_bigquery.ddl.table_ddl import TableDDL
 from replicator_target_bigquery.load.load_rate_limit import LoadRateLimit
 from replicator_target_bigquery.load.snapshot_load import TableSnapshotLoad
 from replicator_target_bigquery.schema.layout import TableLayout
+from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.tables.catalogue import Catalogue
 from replicator_target_bigquery.tables.target_table import Session, TargetTable
 
@@ -35,12 +38,15 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         alteration: Creates the steps of an ALTER_TABLE.
         ddl: Applies changes of structure.
         snapshot_load: Loads snapshots.
+        streams_into_tables: Whether rows are streamed into the tables themselves, which BigQuery does not rename then.
     """
 
     layout: ClassVar[type[TableLayout]] = TableLayout
     alteration: ClassVar[type[Alteration]] = Alteration
     ddl: ClassVar[type[TableDDL]] = TableDDL
     snapshot_load: ClassVar[type[TableSnapshotLoad]] = TableSnapshotLoad
+    streams_into_tables: ClassVar[bool] = False
+    follows_databases: ClassVar[bool] = True
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         self._clients = Clients(config)
@@ -62,13 +68,23 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure; its position is committed once all of it is done."""
         if event.operation in {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}:
-            return  # a dataset is created with its first table, and never dropped: it may hold other tables
+            DatabaseDDL(self._session, self._forget_dataset).apply(event)
+            return
         table = self._table(event.table)
         with table.lock:
             if event.operation is DDLOperation.RENAME_TABLE and event.prev_table is not None:
                 self._rename(event)
             else:
                 self.ddl(table, self.alteration).apply(event)
+
+    def can_rename(self, former: TableId, table: TableId) -> bool:
+        """Within a dataset, unless rows are streamed into the table, or the new name is one of the replicator's own tables."""
+        if self.streams_into_tables:
+            return False
+        try:
+            return is_possible(self._table(former).ref, self._table(table).ref)
+        except NeedsUserError:
+            return False
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Prepare the table for the chunks of a plan; returns the indexes of those it has."""
@@ -102,6 +118,14 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         former = self._table(event.prev_table)
         with former.lock:
             rename(former, self._table(event.table), event)
+
+    def _forget_dataset(self, ref: TableRef) -> None:
+        """The dataset was dropped: what is remembered of its tables holds no more."""
+        self._session.catalogue.forget(ref)
+        with self._lock:
+            for target in list(self._tables.values()):
+                if (target.ref.project, target.ref.dataset) == (ref.project, ref.dataset):
+                    target.forget()
 
     def _turn(self, table: TableId) -> Callable[[], None]:
         return lambda: self._rate_limit.wait(table)

@@ -34,6 +34,37 @@ _ON_S3 = Finding(
     "let no program without conditional writes write to the tables; try the store with a small table first",
     code="RPL-3409",
 )
+_RENAME = "a rename takes no other file's place"
+_AZURE = f"{_RENAME} where the account has a hierarchical namespace"
+_RULES = {
+    "gs": "Google's connector for Hadoop creates a version only where there is none",
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "wasbs": _AZURE,
+    "hdfs": _RENAME,
+    "viewfs": _RENAME,
+}
+"""What Delta's log stores rely on for a commit."""
+
+
+def _elsewhere(scheme: str) -> Finding:
+    """What is to be known of a store that is neither a disk nor S3."""
+    if scheme not in _RULES:
+        return Finding(
+            "path_not_opened",
+            Severity.ERROR,
+            f"pyarrow opens no {scheme}:// locations",
+            "no table can be created",
+            "use a local path, s3, gs, abfss, or hdfs",
+            code="RPL-3407",
+        )
+    return Finding(
+        "commits_not_tried",
+        Severity.WARNING,
+        f"that two runs cannot overwrite each other's commits on {scheme}:// is Delta's own promise ({_RULES[scheme]}), which no test of the replicator shows",
+        "where the store does not keep it, a run that was taken for dead and goes on can overwrite a commit of the run that replaced it",
+        "end a run for certain before you start another one on another machine; try the store with a small table first",
+    )
 
 
 class DeltaAssessor(TableAssessor):
@@ -48,7 +79,7 @@ class DeltaAssessor(TableAssessor):
         if is_on_s3(root):
             return Assessment((_ON_S3,))
         if not is_on_disk(root):
-            return Assessment()
+            return Assessment((_elsewhere(root.split("://", 1)[0]),))
         nearest = Path(root)
         while not nearest.exists():
             nearest = nearest.parent

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import structlog
 
@@ -22,8 +22,10 @@ from replicator_sdk.target import SnapshotLoader, TableProgress
 from replicator_target_delta.apply.slice import SliceApply
 from replicator_target_delta.apply.table_apply import TableApply
 from replicator_target_delta.config import DeltaConfig, DropTables
+from replicator_target_delta.ddl.database_folder import create_database, drop_database
 from replicator_target_delta.ddl.ddl_events import TableDDL
 from replicator_target_delta.ddl.table_folder import delete_folder, move_folder, renames_at_once
+from replicator_target_delta.location import table_path
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.table import TargetTable
 from replicator_target_delta.warmup import WarmUp
@@ -37,6 +39,8 @@ log = structlog.get_logger(__name__)
 
 class DeltaConsumer(RangeConsumer, SnapshotLoader):
     """Applies events at Delta tables. Safe from several threads; calls for one table take turns."""
+
+    follows_databases: ClassVar[bool] = True
 
     def __init__(self, config: DeltaConfig, context: DeltaTargetContext) -> None:
         self._config = config
@@ -67,9 +71,11 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure, with its position in the same commit."""
-        if event.operation in {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}:
-            return  # databases are folders here: they come with their first table, and their tables are dropped one by one
-        if event.operation is DDLOperation.RENAME_TABLE:
+        if event.operation is DDLOperation.CREATE_DATABASE:
+            create_database(self._spark, self._folder(event))
+        elif event.operation is DDLOperation.DROP_DATABASE:
+            self._drop_database(event)
+        elif event.operation is DDLOperation.RENAME_TABLE:
             self._rename(event)
         else:
             self._change(event)
@@ -93,6 +99,25 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
         log.warning(
             "delta.table_deleted", table=str(table), path=path, why='the source dropped it; dropTables is "drop"'
         )
+
+    def _drop_database(self, event: DDLEvent) -> None:
+        """Follow `dropTables`; a folder that holds anything stays."""
+        folder, database = self._folder(event), event.table.database
+        if self._config.drop_tables is DropTables.KEEP:
+            log.info("delta.database_kept", database=database, path=folder, why='dropTables is "keep"')
+        elif drop_database(self._spark, folder):
+            log.warning(
+                "delta.database_deleted",
+                database=database,
+                path=folder,
+                why='the source dropped it; dropTables is "drop"',
+            )
+        else:
+            log.warning("delta.database_kept", database=database, path=folder, why="the folder is not empty")
+
+    def _folder(self, event: DDLEvent) -> str:
+        """The folder of the database's tables."""
+        return table_path(self._config.path, event.table).rsplit("/", 1)[0]
 
     def can_rename(self, former: TableId, table: TableId) -> bool:
         """Where the store renames a folder at once: on object stores a folder is many objects, moved one by one."""
@@ -145,6 +170,20 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
         table = self._table(schema.table)
         with table.lock:
             self._load(table).finish(schema, snapshot_id, position)
+
+    def load_whole(
+        self,
+        schema: TableSchema,
+        snapshot_id: str,
+        position: Position,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
+        all_read: Callable[[], None],
+    ) -> int:
+        """Load a small table in one commit."""
+        table = self._table(schema.table)
+        with table.lock:
+            return self._load(table).load_whole(schema, snapshot_id, position, chunks, read, all_read)
 
     def stop(self) -> None:
         """Nothing is held back between calls, so there is nothing to drop."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.encoding import encode_rows
 from replicator_target_delta.schema.metadata_columns import Stamper
 from replicator_target_delta.schema.table_definition import TableDefinition
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 register("delta.snapshot.begun", "delta.snapshot.files_written", "delta.snapshot.committed", "delta.snapshot.finished")
+register("delta.snapshot.whole_written", "delta.snapshot.whole_committed")
 
 _FILES_LARGER: Final = 4  # than those of a batch: they stay, and an executor holds one at a time
 
@@ -73,27 +76,26 @@ class TableSnapshotLoad:
     def begin(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready for the plan's chunks; returns the indexes of those it has."""
         attempt = self._table.begin()
-        names = self._config.metadata_names()
         if self._is_of(attempt, snapshot_id) and self._fits(attempt, schema):
             return self._table.loaded_chunks(attempt)
-        begun = self._table.ownership.snapshot_begun(snapshot_id, position)
-        if attempt.progress is None:
-            definition = TableDefinition.create(schema, names)
-        else:
-            definition = TableDefinition(attempt.state.metadata)
-            if not definition.matches(schema, names):
-                definition = definition.replaced(schema, names)
-        metadata = definition.to_metadata()
-        changed = attempt.progress is None or metadata != TableDefinition(attempt.state.metadata).to_metadata()
         self._table.commit(
             attempt,
-            begun,
+            self._table.ownership.snapshot_begun(snapshot_id, position),
             remove=list(attempt.state.files.all_actions()),
-            metadata=metadata if changed else None,
+            metadata=self._changed_metadata(attempt, schema),
             dropped=False,
         )
         failpoint("delta.snapshot.begun")
         return frozenset()
+
+    def _changed_metadata(self, attempt: Attempt, schema: TableSchema) -> dict[str, Any] | None:
+        """The table's metadata for the columns of `schema`; None when it has them."""
+        names = self._config.metadata_names()
+        if attempt.progress is None:
+            return TableDefinition.create(schema, names).to_metadata()
+        before = TableDefinition(attempt.state.metadata)
+        after = before if before.matches(schema, names) else before.replaced(schema, names)
+        return None if after.to_metadata() == before.to_metadata() else after.to_metadata()
 
     def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:
         """Load those of `chunks` that are not in yet, in one commit; returns the number of rows loaded."""
@@ -103,19 +105,40 @@ class TableSnapshotLoad:
         if not wanted:
             return 0
         progress = self._running(attempt, schema, snapshot_id)
-        work = ChunkLoad(
-            self._table.log.storage.root,
-            attempt.state.layout,
-            self._config.metadata_names(),
-            f"snapshot-{snapshot_id}",
-            read,
-            _FILES_LARGER * attempt.state.written_bytes(self._config.target_file_bytes),
-        )
-        files = [DataFile(add) for adds in self._write(work, wanted) for add in adds]
+        files = self._files(attempt.state, attempt.state.layout, snapshot_id, wanted, read)
         failpoint("delta.snapshot.files_written")
         loaded = self._table.ownership.chunks_loaded(progress, {c.index for c in wanted})
         self._table.commit(attempt, loaded, add=files)
         failpoint("delta.snapshot.committed")
+        return sum(f.rows for f in files)
+
+    def load_whole(
+        self,
+        schema: TableSchema,
+        snapshot_id: str,
+        position: Position,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
+        all_read: Callable[[], None],
+    ) -> int:
+        """Replace what the table has by all of `chunks` in one commit; until then no reader sees any of it."""
+        attempt, ownership = self._table.begin(), self._table.ownership
+        metadata = self._changed_metadata(attempt, schema)
+        layout = attempt.state.layout if metadata is None else Layout.of(json.loads(metadata["schemaString"]))
+        files = self._files(attempt.state, layout, snapshot_id, chunks, read)
+        failpoint("delta.snapshot.whole_written")
+        all_read()
+        begun = ownership.snapshot_begun(snapshot_id, position)
+        loaded = ownership.record(ownership.chunks_loaded(begun, {c.index for c in chunks}), attempt.record)
+        self._table.commit(
+            replace(attempt, record=loaded),
+            ownership.snapshot_finished(begun, position),
+            add=files,
+            remove=list(attempt.state.files.all_actions()),
+            metadata=metadata,
+            dropped=False,
+        )
+        failpoint("delta.snapshot.whole_committed")
         return sum(f.rows for f in files)
 
     def finish(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
@@ -127,6 +150,20 @@ class TableSnapshotLoad:
         progress = self._running(attempt, schema, snapshot_id)
         self._table.commit(attempt, self._table.ownership.snapshot_finished(progress, position))
         failpoint("delta.snapshot.finished")
+
+    def _files(
+        self, state: State, layout: Layout, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader
+    ) -> list[DataFile]:
+        """New files that hold the chunks' rows; no commit names them yet."""
+        work = ChunkLoad(
+            self._table.log.storage.root,
+            layout,
+            self._config.metadata_names(),
+            f"snapshot-{snapshot_id}",
+            read,
+            _FILES_LARGER * state.written_bytes(self._config.target_file_bytes),
+        )
+        return [DataFile(add) for adds in self._write(work, chunks) for add in adds]
 
     def _write(self, work: ChunkLoad, chunks: Sequence[SnapshotChunk]) -> list[list[dict[str, Any]]]:
         """Executors take several chunks; a small table is not worth a Python process of Spark's, which takes seconds to start."""

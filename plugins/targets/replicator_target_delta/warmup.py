@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import weakref
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from replicator_sdk.datatype import INT64
 from replicator_sdk.schema import Column, TableId, TableSchema
+from replicator_target_delta.jvm_classes import JvmClasses
 from replicator_target_delta.log.transaction_log import TableLog
 from replicator_target_delta.schema.table_definition import TableDefinition
 
@@ -18,10 +20,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _QUIET_SECONDS: Final = 5.0
+_warm: Final[weakref.WeakSet[JvmClasses]] = weakref.WeakSet()
 
 
 class WarmUp:
-    """Commits to a throw-away table once the target has had nothing to do for some seconds.
+    """Commits to a throw-away table once the target has had nothing to do for some seconds, once for each virtual machine.
 
     A run that has work at once warms up by its work, and would only share its cores with this.
 
@@ -44,6 +47,10 @@ class WarmUp:
 
 def _commit_once(spark: SparkSession) -> None:
     try:
+        classes = JvmClasses.of(spark)
+        if classes in _warm:
+            return
+        _warm.add(classes)
         with tempfile.TemporaryDirectory(prefix="replicator-warm-up-") as folder:
             table = TableLog(spark, folder)
             schema = TableSchema(TableId("warm", "up"), (Column("id", INT64),), ("id",))

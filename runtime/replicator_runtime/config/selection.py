@@ -55,6 +55,12 @@ class Selection:
             frozenset(c.name for c in columns if c.suppress_warning),
         )
 
+    def left_out_of(self, database: str) -> frozenset[DDLOperation] | None:
+        """Which changes of a database are left out: those that any entry for its tables leaves out; None when it has no entry."""
+        entries = [entry for entry in self._entries if entry.database is None or glob_matches(entry.database, database)]
+        names = {*self._ddl, *(name for entry in entries for name in entry.ddl_blacklist)}
+        return frozenset(DDLOperation(name) for name in names) if entries else None
+
     def to_json(self) -> list[dict[str, str | None]]:
         """The tables that the entries name, to be stored and given to `matched_by` in a later run."""
         return [{"database": e.database, "schema": e.schema_, "table": e.table} for e in self._entries]

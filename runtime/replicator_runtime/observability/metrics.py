@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import Any
+from collections.abc import Mapping, MutableMapping
+from typing import Any, TypeVar
 
 from replicator_sdk.context import Metrics
 from replicator_sdk.schema import TableId
+
+_Number = TypeVar("_Number", int, float)
 
 
 class MetricsRegistry(Metrics):
@@ -37,6 +40,12 @@ class MetricsRegistry(Metrics):
         with self._lock:
             self._gauges[name, table] = value
 
+    def rename(self, names: Mapping[TableId, TableId]) -> None:
+        """Tables have other names from now on, all at once: what was counted of each goes on under its new name."""
+        with self._lock:
+            _rename(self._counters, names)
+            _rename(self._gauges, names)
+
     def total(self, name: str, *, table: TableId | None = None) -> int:
         """The counter's value; 0 when nothing was counted."""
         with self._lock:
@@ -59,3 +68,10 @@ class MetricsRegistry(Metrics):
                     place = result["tables"].setdefault(str(table), {"counters": {}, "gauges": {}})
                 place[kind][f"{self._prefix}.{name}"] = value
         return result
+
+
+def _rename(kept: MutableMapping[tuple[str, TableId | None], _Number], names: Mapping[TableId, TableId]) -> None:
+    found = [(name, table) for name, table in kept if table is not None and table in names]
+    moved = [(name, names[table], kept.pop((name, table))) for name, table in found]
+    for name, table, value in moved:
+        kept[name, table] = value

@@ -49,6 +49,7 @@ OPERATIONS = frozenset(
         "begin_snapshot",
         "load_chunks",
         "finish_snapshot",
+        "load_whole",
         "maintain",
     ]
 )
@@ -133,7 +134,7 @@ class FaultScript:
         if isinstance(fault, Hold):
             fault.entered.set()
             if not fault.release.wait(fault.timeout):
-                raise BugError(f"the test did not release a held {operation}", code="RPL-9110")
+                raise BugError(f"the test did not release a held {operation}", code="RPL-9115")
         result = call()
         if isinstance(fault, FailAfterWrite):
             raise fault.error()
@@ -239,6 +240,19 @@ class _FaultyLoader(_FaultyBatchConsumer, SnapshotLoader):
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         self._script.run("finish_snapshot", lambda: self._loader.finish_snapshot(schema, snapshot_id, position))
+
+    def load_whole(
+        self,
+        schema: TableSchema,
+        snapshot_id: str,
+        position: Position,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
+        all_read: Callable[[], None],
+    ) -> int:
+        return self._script.run(
+            "load_whole", lambda: self._loader.load_whole(schema, snapshot_id, position, chunks, read, all_read)
+        )
 
 
 class _FaultyDeferredLoader(_FaultyLoader, DeferredConsumer):

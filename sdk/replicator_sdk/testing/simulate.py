@@ -149,6 +149,7 @@ def _alter(schema: TableSchema, step: Step, offset: Offset) -> DDLEvent:
 
 
 def renamed(step: Step) -> dict[str, str]:
-    """Name before → name after, of the columns that a step of the kind `rename_column` or `rename_columns` renames."""
-    to = step.facts["to"]
-    return dict(to) if step.kind == "rename_columns" else {step.facts["name"]: to}
+    """Name before → name after, of the columns that a step renames; empty for a step that renames none."""
+    if step.kind == "rename_columns":
+        return dict(step.facts["to"])
+    return {step.facts["name"]: step.facts["to"]} if step.kind == "rename_column" else {}

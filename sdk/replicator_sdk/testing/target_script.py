@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -237,12 +237,25 @@ def _described(item: Item) -> str:
     return f"{item.rows} changes of {item.table} up to {item.identity.position}"
 
 
-def load(loader: SnapshotLoader, table: ReferenceTable, plan: str, position: Position) -> None:
-    """Load a whole table in three chunks, those that are missing."""
-    chunks = snapshot_chunks(3)
+def load_whole(
+    loader: SnapshotLoader,
+    table: ReferenceTable,
+    plan: str,
+    position: Position,
+    all_read: Callable[[], None] = lambda: None,
+) -> None:
+    """Load a table of two chunks at once."""
+    at_step(f"load {table.schema.table} at once by the plan {plan!r}")
+    reader = MemoryChunkReader(table.schema, table.rows)
+    loader.load_whole(table.schema, plan, position, snapshot_chunks(2), reader, all_read)
+
+
+def load(loader: SnapshotLoader, table: ReferenceTable, plan: str, position: Position, *, chunks: int = 3) -> None:
+    """Load a whole table in some chunks, those that are missing."""
+    all_chunks = snapshot_chunks(chunks)
     at_step(f"begin the snapshot {plan!r} of {table.schema.table}")
     there = loader.begin_snapshot(table.schema, plan, position)
-    if missing := [chunk for chunk in chunks if chunk.index not in there]:
+    if missing := [chunk for chunk in all_chunks if chunk.index not in there]:
         at_step(f"load chunks {[chunk.index for chunk in missing]} of the snapshot {plan!r} of {table.schema.table}")
         loader.load_chunks(table.schema, plan, missing, MemoryChunkReader(table.schema, table.rows))
     at_step(f"finish the snapshot {plan!r} of {table.schema.table}")

@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FORBIDDEN_BY_GCS = "Forbidden:"
+"""What gcsfs' error begins with when Cloud Storage answers 403; it has neither a number nor a type of its own."""
 _NO_FAULT = (ReplicatorError, FileNotFoundError, FileExistsError, IsADirectoryError)
 
 
@@ -106,4 +108,5 @@ def is_fault(error: Exception) -> bool:
 
 def _needs_user(error: Exception) -> bool:
     number = getattr(error, "errno", None)
-    return isinstance(error, PermissionError | NotADirectoryError) or number in _FORBIDDEN or number in _FULL
+    by_gcs = isinstance(error, OSError) and str(error).startswith(_FORBIDDEN_BY_GCS)
+    return isinstance(error, PermissionError | NotADirectoryError) or number in _FORBIDDEN | _FULL or by_gcs

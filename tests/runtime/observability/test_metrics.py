@@ -45,6 +45,19 @@ def test_counts_of_many_threads_add_up_while_snapshots_are_taken() -> None:
     assert metrics.snapshot()["tables"]["shop.orders"]["counters"]["delta.dml.update"] == 8000
 
 
+def test_tables_that_exchange_names_keep_their_numbers() -> None:
+    metrics = MetricsRegistry("delta")
+    metrics.count("dml.insert", 3, table=ORDERS)
+    metrics.count("dml.insert", 2, table=ITEMS)
+    metrics.gauge("dml.latency.seconds", 1.5, table=ORDERS)
+    metrics.rename({ORDERS: ITEMS, ITEMS: ORDERS})
+    assert metrics.snapshot()["tables"] == {
+        "shop.items": {"counters": {"delta.dml.insert": 3}, "gauges": {"delta.dml.latency.seconds": 1.5}},
+        "shop.orders": {"counters": {"delta.dml.insert": 2}, "gauges": {}},
+    }
+    assert metrics.total("dml.insert") == 5
+
+
 def test_a_gauge_of_the_whole_has_its_last_value() -> None:
     metrics = MetricsRegistry("delta")
     assert metrics.value("source.valid_through") is None

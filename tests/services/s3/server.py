@@ -80,8 +80,36 @@ class S3Server:
         """Have the next requests that match meet these."""
         self._ask("POST", "/-/faults", json.dumps([asdict(fault) for fault in faults]).encode())
 
+    def let_chance(self, seed: int, often: float, most: int = 2) -> None:
+        """Have requests meet faults at random, until `clear`: refused, throttled, late, the answer lost, slow lists.
+
+        Args:
+            seed: Of all choices.
+            often: The part of the requests that meets a fault.
+            most: How many faults in a row one request meets at most.
+        """
+        self._ask("POST", "/-/chance", json.dumps({"seed": seed, "often": often, "most": most}).encode())
+
+    @property
+    def met(self) -> dict[str, int]:
+        """Kind and method of the random faults → how often they were met."""
+        met: dict[str, int] = json.loads(self._ask("GET", "/-/met"))
+        return met
+
+    @property
+    def reader(self) -> dict[str, str]:
+        """Options with which deltalake reads tables there, without random faults."""
+        return {
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+            "user_agent": "test-reader",
+        }
+
     def clear(self) -> None:
-        """Forget planned faults and past requests."""
+        """Forget faults and past requests."""
         self._ask("POST", "/-/clear")
 
     def requests(self, method: str = "", path: str = "") -> list[tuple[str, int]]:

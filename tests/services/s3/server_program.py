@@ -2,33 +2,77 @@
 
 Run by the interpreter of `setup.environment()`, as `server_program.py PORT`. Requests run one at a time, so that a condition
 and its write are one step; S3 promises that, moto by itself does not. `POST /-/faults` takes a JSON list of planned faults,
-`GET /-/requests` answers what has arrived as `[method, path, status]`, `POST /-/clear` forgets both.
+`POST /-/chance` lets requests meet faults at random, `GET /-/requests` answers what has arrived as `[method, path, status]`,
+`GET /-/met` how often each kind of random fault was met, `POST /-/clear` forgets all of these.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import random
 import re
 import socket
 import struct
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 Start = Callable[..., Any]
 _ERRORS = {500: "InternalError", 503: "SlowDown", 403: "AccessDenied"}
+_READER = "test-reader"
+"""What the tests' own reader of tables calls itself, which meets no random faults."""
+
+
+class Chance:
+    """Chooses faults at random; the same seed makes the same choices, though threads may ask in another order.
+
+    How many faults follow each other for one name is bounded, so that whoever repeats a request gets through.
+    """
+
+    def __init__(self, seed: int, often: float, most: int) -> None:
+        self._chance, self._often, self._most = random.Random(seed), often, most
+        self._row: Counter[str] = Counter()
+        self.met: Counter[str] = Counter()
+
+    def choose(self, method: str, asked: str) -> dict[str, Any]:
+        """What a request meets; empty for nothing."""
+        listing = method == "GET" and "list-type" in asked
+        kinds: dict[str, dict[str, Any]] = {
+            "500": {"status": 500},
+            "503": {"status": 503},
+            "late": {"seconds": self._chance.uniform(0.05, 0.3)},
+            "lost": {"lose_answer": True},
+            "late and lost": {"seconds": 0.1, "lose_answer": True},
+        }
+        if listing:
+            kinds["slow list"] = {"seconds": self._chance.uniform(0.5, 2.0)}
+        request = f"{method} {'list' if listing else asked.partition('?')[0]}"
+        if self._row[request] >= self._most or self._chance.random() >= self._often:
+            self._row[request] = 0
+            return {}
+        kind = self._chance.choice(sorted(kinds))
+        self._row[request] += 1
+        self.met[f"{kind} {method}"] += 1
+        return kinds[kind]
 
 
 class Faults:
-    """The planned faults, used up in their order, and the requests that have arrived."""
+    """The planned faults, used up in their order, those at random, and the requests that have arrived."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.planned: list[dict[str, Any]] = []
         self.arrived: list[list[Any]] = []
+        self.chance = Chance(0, 0, 0)
+
+    def let_chance(self, seed: int, often: float, most: int) -> None:
+        """Has requests for which nothing is planned meet faults at random."""
+        with self._lock:
+            self.chance = Chance(seed, often, most)
 
     def plan(self, faults: list[dict[str, Any]]) -> None:
         """Adds faults."""
@@ -38,16 +82,16 @@ class Faults:
     def clear(self) -> None:
         """Forgets everything."""
         with self._lock:
-            self.planned, self.arrived = [], []
+            self.planned, self.arrived, self.chance = [], [], Chance(0, 0, 0)
 
-    def take(self, method: str, path: str) -> dict[str, Any]:
+    def take(self, method: str, path: str, *, chance: bool) -> dict[str, Any]:
         """The next fault for a request; empty when it meets none."""
         with self._lock:
             for fault in self.planned:
                 if fault["times"] and fault["method"] in {method, ""} and re.search(fault["path"], path):
                     fault["times"] -= 1
                     return fault
-        return {}
+            return self.chance.choose(method, path) if chance else {}
 
 
 class Server:
@@ -67,7 +111,7 @@ class Server:
             return self._control(path, body, start)
         environ["wsgi.input"] = io.BytesIO(body)
         asked = f"{path}?{query}" if query else path
-        fault = self.faults.take(method, asked)
+        fault = self.faults.take(method, asked, chance=_READER not in environ.get("HTTP_USER_AGENT", ""))
         time.sleep(fault.get("seconds", 0))
         if status := fault.get("status", 0):
             self.faults.arrived.append([method, asked, status])
@@ -94,9 +138,11 @@ class Server:
     def _control(self, path: str, body: bytes, start: Start) -> Iterable[bytes]:
         if path == "/-/faults":
             self.faults.plan(json.loads(body))
+        elif path == "/-/chance":
+            self.faults.let_chance(**json.loads(body))
         elif path == "/-/clear":
             self.faults.clear()
-        answer = json.dumps(self.faults.arrived).encode()
+        answer = json.dumps(self.faults.chance.met if path == "/-/met" else self.faults.arrived).encode()
         start("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))])
         return [answer]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from replicator_sdk.authoring.driver_errors import required_library
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.config import MySqlConfig
 from replicator_source_mysql.connect.diagnosis import diagnosed
@@ -36,12 +37,12 @@ def driver() -> ModuleType:
     Raises:
         NeedsUserError: When it is not installed.
     """
-    try:
-        import pymysql
-    except ImportError as err:
-        raise NeedsUserError(
+    with required_library(
+        NeedsUserError(
             "the MySQL source needs the driver PyMySQL", code="RPL-3800", hint="pip install 'replicator[mysql]'"
-        ) from err
+        )
+    ):
+        import pymysql
     return pymysql
 
 
@@ -124,12 +125,8 @@ class Endpoint:
     @contextlib.contextmanager
     def session(self) -> Iterator[pymysql.Connection[Any]]:
         """A SQL connection for a few statements; the driver's errors become errors of this package."""
-        connection = self.connect()
-        try:
-            with diagnosed(f"asking {self}"):
-                yield connection
-        finally:
-            connection.close()
+        with contextlib.closing(self.connect()) as connection, diagnosed(f"asking {self}"):
+            yield connection
 
     def __str__(self) -> str:
         return f"{self.config.host}:{self.config.port} as {self.config.user}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ssl
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
+from replicator_sdk.authoring.driver_errors import translated_errors
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
 from replicator_source_mysql.hints import COPY_AGAIN
 
@@ -115,15 +115,11 @@ _BY_TEXT: tuple[tuple[str, _Kind], ...] = (
 """The server's or driver's own words, lower case; error 1236 says everything about a dump in words."""
 
 
-@contextlib.contextmanager
-def diagnosed(doing: str) -> Iterator[None]:
-    """Errors of the driver inside the block leave it as `ReplicatorError`s; `doing` says where."""
+def diagnosed(doing: str) -> AbstractContextManager[None]:
+    """Raises errors of the driver inside the block as `ReplicatorError`s; `doing` says what was being done."""
     from pymysql import MySQLError
 
-    try:
-        yield
-    except (MySQLError, ssl.SSLError) as err:
-        raise diagnose(err, doing) from None
+    return translated_errors((MySQLError, ssl.SSLError), lambda error: diagnose(error, doing))
 
 
 def diagnose(error: Exception, doing: str) -> ReplicatorError:

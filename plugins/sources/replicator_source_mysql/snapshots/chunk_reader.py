@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import structlog
 
+from replicator_sdk.authoring.driver_errors import naming_table
 from replicator_sdk.config import OutOfRange
-from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
+from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_source_mysql.connect.catalogue import Catalogue
@@ -91,17 +92,13 @@ class PlannedTable:
     def diagnosed(self) -> Iterator[None]:
         """Errors inside become `ReplicatorError`s with the table; a table that no longer exists was changed after planning."""
         errors = driver().MySQLError
-        try:
-            with diagnosed(f"reading {self.schema.table}"):
-                try:
-                    yield
-                except errors as err:
-                    if err.args and err.args[0] in _GONE:
-                        raise self.changed() from None
-                    raise
-        except ReplicatorError as err:
-            err.table = err.table or str(self.schema.table)
-            raise
+        with naming_table(self.schema.table), diagnosed(f"reading {self.schema.table}"):
+            try:
+                yield
+            except errors as err:
+                if err.args and err.args[0] in _GONE:
+                    raise self.changed() from None
+                raise
 
 
 def begin_read(connection: pymysql.Connection[Any], *, with_snapshot: bool = False) -> None:

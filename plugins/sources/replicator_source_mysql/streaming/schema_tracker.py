@@ -22,6 +22,7 @@ from replicator_source_mysql.definition import TableDefinition
 from replicator_source_mysql.hints import COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.streaming.captured_tables import CapturedTables
+from replicator_source_mysql.streaming.database_changes import database_changes
 from replicator_source_mysql.streaming.schema_baseline import Baseline, read_baseline
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class SchemaTracker:
         net = captured.net(changes)
         if changes:
             self._save()
-        return net
+        return [*net, *database_changes(effects, self._open.spelled)]
 
     def due_places(self) -> list[MySqlOffset]:
         """The positions that reading has to reach before `learn_due` has something to do."""

@@ -2,6 +2,9 @@
 
 ADBC reads COPY's binary form into Arrow without Python in between, at about a third of the cost. Both give the same values
 (`types.adbc`). When ADBC fails before its first row, COPY reads the chunk, and raises the error if there is one.
+
+ADBC begins each connection with a query of the columns of all tables of the database, so a small chunk is read by COPY: else
+the time to copy n small tables would grow with the square of n.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import structlog
 
+from replicator_sdk.authoring.driver_errors import naming_table, translated_errors
 from replicator_sdk.config import OutOfRange
-from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
+from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_source_postgres.connection import Endpoint, driver, quote_identifier, quote_literal, statement
@@ -35,6 +39,7 @@ log = structlog.get_logger(__name__)
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 << 20
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_ADBC_ROWS = 10_000
 _INDEX_ONLY = "SET LOCAL enable_seqscan = off"
 
 
@@ -55,6 +60,7 @@ class PostgresChunkReader:
         out_of_range: What happens to values the standard types cannot hold.
         parts: The stored tables by identifier.
         adbc_columns: How ADBC reads each column; None when it may not be used.
+        adbc_rows: From how many rows on a chunk is read by ADBC, as far as their number is known.
     """
 
     endpoint: Endpoint
@@ -63,12 +69,14 @@ class PostgresChunkReader:
     out_of_range: OutOfRange
     parts: Mapping[int, StoredTable]
     adbc_columns: tuple[str, ...] | None = None
+    adbc_rows: int = _ADBC_ROWS
 
     def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
         """The rows of `chunk` in batches of `schema.arrow`."""
         part = self._part(chunk)
         replaced: Counter[str] = Counter()
-        batches = self._by_adbc(part, chunk, replaced) if self.adbc_columns is not None else None
+        is_small = 0 <= chunk.estimated_rows < self.adbc_rows
+        batches = None if self.adbc_columns is None or is_small else self._by_adbc(part, chunk, replaced)
         yield from self._by_copy(part, chunk, replaced) if batches is None else batches
         if replaced:
             log.warning("snapshot.values_replaced", table=str(self.schema.table), chunk=chunk.index, **replaced)
@@ -122,16 +130,10 @@ class PostgresChunkReader:
     def _diagnosed(self) -> Iterator[None]:
         """A table or column that does not exist was changed after the snapshot began: a new snapshot is taken."""
         errors = driver().errors
-        gone = (errors.UndefinedColumn, errors.UndefinedTable)
-        try:
-            with diagnosed(f"copying {self.schema.table}"):
-                try:
-                    yield
-                except (*gone, errors.UndefinedObject, errors.InvalidParameterValue) as err:
-                    raise self._interrupted(err.diag.message_primary or "") from None
-        except ReplicatorError as err:
-            err.table = err.table or str(self.schema.table)
-            raise
+        gone = (errors.UndefinedColumn, errors.UndefinedTable, errors.UndefinedObject, errors.InvalidParameterValue)
+        interrupted = translated_errors(gone, lambda error: self._interrupted(error.diag.message_primary or ""))
+        with naming_table(self.schema.table), diagnosed(f"copying {self.schema.table}"), interrupted:
+            yield
 
     def _interrupted(self, why: str) -> RetryableError:
         return RetryableError(

@@ -118,9 +118,11 @@ def check_reach(database: sqlite3.Connection, offset: SqliteOffset) -> None:
         )
 
 
-def versions(database: sqlite3.Connection) -> dict[int, Version]:
-    """Every version of every table captured so far, by number."""
-    rows = database.execute("SELECT version, table_schema, since, live FROM _replicator_tables ORDER BY version")
+def versions(database: sqlite3.Connection, *, containing: str = "") -> dict[int, Version]:
+    """Every version of every table captured so far, by number; or at least those whose table or a column is called `containing`."""
+    query = """SELECT version, table_schema, since, live FROM _replicator_tables
+        WHERE instr(table_schema, ?) ORDER BY version"""
+    rows = database.execute(query, (json.dumps(containing, ensure_ascii=False) if containing else "",))
     return {n: Version(n, TableSchema.from_json(json.loads(text)), s, bool(live)) for n, text, s, live in rows}
 
 

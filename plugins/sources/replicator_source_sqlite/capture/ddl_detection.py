@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from replicator_sdk import TableId
 from replicator_source_sqlite.capture.changelog import DDL, Version, add_version, last_change, versions
 from replicator_source_sqlite.capture.triggers import NOW, drop_triggers, trigger_names
-from replicator_source_sqlite.catalogue import DATABASE, TableShape, describe, ordinary_tables
-from replicator_source_sqlite.connection import quoted, transaction
+from replicator_source_sqlite.catalogue import DATABASE, TableShape, describe, is_ordinary
+from replicator_source_sqlite.connection import file_identity, quoted, transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,35 @@ def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
                     _log_drift(database, drift, max(seen, remembered), together=left < len(drifts) - 1)
 
 
+class KnownSchema:
+    """The schema for which all versions are known to be right; shared by the copies of a run. Safe from any thread.
+
+    To compare n captured tables for each of n copies would take time that grows with the square of n.
+
+    Args:
+        path: The database.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._known: tuple[tuple[int, int], int] | None = None
+
+    def synchronise(self, database: sqlite3.Connection) -> None:
+        """Do what `synchronise` does unless no schema changed since it was done for this very file."""
+        with self._lock:
+            file = file_identity(self._path)
+            with transaction(database):
+                now = schema_version(database)
+            if (file, now) != self._known:
+                self._known = (file, synchronise(database, 0)[0])
+
+    def forget(self) -> None:
+        """Compare at the next call in any case."""
+        with self._lock:
+            self._known = None
+
+
 def _with_exchanged(database: sqlite3.Connection, number: int) -> list[Drift]:
     """How the version's table differs from it, and those of the tables whose names it and they have taken."""
     live = {v.schema.table: v for v in versions(database).values() if v.live}
@@ -90,7 +121,8 @@ def _with_exchanged(database: sqlite3.Connection, number: int) -> list[Drift]:
 
 def drifts(database: sqlite3.Connection, table: TableId) -> bool:
     """Whether a captured table has a schema change that is not in the log yet; read in the caller's transaction."""
-    return any(v.live and v.schema.table == table and _drift(database, v) for v in versions(database).values())
+    live = (v for v in versions(database, containing=table.table).values() if v.live)
+    return any(v.schema.table == table and _drift(database, v) for v in live)
 
 
 def schema_version(database: sqlite3.Connection) -> int:
@@ -107,7 +139,7 @@ def _drift(database: sqlite3.Connection, version: Version) -> Drift | None:
         ).fetchall()
     )
     name = next(iter(placed.values()), version.schema.table.table)
-    if not any(name == existing for existing, _ in ordinary_tables(database)):
+    if not is_ordinary(database, name):
         return Drift(version, None, complete=False, ordered=False, origin={})
     shape = describe(database, TableId(DATABASE, name))
     wanted = trigger_names(version.number)

@@ -14,7 +14,7 @@ from pathlib import Path
 from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableId, TableSchema, TableSnapshot
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_source_sqlite.capture.changelog import last_change, offset_of
-from replicator_source_sqlite.capture.ddl_detection import drifts, synchronise
+from replicator_source_sqlite.capture.ddl_detection import KnownSchema, drifts
 from replicator_source_sqlite.catalogue import TableShape, describe
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import connect, transaction
@@ -29,10 +29,18 @@ class SqliteSnapshotReader(SnapshotReader):
         config: The settings.
         out_of_range: What happens to values the standard types cannot hold, unless the settings say.
         narrowed: Tables of which only the columns given to `open` are read; of all others every column there is.
+        known_schema: The run's.
     """
 
-    def __init__(self, config: SqliteConfig, out_of_range: OutOfRange, narrowed: frozenset[TableId]) -> None:
+    def __init__(
+        self,
+        config: SqliteConfig,
+        out_of_range: OutOfRange,
+        narrowed: frozenset[TableId],
+        known_schema: KnownSchema,
+    ) -> None:
         self._config = config
+        self._known_schema = known_schema
         self._narrowed = narrowed
         self._out_of_range = config.out_of_range or out_of_range
 
@@ -53,16 +61,27 @@ class SqliteSnapshotReader(SnapshotReader):
             database.execute("ATTACH DATABASE ? AS copy", (f"file:{path}?mode=rwc",))
             database.execute("PRAGMA copy.journal_mode = OFF")
             database.execute("PRAGMA copy.synchronous = OFF")
-            synchronise(database, 0)
+            self._known_schema.synchronise(database)
             with transaction(database):
                 shape = _shape(database, schema)
-                _check_logged(database, schema)
+                self._check_logged(database, schema)
                 position = offset_of(database, last_change(database))
                 selected = self._selected(shape, schema)
                 copy_rows(database, shape, selected)
                 plan = chunks if chunks and shape.rowid_alias else plan_chunks(database, self._config.chunk_rows)
         read = CopyReader(str(path), selected, self._out_of_range)
         return SqliteSnapshot(selected, position, plan, read, bool(shape.rowid_alias), folder)
+
+    def _check_logged(self, database: sqlite3.Connection, wanted: TableSchema) -> None:
+        """Check that the log has the table's schema changes: one logged later would be applied to the copy again."""
+        if drifts(database, wanted.table):
+            self._known_schema.forget()
+            raise RetryableError(
+                "the table's schema changed while a snapshot was opened",
+                code="RPL-3512",
+                hint="nothing to do: the attempt is repeated with the table as it is then",
+                table=str(wanted.table),
+            )
 
     def _selected(self, shape: TableShape, wanted: TableSchema) -> TableSchema:
         """The columns to copy: a change of structure before the copy's position is not emitted after it."""
@@ -79,17 +98,6 @@ def _shape(database: sqlite3.Connection, wanted: TableSchema) -> TableShape:
         return describe(database, wanted.table)
     except NeedsUserError as gone:
         raise _gone("the table", wanted) from gone
-
-
-def _check_logged(database: sqlite3.Connection, wanted: TableSchema) -> None:
-    """Check that the log has the table's schema changes: one logged later would be applied to the copy again."""
-    if drifts(database, wanted.table):
-        raise RetryableError(
-            "the table's schema changed while a snapshot was opened",
-            code="RPL-3512",
-            hint="nothing to do: the attempt is repeated with the table as it is then",
-            table=str(wanted.table),
-        )
 
 
 def _gone(what: str, wanted: TableSchema) -> RetryableError:

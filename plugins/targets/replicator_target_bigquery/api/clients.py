@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from replicator_sdk.authoring.driver_errors import required_library
 from replicator_sdk.errors import ConfigError
 from replicator_target_bigquery.api.diagnosis import failed_request, missing_library
 from replicator_target_bigquery.config import BigQueryConfig
@@ -25,12 +26,10 @@ class Clients:
     """
 
     def __init__(self, config: BigQueryConfig) -> None:
-        try:
+        with required_library(missing_library("google-cloud-bigquery")):
             from google.cloud import bigquery
 
             from replicator_target_bigquery.api.session import Session
-        except ImportError as err:
-            raise missing_library("google-cloud-bigquery") from err
         credentials = credentials_of(config)
         self.bigquery: Any = bigquery.Client(
             project=config.project,
@@ -53,12 +52,10 @@ def storage_client(config: BigQueryConfig, credentials: Credentials | None = Non
     Raises:
         NeedsUserError: When the library is missing, or there are no credentials.
     """
-    try:
+    with required_library(missing_library("google-cloud-storage")):
         from google.cloud import storage  # type: ignore[attr-defined]
 
         from replicator_target_bigquery.api.session import Session
-    except ImportError as err:
-        raise missing_library("google-cloud-storage") from err
     credentials = credentials or credentials_of(config)
     return storage.Client(
         project=config.project,
@@ -74,12 +71,10 @@ def write_client(config: BigQueryConfig) -> Any:
     Raises:
         NeedsUserError: When a library is missing, or there are no credentials.
     """
-    try:
+    with required_library(missing_library("google-cloud-bigquery-storage")):
         import grpc
         from google.cloud.bigquery_storage_v1 import BigQueryWriteClient
         from google.cloud.bigquery_storage_v1.services.big_query_write.transports import BigQueryWriteGrpcTransport
-    except ImportError as err:
-        raise missing_library("google-cloud-bigquery-storage") from err
     made: Any = BigQueryWriteClient
     endpoint = config.storage_write_endpoint
     if endpoint.startswith(_PLAIN):

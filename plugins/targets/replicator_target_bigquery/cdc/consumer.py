@@ -25,6 +25,7 @@ class CdcConsumer(BigQueryConsumer):
     layout: ClassVar[type[TableLayout]] = CdcLayout
     ddl: ClassVar[type[TableDDL]] = CdcDDL
     snapshot_load: ClassVar[type[TableSnapshotLoad]] = CdcSnapshotLoad
+    streams_into_tables: ClassVar[bool] = True
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         super().__init__(config, context)

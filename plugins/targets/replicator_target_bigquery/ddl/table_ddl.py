@@ -106,7 +106,7 @@ class TableDDL:
         self._recluster(steps[done:], event)
         for index, step in enumerate(steps[done:], done):
             table.session.jobs.query(
-                f"{table.ref.dataset}_{table.ref.table}_ddl_{begun}_{index}",
+                f"{table.ref.dataset}_{table.ref.table}_ddl_{event.position}_{begun}_{index}",
                 step.sql,
                 f"altering {table.ref.id}",
                 event.table,

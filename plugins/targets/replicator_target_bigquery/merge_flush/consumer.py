@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.event import DDLEvent
+from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import DeferredConsumer, TableProgress
@@ -74,7 +74,14 @@ class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
                 flush.settle()
                 flush.settled()
                 flush.discard()
+        if event.operation is DDLOperation.DROP_TABLE:  # no later run streams into it, and looks for what is left of it
+            self._intermediates.remove_orphans(self._table(event.table))
         super().apply_ddl(event)
+
+    def _rename(self, event: DDLEvent) -> None:
+        super()._rename(event)
+        if event.prev_table is not None:  # no table may have that name again that would look for them
+            self._intermediates.remove_orphans(self._table(event.prev_table))
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Prepare the table for a plan's chunks; rows that were streamed before are dropped."""
@@ -117,6 +124,7 @@ class AppendConsumer(BigQueryConsumer):
 
     layout: ClassVar[type[TableLayout]] = MergeFlushLayout
     alteration: ClassVar[type[Alteration]] = KeyAlteration
+    streams_into_tables: ClassVar[bool] = True
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         super().__init__(config, context)

@@ -89,6 +89,43 @@ class Catalogue:
             self._found.add(key)
         return True
 
+    def forget(self, ref: TableRef) -> None:
+        """The dataset was dropped."""
+        key = f"{ref.project}.{ref.dataset}"
+        with self._lock:
+            self._ready.discard(key)
+            self._found.discard(key)
+
+    def tables(self, ref: TableRef, of: TableId) -> list[str] | None:
+        """The names of all tables and views of the dataset; None when it does not exist."""
+        from google.api_core.exceptions import NotFound
+
+        key = f"{ref.project}.{ref.dataset}"
+
+        def ask() -> list[str] | None:
+            try:
+                return [str(table.table_id) for table in self._client.list_tables(key, retry=None)]
+            except NotFound:
+                return None
+
+        found: list[str] | None = self._jobs.request(f"listing the tables of {key}", of, ask, place=key)
+        return found
+
+    def drop_dataset(self, ref: TableRef, of: TableId) -> bool:
+        """Drop an empty dataset; returns whether there is none now. One that does not exist is no error."""
+        from google.api_core.exceptions import BadRequest
+
+        key = f"{ref.project}.{ref.dataset}"
+
+        def ask() -> bool:
+            try:
+                self._client.delete_dataset(key, delete_contents=False, not_found_ok=True, retry=None)
+            except BadRequest:
+                return False  # a table was created meanwhile, or it holds a routine or a model
+            return True
+
+        return bool(self._jobs.request(f"dropping dataset {key}", of, ask, place=key))
+
     def create_target(
         self, ref: TableRef, schema: TableSchema, layout: TableLayout, like: Sequence[Field] = ()
     ) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from replicator_sdk.errors import RetryableError, SchemaDriftError
+from replicator_sdk.errors import RetryableError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.schema import TableId
+from replicator_target_delta.files.data_file import is_data_file
+from replicator_target_delta.jvm_classes import DELTA, JvmClasses
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DROPPED: Final = ".dropped-"
+"""What the name of a folder begins with whose deletion has begun."""
 _ATOMIC: Final = {"", "file", "hdfs", "viewfs", "abfs", "abfss"}
 
 
@@ -19,10 +23,11 @@ def renames_at_once(path: str) -> bool:
 
 
 def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None:
-    """Rename the folder `old` to `new` at once.
+    """Rename the folder `old` to `new` at once; at `new` is no table, or what a killed copy left of one.
 
     Raises:
         SchemaDriftError: Where a store cannot rename a folder atomically.
+        SnapshotNeededError: Where files of another program are at `new`: they stay, and the other tables go on.
     """
     scheme = _scheme(old)
     if not renames_at_once(old):
@@ -32,12 +37,30 @@ def move_folder(spark: SparkSession, old: str, new: str, table: TableId) -> None
             table=str(table),
             hint="move the folder by hand while the replicator is stopped, or take a snapshot under the new name",
         )
-    jvm, system = file_system(spark, old)
-    target = jvm.org.apache.hadoop.fs.Path(new)
+    classes, system = JvmClasses.of(spark), file_system(spark, old)
+    target = classes.path(new)
     system.mkdirs(target.getParent())
-    if not system.rename(jvm.org.apache.hadoop.fs.Path(old), target):
+    if not _is_free(system, target):
+        raise SnapshotNeededError(
+            f"the source renamed a table, and {new} holds files that are not the replicator's",
+            code="RPL-6412",
+            table=str(table),
+            hint="nothing to do: the table is copied under its new name",
+        )
+    if not system.rename(classes.path(old), target):
         raise RetryableError(f"could not move {old} to {new}", code="RPL-4404", table=str(table))
-    _forget(spark, jvm, old)
+    _forget(spark, old)
+
+
+def _is_free(system: Any, folder: Any) -> bool:
+    """Whether `folder` does not exist, now that the replicator's files without a log are deleted: a rename would move into it."""
+    if not system.exists(folder):
+        return True
+    names = [str(found.getPath().getName()) for found in system.listStatus(folder)]
+    if all(map(is_data_file, names)):
+        system.delete(folder, True)
+        return True
+    return False
 
 
 def delete_folder(spark: SparkSession, path: str) -> None:
@@ -46,37 +69,33 @@ def delete_folder(spark: SparkSession, path: str) -> None:
     Where the store renames atomically it is renamed first: a process that is killed while it deletes leaves no table with
     half a log, and the next call deletes the rest.
     """
-    jvm, system = file_system(spark, path)
+    classes, system = JvmClasses.of(spark), file_system(spark, path)
     parent, name = path.rsplit("/", 1)
-    aside = f"{parent}/.dropped-{name}"
+    aside = f"{parent}/{DROPPED}{name}"
     _delete(spark, aside)
-    folder = jvm.org.apache.hadoop.fs.Path(path)
-    if renames_at_once(path) and system.exists(folder) and system.rename(folder, jvm.org.apache.hadoop.fs.Path(aside)):
-        _forget(spark, jvm, path)
+    folder = classes.path(path)
+    if renames_at_once(path) and system.exists(folder) and system.rename(folder, classes.path(aside)):
+        _forget(spark, path)
         _delete(spark, aside)
     else:
         _delete(spark, path)
-        _forget(spark, jvm, path)
+        _forget(spark, path)
 
 
 def _delete(spark: SparkSession, path: str) -> None:
-    jvm, system = file_system(spark, path)
-    system.delete(jvm.org.apache.hadoop.fs.Path(path), True)
+    file_system(spark, path).delete(JvmClasses.of(spark).path(path), True)
 
 
 def _scheme(path: str) -> str:
     return path.split("://", 1)[0] if "://" in path else ""
 
 
-def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """The JVM, and Hadoop's file system that `path` is in: the one object that the JVM has for it."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - Hadoop's file systems have no Python interface
-    hadoop = jvm.org.apache.hadoop.fs.Path(path)
-    return jvm, hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+def file_system(spark: SparkSession, path: str) -> Any:
+    """Hadoop's file system that `path` is in: the one object that the JVM has for it."""
+    hadoop = JvmClasses.of(spark).path(path)
+    return hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
 
 
-def _forget(spark: SparkSession, jvm: Any, path: str) -> None:
-    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(
-        spark._jsparkSession,  # noqa: SLF001
-        jvm.org.apache.hadoop.fs.Path(path),
-    )
+def _forget(spark: SparkSession, path: str) -> None:
+    classes = JvmClasses.of(spark)
+    classes[f"{DELTA}.DeltaLog"].invalidateCache(spark._jsparkSession, classes.path(path))  # noqa: SLF001

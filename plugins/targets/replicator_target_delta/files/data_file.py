@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from typing import Any, Final
@@ -13,6 +14,12 @@ from replicator_target_delta.files.statistics import file_statistics
 from replicator_target_delta.files.storage import Storage
 
 ROW_GROUP_ROWS: Final = 128 * 1024
+_NAME: Final = re.compile(r"part-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.snappy\.parquet")
+
+
+def is_data_file(name: str) -> bool:
+    """Whether `write_data_file` names files like that; Spark's and other writers' names have a number after `part-`."""
+    return _NAME.fullmatch(name) is not None
 
 
 def write_data_file(storage: Storage, rows: pa.Table) -> dict[str, Any]:

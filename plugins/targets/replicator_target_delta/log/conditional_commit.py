@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_target_delta.ddl.table_folder import file_system
+from replicator_target_delta.jvm_classes import JvmClasses
 from replicator_target_delta.location import is_on_s3
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class ConditionalCommit:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._path = path
-        self._jvm, self._files = file_system(spark, path)
+        self._classes, self._files = JvmClasses.of(spark), file_system(spark, path)
 
     def write(self, version: int, actions: Sequence[str], description: dict[str, Any]) -> None:
         """Write the version: what the commit is, and its actions as JSON; durable on return.
@@ -107,12 +108,12 @@ class ConditionalCommit:
     def _read(self, name: str) -> bytes:
         stream = self._files.open(self._at(name))
         try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            return bytes(self._classes["org.apache.commons.io.IOUtils"].toByteArray(stream))
         finally:
             stream.close()
 
     def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/_delta_log/{name}")
+        return self._classes.path(f"{self._path}/_delta_log/{name}")
 
     def _unsafe(self, why: str) -> NeedsUserError:
         message = f"two runs could overwrite each other's commits at {self._path}: {why}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from py4j.protocol import Py4JJavaError
 
@@ -19,6 +19,7 @@ from replicator_target_delta.file_index.actions import to_columns
 from replicator_target_delta.file_index.file_index import FileIndex
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Stamp, Storage
+from replicator_target_delta.jvm_classes import DELTA, JvmClasses
 from replicator_target_delta.location import is_on_disk
 from replicator_target_delta.log.conditional_commit import ConditionalCommit, check_timestamps, is_conditional
 from replicator_target_delta.log.log_replay import Content, replay
@@ -39,6 +40,7 @@ _CHECKPOINT_EACH: Final = 100
 _COORDINATED: Final = "delta.coordinatedCommits"
 _RETENTION: Final = "delta.logRetentionDuration"
 _FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_CONVERTERS: Final = "scala.jdk.javaapi.CollectionConverters"
 _CLEANUP: Final = "delta.enableExpiredLogCleanup"
 _UNWRITABLE: Final = (
     "DELTA_CANNOT_CREATE_LOG_PATH",
@@ -51,11 +53,6 @@ _UNWRITABLE: Final = (
     "Not a directory",
     "Mkdirs failed",
 )
-
-
-def scala_object(package: Any, name: str) -> Any:
-    """The Scala object `name` of a package."""
-    return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
 class TableLog:
@@ -75,14 +72,13 @@ class TableLog:
         self.path = path
         self.storage = Storage(path)
         self._spark = spark
-        self._jvm: Any = cast("Any", spark._jvm)  # noqa: SLF001 - Delta's transactions have no Python interface
-        jvm: Any = self._jvm
+        self._classes = JvmClasses.of(spark)
         self.conditional = ConditionalCommit(spark, path) if is_conditional(spark, path) else None
         with translated(path):
-            self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001
+            self._log: Any = self._classes[f"{DELTA}.DeltaLog"].forTable(spark._jsparkSession, path)  # noqa: SLF001
             if is_on_disk(path):
                 # Hadoop keeps checksums of local files in files beside them; no reader of Delta needs them in a log.
-                file_system(spark, path)[1].setWriteChecksum(False)
+                file_system(spark, path).setWriteChecksum(False)
 
     def begin(self) -> Transaction:
         """A transaction on the newest version there is in storage."""
@@ -105,7 +101,7 @@ class TableLog:
             return None
         if self.stamp(state.version) != state.stamp or self.stamp(state.version + 1) is not None:
             return None
-        return self._log.startTransaction(self._none, self._jvm.scala.Option.apply(snapshot))
+        return self._log.startTransaction(self._none, self._option.apply(snapshot))
 
     def stamp(self, version: int) -> Stamp | None:
         """Size and time of a version's commit file, which another file of its name would not share; None when there is none."""
@@ -114,9 +110,9 @@ class TableLog:
     def forget(self) -> None:
         """Have the next `begin` read everything again, also in the JVM."""
         self._states.pop(self.path, None)
-        deltalog = self._jvm.org.apache.spark.sql.delta.DeltaLog
+        deltalog = self._classes[f"{DELTA}.DeltaLog"]
         with translated(self.path):
-            deltalog.invalidateCache(self._spark._jsparkSession, self._jvm.org.apache.hadoop.fs.Path(self.path))  # noqa: SLF001
+            deltalog.invalidateCache(self._spark._jsparkSession, self._classes.path(self.path))  # noqa: SLF001
             self._log = deltalog.forTable(self._spark._jsparkSession, self.path)  # noqa: SLF001
 
     def checkpoint(self, commits: int) -> bool:
@@ -142,11 +138,11 @@ class TableLog:
             own = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
             if _RETENTION in own or own.get(_CLEANUP, "true").lower() == "false":
                 return  # set by the table's owner, and kept by Delta at each checkpoint
-            jvm = self._jvm
-            milliseconds = jvm.scala.jdk.javaapi.OptionConverters.toScala(
-                jvm.java.util.OptionalLong.of(hours * 3_600_000)
+            classes = self._classes
+            milliseconds = classes["scala.jdk.javaapi.OptionConverters"].toScala(
+                classes["java.util.OptionalLong"].of(hours * 3_600_000)
             )
-            granularity = scala_object(jvm.org.apache.spark.sql.delta, "TruncationGranularity").HOUR()
+            granularity = classes.scala_object(f"{DELTA}.TruncationGranularity").HOUR()
             self._log.cleanUpExpiredLogs(snapshot, self._none, milliseconds, granularity)
 
     def own_retention_hours(self) -> int:
@@ -155,7 +151,7 @@ class TableLog:
             metadata = self._log.unsafeVolatileSnapshot().metadata()
             if _FILE_RETENTION not in json.loads(metadata.json())["metaData"]["configuration"]:
                 return 0
-            deltalog = scala_object(self._jvm.org.apache.spark.sql.delta, "DeltaLog")
+            deltalog = self._classes.scala_object(f"{DELTA}.DeltaLog")
             return -(-int(deltalog.tombstoneRetentionMillis(metadata)) // 3_600_000)
 
     def removed_names(self, since: int) -> frozenset[str] | None:
@@ -165,7 +161,11 @@ class TableLog:
 
     @property
     def _none(self) -> Any:
-        return self._jvm.scala.Option.empty()
+        return self._option.empty()
+
+    @property
+    def _option(self) -> Any:
+        return self._classes["scala.Option"]
 
     def remember(self, state: State) -> None:
         """Take `state` for what the version it names holds; only for the commit just made."""
@@ -226,22 +226,22 @@ class TableLog:
 
     def to_java(self, values: Any) -> Any:
         """A Scala collection as one of Java, which Python can read."""
-        return self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(values)
+        return self._classes[_CONVERTERS].asJava(values)
 
     def to_scala(self, actions: Iterable[dict[str, Any]]) -> Any:
         """Actions as the library's own objects."""
-        parse = scala_object(self._jvm.org.apache.spark.sql.delta.actions, "Action").fromJson
-        gathered = self._jvm.java.util.ArrayList()
+        parse = self._classes.scala_object(f"{DELTA}.actions.Action").fromJson
+        gathered = self._classes["java.util.ArrayList"]()
         for action in actions:
             gathered.add(parse(json.dumps(action)))
-        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(gathered).toSeq()
+        return self._classes[_CONVERTERS].asScala(gathered).toSeq()
 
     def operation(self, writer: str, sequence: int, note: str) -> Any:
         """How the commit shows in the table's history: the writer, its last sequence number and a note."""
         # Not ManualUpdate: for that one the library recomputes the whole state after every commit.
-        update = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
-        kind = getattr(self._jvm.org.apache.spark.sql.delta, "DeltaOperations$StreamingUpdate")
-        return kind(update, writer, sequence, self._jvm.scala.Option.apply(note))
+        update = self._classes["org.apache.spark.sql.streaming.OutputMode"].Update()
+        kind = self._classes[f"{DELTA}.DeltaOperations$StreamingUpdate"]
+        return kind(update, writer, sequence, self._option.apply(note))
 
 
 class Transaction:

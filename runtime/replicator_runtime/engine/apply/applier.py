@@ -47,6 +47,11 @@ class Applier(ABC):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply one schema change, durable on return."""
 
+    @property
+    @abstractmethod
+    def follows_databases(self) -> bool:
+        """As `EventConsumer.follows_databases`."""
+
     @abstractmethod
     def can_rename(self, former: TableId, table: TableId) -> bool:
         """As `EventConsumer.can_rename`."""
@@ -103,6 +108,11 @@ class BatchApplier(Applier):
         with self._locks.hold({event.table, event.prev_table or event.table}):
             self._consumer.apply_ddl(event)
 
+    @property
+    def follows_databases(self) -> bool:
+        """The consumer's."""
+        return self._consumer.follows_databases
+
     def can_rename(self, former: TableId, table: TableId) -> bool:
         """Ask the consumer."""
         return self._consumer.can_rename(former, table)
@@ -153,6 +163,11 @@ class RowApplier(Applier):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply the event."""
         self._consumer.apply_ddl(event)
+
+    @property
+    def follows_databases(self) -> bool:
+        """The consumer's."""
+        return self._consumer.follows_databases
 
     def can_rename(self, former: TableId, table: TableId) -> bool:
         """Ask the consumer."""

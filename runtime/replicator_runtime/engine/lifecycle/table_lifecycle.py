@@ -19,7 +19,7 @@ from replicator_runtime.engine.run_state.retry_budget import TableRetryBudgets
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.last_positions import LastPositions
 from replicator_runtime.engine.tables.table_state import TableState
-from replicator_sdk.errors import TableHistoryLostError
+from replicator_sdk.errors import DataError, SchemaDriftError, TableHistoryLostError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -248,6 +248,8 @@ class TableLifecycle:
             r.selected and r is not record and r.state is not TableState.FAILING for r in self.records.values()
         )
         isolate = self.run.config.on_table_error == "isolate" and others and not self.run.spark.is_dead
+        if isinstance(error, DataError | SchemaDriftError):
+            error.table = error.table or str(record.table)  # rows and columns are always a table's
         decided = verdict(error, isolate=isolate)
         if decided is Verdict.STOP or not isolate:
             raise error
@@ -373,9 +375,11 @@ class TableLifecycle:
             record.rename(position, rename.table)
             self._store.records[rename.table] = record
             self._set(record, Cause.RENAME, record.state)
-            self.run.progress.forget_table(rename.former)
         renamed[0][0].renames = steps
         self.save()
+        names = {rename.former: rename.table for rename in renames}
+        self.run.progress.rename_tables(names)
+        self.run.metrics.rename(names)
         for record, _ in renamed:
             self.run.progress.set_table(record.table, record.state)
 

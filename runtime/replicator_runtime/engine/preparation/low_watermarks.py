@@ -97,10 +97,10 @@ def reported_watermark(
     Raises:
         NeedsUserError: As `find_watermarks`.
     """
-    progress = consumer.progress(record.table)
     plan = record.snapshot
     if plan is None:
-        return None
+        return None  # whether this run may write the table is checked when its copy begins
+    progress = consumer.progress(record.table)
     if not plan.done:
         if progress is None or progress.snapshot_chunks is not None or progress.snapshot_id != plan.snapshot_id:
             return None

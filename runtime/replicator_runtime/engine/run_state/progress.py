@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.table_state import TableState
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from replicator_sdk import TableId
 
-
+_Known = TypeVar("_Known")
 _NOT_READING = frozenset({"retrying", "snapshot"})
 _ENDED = frozenset({"done", "failed"})
 
@@ -178,6 +178,18 @@ class Progress:
             view = self._tables.get(table, TableView(table))
             self._tables[table] = replace(view, failing_since=since, copy_again_at=copy_again_at)
 
+    def rename_tables(self, names: Mapping[TableId, TableId]) -> None:
+        """Tables have other names from now on, all at once; what is known of each stays."""
+        with self._lock:
+            _rename(self._tables, names)
+            _rename(self._meters, names)
+            _rename(self._snapshot_began, names)
+            _rename(self._applied_at, names)
+            _rename(self._maintenance, names)
+            for table in names.values():
+                if table in self._tables:
+                    self._tables[table] = replace(self._tables[table], table=table)
+
     def forget_table(self, table: TableId) -> None:
         """A table is no longer replicated."""
         with self._lock:
@@ -265,3 +277,7 @@ class Progress:
 def _age(timestamp: int) -> float:
     """Seconds since a time in µs since 1970; not negative when clocks differ."""
     return max(0.0, time.time() - timestamp / 1e6)
+
+
+def _rename(known: dict[TableId, _Known], names: Mapping[TableId, TableId]) -> None:
+    known.update({names[table]: known.pop(table) for table in names if table in known})

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.preparation.description import describe_again
+from replicator_runtime.engine.preparation.low_watermarks import copied_watermark
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import belongs_to_table
 from replicator_runtime.engine.snapshot.table_copy import TableCopy
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.copies import Copy
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import EventConsumer, EventReaderDefinition
+    from replicator_runtime.engine.tables.table_watermark import TableWatermark
+    from replicator_sdk import EventConsumer, EventReaderDefinition, TableId
 
 
 class Snapshots:
@@ -40,6 +42,7 @@ class Snapshots:
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="snapshot")
         self._definition: EventReaderDefinition
         self._later: list[TableRecord] = []
+        self._copied: set[TableId] = set()
 
     def begin_attempt(self) -> bool:
         """Find which copies ended since the attempt before; those that wait to be tried again are given to `begin` again.
@@ -51,7 +54,9 @@ class Snapshots:
             Exception: As `poll`.
         """
         self._later = []
-        return self._take_ended()
+        copied = self._take_ended()
+        self._copied = set()
+        return copied
 
     def begin(self, records: Sequence[TableRecord], definition: EventReaderDefinition) -> None:
         """Queue the copies of `records` that have none; those that failed are queued when their delay is over.
@@ -97,6 +102,15 @@ class Snapshots:
         self._begin([record for record in due if self._is_still_there(record)])
         return self._take_ended()
 
+    def copied_watermarks(self) -> dict[TableId, TableWatermark]:
+        """The watermarks of the tables that were copied beside this attempt, which applies none of their changes."""
+        records = [self._lifecycle.records[table] for table in self._copied if table in self._lifecycle.records]
+        return {
+            r.table: copied_watermark(r.snapshot)
+            for r in records
+            if r.snapshot is not None and r.snapshot.done and not r.copying
+        }
+
     def _is_still_there(self, record: TableRecord) -> bool:
         """Whether a table whose copy failed can be copied again; one that cannot be described stops alone."""
         isolate = self._run.config.on_table_error == "isolate"
@@ -114,6 +128,7 @@ class Snapshots:
         for record, error in self._lifecycle.copies.take_ended():
             if error is None:
                 copied = True
+                self._copied.add(record.table)
             elif isinstance(error, SnapshotsStopped):
                 raise error
             elif self._lifecycle.fail(record, error):

@@ -66,11 +66,15 @@ class TableCopy:
             with self._open(opened) as snapshot:
                 if record.released and (record.snapshot is None or not record.snapshot.chunks):
                     self._read_once(snapshot)
-                plan = self._begin(snapshot)
-                if isinstance(consumer, SnapshotLoader):
-                    self._load(consumer, plan, snapshot)
-                else:
+                plan = _plan(record, snapshot)
+                at_once = plan is not record.snapshot and len(snapshot.chunks) == 1
+                self._begin(plan, snapshot)
+                if not isinstance(consumer, SnapshotLoader):
                     self._apply_rows(consumer, plan, snapshot)
+                elif at_once:
+                    self._load_whole(consumer, plan, snapshot)
+                else:
+                    self._load(consumer, plan, snapshot)
         self._lifecycle.end_copy(record)
         failpoint("engine.snapshot.finished")
         log.info("snapshot.end", table=str(record.table), position=str(plan.first))
@@ -88,20 +92,18 @@ class TableCopy:
         record = self._copy.record
         return reader.open(record.schema, record.snapshot.chunks if record.snapshot else ())
 
-    def _begin(self, snapshot: TableSnapshot) -> SnapshotRecord:
+    def _begin(self, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """Store the plan; durable when this returns."""
         record = self._copy.record
-        before = record.snapshot
-        record.snapshot = plan = _plan(record, snapshot)
-        if plan is not before:  # the log of a resumed one is applied from where its first rows were read
+        if plan is not record.snapshot:  # the log of a resumed one is applied from where its first rows were read
             record.learn_from_copy(Position(snapshot.position), snapshot.schema)
+        record.snapshot = plan
         self._lifecycle.begin_copy(record)
-        self._lifecycle.save(self._copy.record)
+        self._lifecycle.save(record)
         log.info(
             "snapshot.begin", table=str(record.table), position=str(snapshot.position), chunks=len(snapshot.chunks)
         )
         failpoint("engine.snapshot.planned")
-        return plan
 
     def _read_once(self, snapshot: TableSnapshot) -> None:
         """Read all rows and keep none, before the first commit of a new plan removes the rows that the target has.
@@ -141,6 +143,23 @@ class TableCopy:
             failpoint("engine.snapshot.chunks_loaded")
         self._stretch(plan, snapshot)
         loader.finish_snapshot(schema, plan.snapshot_id, first)
+
+    def _load_whole(self, loader: SnapshotLoader, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
+        """Let the target load the only chunk of a new plan, which the target may do in one commit."""
+
+        def all_read() -> None:
+            failpoint("engine.snapshot.chunks_loaded")
+            self._stretch(plan, snapshot)
+
+        schema, progress = snapshot.schema, self._run.progress
+        progress.snapshot_chunks(schema.table, 0, 0, 1)
+        self._check_stop()
+        rows = loader.load_whole(
+            schema, plan.snapshot_id, Position(plan.first), snapshot.chunks, snapshot.read, all_read
+        )
+        progress.snapshot_chunks(schema.table, rows, 1, 1)
+        self._run.metrics.count("dml.insert", rows, table=schema.table)
+        self._lifecycle.progressed(schema.table)
 
     def _stretch(self, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """Let the overlap reach as far as the rows may be late, also those that an earlier run loaded."""

@@ -24,6 +24,7 @@ from replicator_runtime.engine.preparation.discovery import expects_new_tables, 
 from replicator_runtime.engine.preparation.new_names import postponement_ends
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
+from replicator_runtime.engine.stream.databases import DATABASES, Databases
 from replicator_runtime.engine.stream.in_flight import InFlight
 from replicator_runtime.engine.stream.schema_changes import SchemaChanges
 from replicator_runtime.engine.stream.table_renames import TableRenames
@@ -107,6 +108,7 @@ class Stream:
         self._schema_changes = SchemaChanges(self._lifecycle, self._applier, self._tables, before)
         over = self._schema_changes.pass_over
         self._renames = TableRenames(self._lifecycle, self._applier, self._tables, before, over)
+        self._databases = Databases(self._lifecycle, self._applier, self._tables)
 
     def run(self, reader: EventReader, goal: Offset | None) -> None:
         """Stream until the run is to stop or `goal` is durable; everything read by then is applied and saved.
@@ -128,7 +130,8 @@ class Stream:
             self._in_flight.flush()
         except Rejoin:
             self._tables.doubt(self._in_flight.unsettled_tables)
-            self._lifecycle.settled_watermarks = self._tables.settled
+            copied = {} if self._snapshots is None else self._snapshots.copied_watermarks()
+            self._lifecycle.settled_watermarks = copied | self._tables.settled
             raise
         finally:
             self._queue.close()
@@ -191,6 +194,9 @@ class Stream:
                 self._waiting_since = time.monotonic()
         elif item.operation is DDLOperation.RENAME_TABLE:
             self._renames.take(item)
+        elif item.operation in DATABASES:
+            self._renames.end()
+            self._databases.take(item)
         else:
             self._renames.end()
             self._schema_changes.apply(item)

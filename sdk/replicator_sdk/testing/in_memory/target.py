@@ -250,7 +250,7 @@ def _is_dropped(table: ReferenceTable, change: RowChange, changes: TableChanges)
     if moved and changes.overlap:
         raise SnapshotNeededError(
             "an update in an overlap moves a row and does not send all of it",
-            code="RPL-9111",
+            code="RPL-9116",
             hint="nothing to do: the table is copied again",
             table=str(table.schema.table),
         )
@@ -260,7 +260,7 @@ def _is_dropped(table: ReferenceTable, change: RowChange, changes: TableChanges)
         return True
     raise DataError(
         "an update does not send all columns of a row that is not there",
-        code="RPL-9112",
+        code="RPL-9117",
         hint="copy the table again",
         table=str(table.schema.table),
     )

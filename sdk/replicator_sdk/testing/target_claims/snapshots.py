@@ -6,6 +6,7 @@ import pytest
 
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.offset import Position
+from replicator_sdk.target import BatchConsumer
 from replicator_sdk.testing.failures.explained import at_step, comparing
 from replicator_sdk.testing.faults import FailAfterWrite, Fault, FaultScript, FaultyTarget, Reject
 from replicator_sdk.testing.histories.history import History, Step, load_case, load_cases
@@ -13,7 +14,7 @@ from replicator_sdk.testing.histories.reference import ReferenceTable
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.in_memory.source import MemoryChunkReader
 from replicator_sdk.testing.target_claims.target_system import TargetClaims, TargetSystem, consumer
-from replicator_sdk.testing.target_script import apply, load, snapshot_chunks
+from replicator_sdk.testing.target_script import apply, load, load_whole, snapshot_chunks
 
 CASES = load_cases()
 
@@ -79,6 +80,45 @@ class SnapshotClaims(TargetClaims):
             load(self._loader(only), table, "first", Position(MemoryOffset(1)))
             load(self._loader(only), fewer, "second", Position(MemoryOffset(2)))
         self._compare(system, {table.schema.table: fewer})
+
+    def test_a_table_loaded_at_once_is_a_finished_snapshot(self, system: TargetSystem) -> None:
+        """`load_whole` replaces what was there, leaves what a plan of many steps leaves, and says so before the table is whole."""
+        table = _large_table(system)
+        fewer = ReferenceTable(table.schema, table.rows[::2])
+        chunks, ends = snapshot_chunks(2), list[str]()
+        with consumer(system) as first:
+            load_whole(self._loader(first), table, "first", Position(MemoryOffset(1)))
+        with consumer(system) as second:
+
+            def all_read() -> None:
+                found = second.progress(table.schema.table) if isinstance(second, BatchConsumer) else None
+                is_whole = found is not None and found.snapshot_id == "second" and found.snapshot_chunks is None
+                ends.append("whole" if is_whole else "not whole")
+
+            load_whole(self._loader(second), fewer, "second", Position(MemoryOffset(2)), all_read)
+            assert ends == ["not whole"]
+            done = self._progress(second, table)
+            assert (done.snapshot_chunks, done.snapshot_id, done.position) == (
+                None,
+                "second",
+                Position(MemoryOffset(2)),
+            )
+        with consumer(system) as third:
+            held = self._loader(third).begin_snapshot(table.schema, "second", Position(MemoryOffset(2)))
+            assert held == {chunk.index for chunk in chunks}
+        self._compare(system, {table.schema.table: fewer})
+
+    @pytest.mark.parametrize("fault", [Reject(), FailAfterWrite()], ids=["rejected", "answer lost"])
+    def test_a_failed_load_at_once_can_be_repeated(self, system: TargetSystem, fault: Fault) -> None:
+        """After a failure, before or after its work, the steps of the same plan load each row once."""
+        table, faults = _large_table(system), FaultScript()
+        with consumer(system, FaultyTarget(system.target, faults)) as failing:
+            faults.on("load_whole", fault)
+            with pytest.raises(RetryableError):
+                load_whole(self._loader(failing), table, "plan", Position(MemoryOffset(1)))
+        with consumer(system) as again:
+            load(self._loader(again), table, "plan", Position(MemoryOffset(1)), chunks=2)
+        self._compare(system, {table.schema.table: table})
 
     @pytest.mark.parametrize("fault", [Reject(), FailAfterWrite()], ids=["rejected", "answer lost"])
     @pytest.mark.parametrize("operation", ["begin_snapshot", "load_chunks", "finish_snapshot"])

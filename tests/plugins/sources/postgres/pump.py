@@ -40,12 +40,11 @@ class Pump(SourcePump):
         return TableId(self.database.name, name, "public")
 
     def snapshot(self, name: str, *, as_text: bool = False) -> tuple[TableSnapshot, pa.Table]:
-        """The table's rows, all chunks in one; `as_text` without ADBC."""
-        if not as_text:
-            return super().snapshot(name)
+        """The table's rows, all chunks in one; by ADBC however few they are, or `as_text` without it."""
         reader = self.source.create_snapshot_reader(self.definition, self.context)
         assert reader is not None
         with reader.open(self.schemas[self.table(name)]) as snapshot:
-            snapshot.read = replace(snapshot.read, adbc_columns=None)  # type: ignore[type-var]
+            read_by = {"adbc_columns": None} if as_text else {"adbc_rows": 0}
+            snapshot.read = replace(snapshot.read, **read_by)  # type: ignore[type-var]
             batches = [batch for chunk in snapshot.chunks for batch in snapshot.read(chunk)]
         return snapshot, pa.Table.from_batches(batches, schema=snapshot.schema.arrow)

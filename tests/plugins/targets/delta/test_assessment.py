@@ -20,3 +20,16 @@ def test_of_s3_it_says_what_commits_there_need(path: str) -> None:
 
 def test_of_a_disk_that_can_be_written_it_says_nothing(tmp_path: Path) -> None:
     assert DeltaAssessor(DeltaConfig(path=str(tmp_path))).assess().findings == ()
+
+
+@pytest.mark.parametrize(
+    "path", ["gs://bucket/lake", "abfss://files@account.dfs.core.windows.net/lake", "hdfs://name/lake"]
+)
+def test_of_stores_on_which_two_writers_were_not_tried_it_warns(path: str) -> None:
+    (finding,) = DeltaAssessor(DeltaConfig(path=path)).assess().findings
+    assert (finding.severity, finding.name) == (Severity.WARNING, "commits_not_tried")
+
+
+def test_a_store_that_pyarrow_does_not_open_is_an_error() -> None:
+    (finding,) = DeltaAssessor(DeltaConfig(path="oss://bucket/lake")).assess().findings
+    assert (finding.severity, finding.code) == (Severity.ERROR, "RPL-3407")

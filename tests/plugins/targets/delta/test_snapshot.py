@@ -25,6 +25,14 @@ class Numbers:
             yield pa.RecordBatch.from_pylist([row(key, f"n{key}")], schema=KEYED.arrow)
 
 
+class Names:
+    """Reads the same rows without their notes."""
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        for rows in Numbers()(chunk):
+            yield rows.select(["id", "name"])
+
+
 class Refusing:
     """A reader that may not read."""
 
@@ -44,6 +52,53 @@ def load(lake: Lake, plan: str = "plan") -> None:
     held = consumer.begin_snapshot(KEYED, plan, at(5))
     consumer.load_chunks(KEYED, plan, [c for c in CHUNKS if c.index not in held], Numbers())
     consumer.finish_snapshot(KEYED, plan, at(5))
+
+
+def load_whole(lake: Lake, plan: str = "plan", chunks: list[SnapshotChunk] = CHUNKS) -> None:
+    lake.consumer().load_whole(KEYED, plan, at(5), chunks, Numbers(), lambda: None)
+
+
+def test_a_small_table_is_loaded_in_one_commit(lake: Lake) -> None:
+    load_whole(lake, chunks=CHUNKS[:1])
+    assert lake.version(TABLE) == 0
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(10))
+
+
+def test_a_table_loaded_at_once_keeps_its_rows_until_the_new_ones_are_there(lake: Lake) -> None:
+    """With other columns; and what the new rows are read by may fail."""
+    load(lake)
+    narrow = KEYED.select(["name"])
+    with pytest.raises(NeedsUserError):
+        lake.consumer().load_whole(narrow, "other", at(6), CHUNKS[:1], Refusing(), lambda: None)
+    seen: list[int] = []
+    lake.consumer().load_whole(narrow, "other", at(6), CHUNKS[:1], Names(), lambda: seen.append(len(lake.rows(TABLE))))
+    assert seen == [30]
+    assert lake.read_table(narrow) == [{"id": key, "name": f"n{key}"} for key in range(10)]
+    lake.consumer().apply_batch(batch(7, [insert({"id": 99, "name": "x"}, narrow)]))
+    assert len(lake.rows(TABLE)) == 11
+
+
+def test_what_the_log_says_of_a_load_at_once_can_be_read_again(lake: Lake) -> None:
+    load_whole(lake)
+    consumer = lake.consumer()
+    consumer._table(TABLE).log.forget()
+    assert consumer.begin_snapshot(KEYED, "plan", at(5)) == {0, 1, 2}
+    assert lake.version(TABLE) == 0
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["delta.snapshot.whole_written", "delta.snapshot.whole_committed", "delta.commit.before", "delta.commit.after"],
+)
+def test_a_load_at_once_interrupted_anywhere_loads_each_row_once(lake: Lake, point: str) -> None:
+    failpoint.arm(f"{point}=raise")
+    try:
+        with pytest.raises(RetryableError):
+            load_whole(lake)
+    finally:
+        failpoint.arm("")
+    load(lake)
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(30))
 
 
 def test_snapshot_rows_have_sequence_number_zero_and_no_time(lake: Lake) -> None:

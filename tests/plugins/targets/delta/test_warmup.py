@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from replicator_target_delta import warmup
+from replicator_target_delta.jvm_classes import JvmClasses
 
 
 @pytest.fixture
@@ -34,3 +35,18 @@ def test_work_takes_its_place(warmed: threading.Event) -> None:
     waiting.cancel()
     waiting.cancel()
     assert not warmed.wait(0.3)
+
+
+def test_each_virtual_machine_is_warmed_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each copy has a consumer of its own, and opening a large table takes longer than a target waits."""
+    made: list[str] = []
+    machines = {"first": JvmClasses(_Machine()), "second": JvmClasses(_Machine())}
+    monkeypatch.setattr(JvmClasses, "of", machines.__getitem__)
+    monkeypatch.setattr(warmup, "TableLog", lambda spark, folder: made.append(spark))
+    for spark in ("first", "first", "second"):
+        warmup._commit_once(cast("Any", spark))
+    assert made == ["first", "second"]
+
+
+class _Machine:
+    """The key of a virtual machine in this test."""

@@ -17,7 +17,16 @@ from replicator_runtime.engine.tables.table_store import SnapshotRecord, TableSt
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_sdk import TableId
-from replicator_sdk.errors import BugError, DataError, FencedError, RetryableError, TableHistoryLostError
+from replicator_sdk.errors import (
+    BugError,
+    DataError,
+    FencedError,
+    NeedsUserError,
+    ReplicatorError,
+    RetryableError,
+    SchemaDriftError,
+    TableHistoryLostError,
+)
 from replicator_state import ReplicatorDirectory
 from tests.runtime.engine.log_model import Place, table
 from tests.runtime.engine.test_run import Host, Shop
@@ -112,6 +121,21 @@ def test_a_failure_that_stays_stops_the_table_until_the_next_start(lifecycle: Ta
     assert kept.state is TableState.FAILING
     assert kept.error is not None
     assert kept.error["code"] == "RPL-5001"
+
+
+@pytest.mark.parametrize("kind", [DataError, SchemaDriftError])
+def test_rows_or_columns_that_fail_without_a_name_stop_the_table_alone(
+    lifecycle: TableLifecycle, kind: type[ReplicatorError]
+) -> None:
+    error = kind("a value that no one can read", code="ACME-1")
+    assert not lifecycle.fail(lifecycle.records[A], error)
+    assert error.table == "db.a"
+    assert shown(lifecycle) == {A: TableState.FAILING, B: TableState.REPLICATING}
+
+
+def test_what_a_user_must_do_without_a_table_stops_the_run(lifecycle: TableLifecycle) -> None:
+    with pytest.raises(NeedsUserError):
+        lifecycle.fail(lifecycle.records[A], NeedsUserError("the password is wrong", code="ACME-2"))
 
 
 def test_the_last_table_that_works_does_not_stop_alone(lifecycle: TableLifecycle) -> None:

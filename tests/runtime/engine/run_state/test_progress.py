@@ -86,6 +86,16 @@ def test_a_run_that_has_ended_has_no_lag_and_says_when_it_was_current() -> None:
     assert before is not None
 
 
+def test_tables_that_exchange_names_keep_what_is_known_of_them() -> None:
+    progress, a, b = Progress(), TableId("db", "a"), TableId("db", "b")
+    for table, rows in ((a, 3), (b, 5)):
+        progress.set_table(table, TableState.REPLICATING)
+        progress.applied(table, rows, 0)
+    progress.rename_tables({a: b, b: a})
+    progress.set_table(a, TableState.REPLICATING)
+    assert {view.table: view.rows for view in progress.snapshot().tables} == {a: 5, b: 3}
+
+
 def test_applied_rows_make_a_rate() -> None:
     progress = Progress()
     progress.set_table(A, TableState.REPLICATING)

@@ -113,6 +113,14 @@ def test_the_first_tables_that_are_copied_stream_while_a_large_one_is_copied(
     """At the first start, too: the other table waits for no copy but its own. Afterwards both are equal to the source."""
     monkeypatch.setattr(rejoining, "JOIN_SECONDS", 0.3)
     fill(shop)
+    asked: list[str] = []
+    true_progress = InMemoryConsumer.progress
+
+    def progress_of(consumer: InMemoryConsumer, table: TableId) -> Any:
+        asked.append(table.table)
+        return true_progress(consumer, table)
+
+    monkeypatch.setattr(InMemoryConsumer, "progress", progress_of)
     [small] = {"customers", "notes"} - {large}
     go_on, progress = threading.Event(), Progress()
 
@@ -131,6 +139,7 @@ def test_the_first_tables_that_are_copied_stream_while_a_large_one_is_copied(
             assert shown == {small: TableState.REPLICATING, large: TableState.SNAPSHOTTING}
             go_on.set()
             _wait(lambda: len(in_memory_target.STORAGE.rows(large)) == 21, 30)
+            assert asked == [], "what a copy leaves is known"
         finally:
             go_on.set()
     for number in range(3):

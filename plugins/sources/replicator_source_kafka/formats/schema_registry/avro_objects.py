@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from replicator_sdk.authoring.driver_errors import required_library
 from replicator_sdk.batch import Int64s
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_kafka.formats.json_records.json_objects import Objects
@@ -116,8 +117,8 @@ def _once(schema: Any, met: set[str]) -> Any:
 
 
 def _fastavro() -> Any:
-    try:
+    with required_library(
+        NeedsUserError("records in Avro need fastavro", code="RPL-3933", hint="pip install fastavro")
+    ):
         import fastavro
-    except ImportError:
-        raise NeedsUserError("records in Avro need fastavro", code="RPL-3933", hint="pip install fastavro") from None
     return fastavro

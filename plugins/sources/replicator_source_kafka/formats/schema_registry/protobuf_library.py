@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from replicator_sdk.authoring.driver_errors import required_library
 from replicator_sdk.errors import NeedsUserError
 
 
@@ -14,11 +15,11 @@ def library(name: str) -> Any:
     Raises:
         NeedsUserError: When it is not installed.
     """
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise NeedsUserError(
+    with required_library(
+        NeedsUserError(
             f"the format debezium-protobuf needs {name.partition('.')[0]}, which is not installed",
             code="RPL-3972",
             hint="pip install 'replicator[kafka-protobuf]'",
-        ) from None
+        )
+    ):
+        return importlib.import_module(name)

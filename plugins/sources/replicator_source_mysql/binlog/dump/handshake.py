@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from replicator_sdk.authoring.driver_errors import required_library
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.connect.connection import Endpoint, Server, driver
@@ -104,13 +105,13 @@ def _place(server: Server, start: FilePosition | str) -> dict[str, Any]:
 
 
 def _library() -> Any:
-    try:
+    with required_library(
+        NeedsUserError(
+            "the MySQL source needs mysql-replication", code="RPL-3711", hint="pip install 'replicator[mysql]'"
+        )
+    ):
         version = metadata.version("mysql-replication")
         from pymysqlreplication import BinLogStreamReader
-    except ImportError as err:
-        raise NeedsUserError(
-            "the MySQL source needs mysql-replication", code="RPL-3711", hint="pip install 'replicator[mysql]'"
-        ) from err
     if version != _VERSION or not hasattr(BinLogStreamReader, _CONNECT):
         raise NeedsUserError(
             f"the MySQL source works with mysql-replication {_VERSION}, and {version} is installed",

@@ -57,6 +57,10 @@ class SchemaHistory:
     def _empty(self) -> KnownTables:
         return KnownTables(self._mode, lambda database: self._folded(database) in self._followed)
 
+    def spelled(self, database: str) -> str:
+        """The name of a database as the server stores it."""
+        return database.lower() if self._mode == 1 else database
+
     def _folded(self, database: str) -> str:
         return database.lower() if self._mode else database
 

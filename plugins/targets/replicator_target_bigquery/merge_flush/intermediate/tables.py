@@ -88,7 +88,7 @@ class IntermediateTables:
 
         session = table.session
         config = session.config
-        self._remove_orphans(table)
+        self.remove_orphans(table)
         made = IntermediateTable(table.ref, self._name(table), schema)
         key = key_field(schema, config.kafka_key_field_name)
         definition = session.catalogue.definition(made.id, intermediate_fields(key, value))
@@ -118,7 +118,7 @@ class IntermediateTables:
         )
         return "_" + "_".join(parts)
 
-    def _remove_orphans(self, table: TargetTable) -> None:
+    def remove_orphans(self, table: TargetTable) -> None:
         """Drop the intermediate tables of earlier runs for `table`, which can commit nothing since this run has claimed it.
 
         Labels name the owner, so that a table with another suffix is found too; a copy that an operator made of one has

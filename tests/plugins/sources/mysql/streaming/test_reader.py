@@ -44,11 +44,11 @@ def test_a_table_that_is_dropped_while_it_is_checked_has_the_attempt_repeated(sh
 
 def test_the_offset_of_an_idle_source_follows_changes_of_other_tables(shop: MysqlDatabase) -> None:
     pump = Pump(shop, "t")
-    start = pump.prepare()
     with shop.server.database() as other:
+        start = pump.prepare()
         other.execute("CREATE TABLE u (id INT)")
         other.execute("INSERT INTO u VALUES (1)")
-    run = pump.read()
+        run = pump.read()
     assert run.events == []
     assert start < run.emitter.last_offset
 

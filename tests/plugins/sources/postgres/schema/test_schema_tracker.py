@@ -144,14 +144,23 @@ def test_a_change_from_the_catalogue_is_replayed_at_its_position(postgres_databa
     schemas = dict(pump.schemas)
     for change in ("DROP COLUMN a", "ADD b int", "RENAME TO t2", "ADD c int"):
         db.execute(f"ALTER TABLE {'t2' if change == 'ADD c int' else 't'} {change}")
-        run = pump.read()
-        pump.context.committed = None
-        emitted += [(e.offset, e.ordinal, e.operation, [a.kind for a in e.alters]) for e in run.ddl]
-        pump.schemas = {e.table: e.schema for e in run.ddl if e.schema is not None}
+        events = _structure(pump, 1)
+        emitted += [(e.offset, e.ordinal, e.operation, [a.kind for a in e.alters]) for e in events]
+        pump.schemas = {e.table: e.schema for e in events if e.schema is not None}
     assert [kinds for *_, kinds in emitted] == [[A.DROP_COLUMN], [A.ADD_COLUMN], [], [A.ADD_COLUMN]]
-    pump.offset, pump.context.committed, pump.schemas = start, None, schemas
-    again = [(e.offset, e.ordinal, e.operation, [a.kind for a in e.alters]) for e in pump.read().ddl]
+    pump.offset, pump.schemas = start, schemas
+    again = [(e.offset, e.ordinal, e.operation, [a.kind for a in e.alters]) for e in _structure(pump, 4)]
     assert again == emitted
+
+
+def _structure(pump: Pump, count: int) -> list[DDLEvent]:
+    """The next `count` changes of structure; the last offset is emitted just before the last of them."""
+    target = pump.source.latest_offset()
+    with pump.running() as run:
+        run.wait_for(target)
+        run.wait_until(lambda: len(run.ddl) >= count)
+    pump.offset, pump.context.committed = run.emitter.last_offset, None
+    return run.ddl
 
 
 def test_changes_made_while_no_reader_ran_are_emitted_one_by_one_or_need_a_snapshot(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,10 @@ def reader_of(pump: Pump) -> SnapshotReader:
 
 
 def open_table(pump: Pump, name: str = "t", chunks: tuple[SnapshotChunk, ...] = ()) -> TableSnapshot:
-    return reader_of(pump).open(pump.schemas[pump.table(name)], chunks)
+    """Its chunks are read by ADBC, however small they are."""
+    snapshot = reader_of(pump).open(pump.schemas[pump.table(name)], chunks)
+    snapshot.read = replace(snapshot.read, adbc_rows=0)  # type: ignore[type-var]
+    return snapshot
 
 
 def rows_of(snapshot: TableSnapshot, *chunks: SnapshotChunk) -> list[dict[str, Any]]:
@@ -151,6 +155,28 @@ def test_a_table_rewritten_meanwhile_is_noticed(as_text: bool, postgres_database
         db.execute("VACUUM FULL t")
         with pytest.raises(RetryableError, match="RPL-3603"):
             rows_of(snapshot, snapshot.chunks[1])
+
+
+@pytest.mark.parametrize(("rows", "by_adbc"), [(9_000, False), (11_000, True)])
+def test_small_tables_are_read_without_adbc(
+    rows: int, by_adbc: bool, postgres_database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection of ADBC's queries the columns of all tables of the database."""
+    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
+
+    connections: list[object] = []
+    connect = dbapi.connect
+
+    def noted(*arguments: Any, **settings: Any) -> Any:
+        connections.append(connect(*arguments, **settings))
+        return connections[-1]
+
+    monkeypatch.setattr(dbapi, "connect", noted)
+    pump = filled(postgres_database, "id int PRIMARY KEY", f"SELECT generate_series(1, {rows})")
+    pump = Pump(postgres_database, "t")
+    with reader_of(pump).open(pump.schemas[pump.table("t")]) as snapshot:
+        assert len(rows_of(snapshot)) == rows
+    assert bool(connections) == by_adbc
 
 
 def test_a_column_dropped_meanwhile_leads_to_a_new_snapshot(postgres_database: PostgresDatabase) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from replicator_sdk.datatype import INT64, STRING, Decimal
 from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
-from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
+from replicator_sdk.event import Alter, AlterKind, DDLOperation
 from replicator_sdk.failpoint import arm
-from replicator_sdk.schema import Column, TableId, TableSchema, rename_table, replace_columns
+from replicator_sdk.schema import Column, TableId, TableSchema, replace_columns
 from tests.plugins.targets.bigquery.support.changes import KEYED, alter, batch, ddl, insert, row
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.services.bigquery.emulators import Emulators
@@ -151,19 +151,3 @@ def test_a_table_with_manual_drops_stops_until_it_is_dropped(bigquery_emulators:
     project.select("DROP TABLE {d}.customers")
     consumer.apply_ddl(event)
     assert consumer.progress(KEYED.table) is None
-
-
-@pytest.mark.parametrize("place", ["bigquery.ddl.begun", "bigquery.ddl.step", "bigquery.ddl.done"])
-def test_a_renamed_table_arrives_wherever_the_run_is_interrupted(project: Project, place: str) -> None:
-    first = started(project)
-    there = rename_table(KEYED, TableId("shop", "clients"))
-    event: DDLEvent = ddl(2, DDLOperation.RENAME_TABLE, there, prev_table=KEYED.table)
-    arm(f"{place}=raise")
-    with pytest.raises(RetryableError):
-        first.apply_ddl(event)
-    arm("")
-    again = project.consumer()
-    again.apply_ddl(event)
-    again.apply_batch(batch(3, [insert(row(2), there)]))
-    assert project.count("clients") == 2
-    assert project.consumer().progress(KEYED.table) is None

@@ -50,7 +50,7 @@ def test_without_the_removal_of_orphans_a_kill_leaves_an_intermediate_table(
 ) -> None:
     """The twin of the kills above."""
     assert run(LIFE, project, tmp_path, "merge_flush.streamed") == -signal.SIGKILL
-    monkeypatch.setattr(IntermediateTables, "_remove_orphans", lambda self, table: None)
+    monkeypatch.setattr(IntermediateTables, "remove_orphans", lambda self, table: None)
     with pytest.raises(AssertionError, match="run 1 after kill 1: not removed"):
         _merging_runs(project).check()
     harms.append("bigquery orphans")

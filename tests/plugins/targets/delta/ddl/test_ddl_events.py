@@ -231,6 +231,28 @@ def test_a_renamed_table_moves_its_folder_and_goes_on(lake: Lake) -> None:
     assert lake.read_table(schema) == [{"id": 1, "name": "x", "note": "b"}]
 
 
+def test_a_table_is_renamed_to_a_name_of_which_a_killed_copy_left_files(lake: Lake) -> None:
+    """Not moved into their folder; with another program's files there, which stay, the table is copied, and no other waits."""
+    consumer = lake.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1))]))
+    schema = TableSchema(TableId("shop", "clients"), KEYED.columns, ("id",))
+    event = ddl(2, DDLOperation.RENAME_TABLE, schema, prev_table=TABLE)
+    left = lake.path(schema.table)
+    left.mkdir()
+    (left / "part-0aa3e8a1-6c9f-4f0e-8a53-6f2d0c1b9e77.snappy.parquet").touch()
+    (left / "notes.txt").touch()
+    with pytest.raises(SnapshotNeededError, match="RPL-6412"):
+        consumer.apply_ddl(event)
+    assert len(list(left.iterdir())) == 2
+    (left / "notes.txt").rename(left / "part-00000-0aa3e8a1-6c9f-4f0e-8a53-6f2d0c1b9e77-c000.snappy.parquet")
+    with pytest.raises(SnapshotNeededError, match="RPL-6412"):
+        consumer.apply_ddl(event)  # Spark's
+    (left / "part-00000-0aa3e8a1-6c9f-4f0e-8a53-6f2d0c1b9e77-c000.snappy.parquet").unlink()
+    lake.consumer().apply_ddl(event)
+    assert [r["id"] for r in lake.read_table(schema)] == [1]
+    assert not (left / "part-1.snappy.parquet").exists()
+
+
 @pytest.mark.usefixtures("_disarmed")
 def test_a_rename_interrupted_after_the_folder_moved_is_finished_by_its_replay(lake: Lake) -> None:
     consumer = lake.consumer()

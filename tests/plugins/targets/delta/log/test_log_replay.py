@@ -35,7 +35,7 @@ class Reading:
         return replayed
 
     def checkpoint(self) -> None:
-        self.log._log.checkpoint(self.log._log.unsafeVolatileSnapshot(), self.log._jvm.scala.Option.empty())
+        self.log._log.checkpoint(self.log._log.unsafeVolatileSnapshot(), self.log._none)
 
 
 def adds_of(content: Content) -> dict[str, dict[str, Any]]:

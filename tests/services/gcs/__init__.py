@@ -1,0 +1,1 @@
+"""A Cloud Storage server with conditional creation and planned faults."""
