@@ -10,7 +10,7 @@ import importlib
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Soak:
         failpoint: What every run that is to kill itself has armed; when empty, a kill at any point of the engine, the state and
             the targets.
         without: The part of the recovery to run without (see `tests.crash.removed_recovery`), if any.
+        plan: Stop and shape of each round, where they are not to be random.
     """
 
     source: Source
@@ -54,6 +55,7 @@ class Soak:
     seed: int
     failpoint: str = ""
     without: str = ""
+    plan: Sequence[tuple[str, str]] = ()
     stops: Counter[str] = field(default_factory=Counter)
     _done: list[str] = field(default_factory=list)
 
@@ -75,9 +77,9 @@ class Soak:
                 if link == 0:
                     runs.pipeline(self._document(history, chain, chance))
                 ends = rounds - number <= _CLEAN_AT_THE_END or link >= _CHAIN - _CLEAN_AT_THE_END
-                how = "clean" if ends else chance.choices(list(_STOPS), weights=list(_STOPS.values()))[0]
+                how, shape = self.plan[number] if self.plan else (_stop(chance, ends), _shape(link))
                 self._note(f"--- round {number + 1} of {rounds}, seed {self.seed}: {how}")
-                self._round(runs, history, chance, how, "structure first" if link < _FIRST else "")
+                self._round(runs, history, chance, how, shape)
                 self.stops[how] += 1
         except AssertionError as error:
             done = "\n".join(line[:110] for line in self._done[-_LINES:])
@@ -124,7 +126,8 @@ class Soak:
         """The pipeline of a new replicator."""
         folder = self.folder / f"chain-{chain}"
         source, target = self.source.begin_replicator(chance), self.target.begin(folder)
-        return pipeline(f"soak{chain}", folder / "state", source, target, history, batch_seconds=0.2)
+        made = pipeline(f"soak{chain}", self.target.state(folder), source, target, history, batch_seconds=0.2)
+        return {**made, "spark": {"master": "local[2]", "conf": dict(self.target.spark)}}
 
     def _note(self, line: str) -> None:
         self._done.append(line)
@@ -147,7 +150,7 @@ def compared_twice(source: Source, target: Target, history: History, runs: Runs,
 
 
 def pipeline(
-    name: str, state: Path, source: Plugin, target: Plugin, history: History, *, batch_seconds: float
+    name: str, state: Path | str, source: Plugin, target: Plugin, history: History, *, batch_seconds: float
 ) -> Mapping[str, Any]:
     """A pipeline of all tables of the history, also of those that come later."""
     tables = [table.name for table in history.tables if not table.name.startswith(LATER)]
@@ -185,6 +188,14 @@ def differences(source: Source, target: Target, history: History) -> list[str]:
 
 
 _STOPS = {"clean": 4, "stopped": 2, "failpoint": 2, "killed": 2}
+
+
+def _stop(chance: random.Random, last_rounds: bool) -> str:
+    return "clean" if last_rounds else chance.choices(list(_STOPS), weights=list(_STOPS.values()))[0]
+
+
+def _shape(link: int) -> str:
+    return "structure first" if link < _FIRST else ""
 
 
 def _places() -> list[str]:
