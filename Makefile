@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 # Most tests wait for servers and JVMs, so that three at once keep two cores busy; a file's tests stay together,
 # and files go by name, so that the long ones of crash and end_to_end do not come last.
 WORKERS ?= 3
-# These compute and do not wait.
-QUICK_WORKERS ?= 2
+# Many of these wait for a moment to come.
+QUICK_WORKERS ?= 5
 # Stops after which `make soak` compares source and target, for each pair of the two; two pairs at a time. Rounds of `make endurance`.
 ROUNDS ?= 200
 ROUND_SECONDS ?= 18
@@ -20,6 +20,8 @@ SOAK_WORKERS ?= 2
 BIGQUERY_WORKERS ?= 8
 SETUP := $(VENV)/.setup-done
 SERVERS := $(VENV)/.servers-done
+# Dozens of processes are started by the tests: none is to compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := sdk state runtime plugins
 TYPED := $(PACKAGES) tests $(wildcard bench scripts/*.py scripts/*/*.py)
 CODE := $(TYPED) hatch_build.py  # hatchling, which the hook extends, lives in the build environment only
@@ -55,7 +57,7 @@ test: servers ## Run every test; ARGS="-k name" narrows them, WORKERS=0 runs the
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup ## Run the tests that start no other process: no server, no Java; [ARGS="-k name"]
-	@$(BIN)/python -m pytest --quick -n $(QUICK_WORKERS) -q -rfE --durations=5 $(ARGS)
+	@$(BIN)/python -m pytest --quick -n $(QUICK_WORKERS) --dist worksteal -q -rfE --durations=5 $(ARGS)
 
 soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
 	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(ARGS)

@@ -1,6 +1,6 @@
 """`pytest --quick`: the tests that start no other process, so no server and no Java either.
 
-No test is marked. A test whose fixtures, also those that they ask for, are of a server or of Spark is left out when tests are
+No test is marked. Folders of whole runs are not opened. A test whose fixtures, also those that they ask for, are of a server or of Spark is left out when tests are
 collected; a test that starts a process in another way is skipped at that moment.
 """
 
@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+# Folders whose tests run replicators in processes of their own.
+_WHOLE_RUNS = tuple(Path(__file__).parent / name for name in ("crash", "end_to_end", "endurance", "soak"))
 # Modules with fixtures of servers and of Spark.
 _SERVERS = re.compile(r"tests\.services\.\w+\.fixtures")
 # Events of Python's audit hooks that mean a new process.
@@ -42,6 +45,10 @@ class Quick:
         if self._in_test and event in _STARTS:
             self._started = f"starts a process: {' '.join(map(str, arguments[:2]))[:200]}"
             pytest.skip(self._started)
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave out folders of whole runs."""
+        return True if collection_path in _WHOLE_RUNS else None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.run_state import status
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.worker import RunResult, run
@@ -108,7 +109,9 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """A new one; its status is written more often than others are, since tests wait for it."""
+    monkeypatch.setattr(status, "_EVERY_SECONDS", 0.3)
     in_memory_target.STORAGE = TargetStorage()
     yield Shop(tmp_path)
     failpoint.arm("")

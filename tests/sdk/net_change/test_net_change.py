@@ -170,7 +170,7 @@ def histories(draw: st.DrawFn) -> tuple[TableSchema, dict[Key, Row], _Interprete
     return make_schema(COLUMNS, key), start, table, lengths
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(histories(), st.booleans())
 def test_any_history_nets_to_what_doing_it_row_by_row_gives(
     history: tuple[TableSchema, dict[Key, Row], _Interpreter, list[int]], overlap: bool
@@ -184,7 +184,7 @@ def test_any_history_nets_to_what_doing_it_row_by_row_gives(
     assert not overlap or not net.written.fresh.any()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(histories(), st.data())
 def test_a_replay_over_a_target_that_has_part_of_it_already_changes_nothing(
     history: tuple[TableSchema, dict[Key, Row], _Interpreter, list[int]], data: st.DataObject
@@ -371,7 +371,7 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([INSERT, UPDATE, DELETE]), _values, _values), max_size=30),
     st.lists(st.integers(1, 8), max_size=4),

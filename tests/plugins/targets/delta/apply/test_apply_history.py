@@ -20,7 +20,7 @@ from replicator_sdk.testing.simulate import Simulator
 from tests.plugins.targets.delta.folder_table import FolderTable
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(random_history(max_transactions=20, max_steps=5, keyless=False), st.booleans(), st.integers(1, 3))
 def test_moves_swaps_chains_and_unsent_columns_end_as_the_reference(
     history: History, soft: bool, together: int
