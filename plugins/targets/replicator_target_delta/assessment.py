@@ -83,20 +83,15 @@ class DeltaAssessor(TableAssessor):
         nearest = Path(root)
         while not nearest.exists():
             nearest = nearest.parent
-        if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        if not nearest.is_dir():
+            return Assessment((_not_writable(f"{nearest} is a file, not a folder", "choose another `path`"),))
+        if os.access(nearest, os.W_OK | os.X_OK):
             return Assessment()
-        return Assessment(
-            (
-                Finding(
-                    "path_not_writable",
-                    Severity.ERROR,
-                    f"{nearest} cannot be written by this user",
-                    "no table can be created",
-                    "grant write rights on it, or choose another `path`",
-                    code="RPL-3403",
-                ),
-            )
+        cause, remedy = (
+            f"{nearest} cannot be written by this user",
+            "grant write rights on it, or choose another `path`",
         )
+        return Assessment((_not_writable(cause, remedy),))
 
     def assess_table(self, schema: TableSchema) -> TableAssessment:
         """How each column arrives, and which names Delta cannot hold beside each other."""
@@ -148,6 +143,10 @@ def _note(kind: DataType) -> str:
     if isinstance(kind, Record):
         return "; ".join(dict.fromkeys(filter(None, (_note(inner) for _, inner in kind.fields))))
     return _NOTES.get(kind, "")
+
+
+def _not_writable(cause: str, remedy: str) -> Finding:
+    return Finding("path_not_writable", Severity.ERROR, cause, "no table can be created", remedy, code="RPL-3403")
 
 
 def _text(kind: object) -> str:

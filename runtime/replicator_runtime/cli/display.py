@@ -55,7 +55,8 @@ class PlainLines:
 
     def update(self, view: RunView) -> None:
         """Print what changed since the last call."""
-        if (phase := f"{view.phase} {view.message}".strip()) != self._phase:
+        message = view.message.partition(":")[0] if view.phase == "failed" else view.message  # `run` ends with its text
+        if (phase := f"{view.phase} {message}".strip()) != self._phase:
             self._phase = phase
             _say(phase)
         for table in view.tables:
@@ -146,9 +147,9 @@ def snapshot_words(table: TableView) -> tuple[str, str, str]:
 
 
 def seconds_words(seconds: float | None) -> str:
-    """A duration for people; `?` when unknown."""
+    """A duration for people."""
     if seconds is None:
-        return "?"
+        return "unknown"
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -53,7 +53,14 @@ def test_plain_lines_sum_up_at_every_interval_and_at_the_end(capsys: pytest.Capt
     ]
     display = PlainLines()
     display.close(view(FOLLOWING, lag=None))
-    assert lines(capsys)[-1] == "streaming: 1 replicating, 1,234 rows/s, lag ?"
+    assert lines(capsys)[-1] == "streaming: 1 replicating, 1,234 rows/s, lag unknown"
+
+
+def test_why_a_run_failed_is_left_to_its_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+    PlainLines().close(
+        RunView("failed", (), 0.0, None, message="RPL-3403: the target cannot write. Next: grant rights")
+    )
+    assert lines(capsys)[0] == "failed RPL-3403"
 
 
 def test_a_summary_without_news_is_repeated_after_a_minute(
@@ -98,7 +105,7 @@ def test_output_that_is_not_a_terminal_gets_plain_lines() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(None, "?"), (0.04, "0.0 s"), (9.94, "9.9 s"), (59.4, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min")],
+    [(None, "unknown"), (0.04, "0.0 s"), (9.94, "9.9 s"), (59.4, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min")],
 )
 def test_durations_are_for_people(seconds: float | None, words: str) -> None:
     assert seconds_words(seconds) == words

@@ -22,6 +22,7 @@ from replicator_target_delta.location import is_on_disk
 Stamp: TypeAlias = tuple[int, int]
 _LOG: Final = "_delta_log"
 _WAIT_SECONDS: Final = 30.0
+_UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfss"}
 
 
@@ -61,19 +62,22 @@ class Storage:
         """A new file relative to the root, which is made when it is not there.
 
         Raises:
-            NeedsUserError: When this process may not write there.
+            NeedsUserError: When this process may not write there, or something on the way there is a file.
         """
         filesystem, base = _filesystem(self.root)
         try:
-            return filesystem.open_output_stream(f"{base}/{path}")
-        except FileNotFoundError:
-            filesystem.create_dir(base)
-            return filesystem.open_output_stream(f"{base}/{path}")
+            try:
+                return filesystem.open_output_stream(f"{base}/{path}")
+            except FileNotFoundError:
+                filesystem.create_dir(base)
+                return filesystem.open_output_stream(f"{base}/{path}")
         except OSError as err:
-            if err.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            if err.errno not in _UNWRITABLE:
                 raise
             raise NeedsUserError(
-                f"the target may not write {self.root}", code="RPL-3403", hint="grant write rights on it"
+                f"the target cannot write {self.root}: {os.strerror(err.errno)}",
+                code="RPL-3403",
+                hint="grant write rights on it, or choose another `path`",
             ) from err
 
     def size(self, path: str) -> int:

@@ -362,7 +362,7 @@ class translated(contextlib.AbstractContextManager["translated"]):  # noqa: N801
         text = str(error.java_exception.getMessage()).splitlines()[0][:300]
         if any(word in f"{name} {text}" for word in _UNWRITABLE):
             raise NeedsUserError(
-                f"the target may not write {self._path}: {text}",
+                f"the target cannot write {self._path}: {text}",
                 code="RPL-3403",
                 hint="grant write rights on it, or choose another `path`",
             ) from error

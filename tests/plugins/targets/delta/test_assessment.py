@@ -22,6 +22,13 @@ def test_of_a_disk_that_can_be_written_it_says_nothing(tmp_path: Path) -> None:
     assert DeltaAssessor(DeltaConfig(path=str(tmp_path))).assess().findings == ()
 
 
+def test_a_file_on_the_way_to_the_folder_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("")
+    (finding,) = DeltaAssessor(DeltaConfig(path=str(tmp_path / "lake" / "raw"))).assess().findings
+    assert (finding.severity, finding.code) == (Severity.ERROR, "RPL-3403")
+    assert finding.description == f"{tmp_path / 'lake'} is a file, not a folder"
+
+
 @pytest.mark.parametrize(
     "path", ["gs://bucket/lake", "abfss://files@account.dfs.core.windows.net/lake", "hdfs://name/lake"]
 )
