@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reference_pages.error_codes import ROOT
 from reference_pages.error_pages import AREAS, area_page, index_part
+from reference_pages.kit_flags import kit_flags_part
 from reference_pages.settings_and_commands import commands_part, pipeline_part, plugins_part
 from reference_pages.table_states import table_states_part
 
@@ -16,6 +17,7 @@ PARTS: Mapping[tuple[str, str], Callable[[], str]] = {
     ("configuration.md", "pipeline"): pipeline_part,
     ("configuration.md", "plugins"): plugins_part,
     ("cli.md", "commands"): commands_part,
+    ("conformance.md", "flags"): kit_flags_part,
     ("../ARCHITECTURE.md", "table states"): table_states_part,
 }
 

@@ -76,7 +76,7 @@ def test_the_smallest_plugins_replicate_by_the_guides_pipeline_and_go_on_where_t
     with feed.open("a") as file:
         file.write('{"id": 2, "price": 2.5}\n')
     assert run(build_pipeline(document, host=host), until_current=True).sequence_number == 2
-    assert json.loads((pages / "ticks.json").read_text()) == {
+    assert json.loads((pages / "feed.ticks.json").read_text()) == {
         "1": {"id": 1, "price": 1.5},
         "2": {"id": 2, "price": 2.5},
     }
@@ -111,7 +111,7 @@ def _shelf_rows(path: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=str)
 
 
-@pytest.mark.parametrize("name", ["test_diary.py", "test_shelf.py"])
+@pytest.mark.parametrize("name", ["test_pages.py", "test_diary.py", "test_shelf.py"])
 def test_the_guides_plugin_passes_the_kit(package: Path, name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name],

@@ -70,6 +70,7 @@ class Simulator:
                 for row in step.facts["rows"]:
                     yield RowChange(table.schema, DMLOperation.INSERT, complete_row(table.schema, row))
             case "update":
+                _check_names(table.schema, step.facts["set"])
                 for row in matching(table, step):
                     yield self._update(table.schema, row, step)
             case "delete":
@@ -107,9 +108,13 @@ class Simulator:
 
 def complete_row(schema: TableSchema, row: Mapping[str, Any]) -> Row:
     """A row with every column, from JSON; columns left out are NULL."""
+    _check_names(schema, row)
+    return {c.name: from_json(c.type, row.get(c.name)) for c in schema.columns}
+
+
+def _check_names(schema: TableSchema, row: Mapping[str, Any]) -> None:
     if unknown := row.keys() - set(schema.names):
         raise ValueError(f"{schema.table} has no columns {sorted(unknown)}")
-    return {c.name: from_json(c.type, row.get(c.name)) for c in schema.columns}
 
 
 def matching(table: ReferenceTable, step: Step) -> list[Row]:

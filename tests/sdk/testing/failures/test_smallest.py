@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replicator_sdk.testing.failures import smallest as module
-from replicator_sdk.testing.failures.smallest import as_json, check_history, smallest
+from replicator_sdk.testing.failures.smallest import as_json, can_happen, check_history, smallest
 from replicator_sdk.testing.histories.history import History, load_case
 
 CASE = load_case("add_column")
@@ -53,3 +55,22 @@ def test_a_check_that_passes_is_made_once() -> None:
     made: list[str] = []
     check_history(CASE, lambda _, prefix: made.append(prefix))
     assert made == [""]
+
+
+@pytest.mark.parametrize("name", ["rename_key_column", "add_column"])
+def test_a_smaller_history_is_one_that_a_database_accepts(name: str) -> None:
+    """Without the step that makes a column, a later step fails in the kit, and possibly by the same type of error."""
+    case = load_case(name)
+    tried: list[History] = []
+
+    def check(history: History, prefix: str) -> None:
+        del prefix
+        tried.append(history)
+        raise KeyError(name)
+
+    assert can_happen(case)
+    assert not can_happen(replace(case, transactions=case.transactions[-1:]))
+    with pytest.raises(KeyError):
+        check_history(case, check)
+    assert len(tried) > 1
+    assert all(map(can_happen, tried))
