@@ -72,10 +72,14 @@ class CapturedTables:
     def _schema(self, definition: TableDefinition) -> TableSchema:
         return table_schema(definition, zero_dates=self._zero_dates, names=self._selected[definition.table])
 
-    def net(self, changes: Sequence[TableChange]) -> list[StructureChange]:
+    def net(self, changes: Sequence[TableChange]) -> list[StructureChange | None]:
         """What one statement did to the captured tables. A statement that renames several tables counts as a whole: each
         that was captured has the name that it has in the end. A table whose place is taken by one that was not captured
         (gh-ost, pt-online-schema-change) is a table with new rows, not a rename.
+
+        Returns:
+            What happened, each at its rank among all tables that the statement changes; None where a table is not captured
+            or does not change, so that the ranks do not depend on which tables are captured.
 
         Raises:
             SchemaDriftError: When it is not understood and touches one of them.
@@ -87,29 +91,33 @@ class CapturedTables:
         moves = net_moves(changes)
         known = {former: table for former, table in moves.items() if former in self._selected}
         if known and not any(table in known for former, table in moves.items() if former not in known):
-            return self._renamed(known, changes)
-        return [found for table in names if table in self._selected for found in self._net(table, changes)]
+            found = self._renamed(known, changes)
+        else:
+            found = {table: [*self._net(table, changes)] for table in names if table in self._selected}
+        return [place for name in names for place in _ranked(found.get(name, []), name, changes)]
 
-    def _renamed(self, moves: Mapping[TableId, TableId], changes: Sequence[TableChange]) -> list[StructureChange]:
-        """Captured tables have other names; each keeps its selected columns."""
+    def _renamed(
+        self, moves: Mapping[TableId, TableId], changes: Sequence[TableChange]
+    ) -> dict[TableId, list[StructureChange]]:
+        """Captured tables have other names; each keeps its selected columns. By their former names."""
         before = {former: self._before(former, changes) for former in moves}
         old = {former: None if there is None else self._schema(there) for former, there in before.items()}
         followed = {table.database for table in self._selected}
         selected = {table: self._selected.pop(former) for former, table in moves.items()}
         self._selected |= selected
         after = {change.table: change.after for change in changes if change.kind is ChangeKind.RENAMED}
-        found = []
+        found: dict[TableId, list[StructureChange]] = {}
         for former, table in moves.items():
             there, was = after.get(table), old[former]
             known = there is not None and was is not None and table.database in followed
             schema = self._schema(there) if known and there is not None else None
             is_same = schema is not None and was is not None and schema == rename_table(was, table)
             rewritten = any(c.needs_snapshot or c.rewritten for c in changes if c.table == table)
-            found.append(
+            found[former] = [
                 StructureChange(
                     DDLOperation.RENAME_TABLE, table, schema, former, needs_snapshot=rewritten or not is_same
                 )
-            )
+            ]
         return found
 
     def _net(self, table: TableId, changes: Sequence[TableChange]) -> Iterable[StructureChange]:
@@ -179,6 +187,14 @@ class CapturedTables:
             for what, count in replaced.items():
                 metrics.count("source.zero_dates" if what == ZERO_DATE else "source.out_of_range", count, table=table)
             replaced.clear()
+
+
+def _ranked(
+    found: Sequence[StructureChange], table: TableId, changes: Sequence[TableChange]
+) -> list[StructureChange | None]:
+    """What happened to `table`, with as many places as it takes when it is captured at most."""
+    places = max(1, sum(change.table == table for change in changes))
+    return [*found, *[None] * (places - len(found))]
 
 
 def net_moves(changes: Sequence[TableChange]) -> dict[TableId, TableId]:

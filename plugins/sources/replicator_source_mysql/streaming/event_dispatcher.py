@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from replicator_sdk.authoring.arrow_buffers import Int64s
+from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.decoder import Decoder
@@ -47,6 +48,7 @@ class EventDispatcher:
         self._scanner = TransactionScanner(usual)
         self._decoder = Decoder(captured.plan)
         self._prepared = PreparedTransactions()
+        self._has_emitted = False  # anything of the open group
 
     def deliver(self, events: Events) -> None:
         """Decode and emit, in parts between positions where definitions change that the log does not show."""
@@ -126,6 +128,7 @@ class EventDispatcher:
             ends = np.array([mark.index - begin + 1 for mark in commits])
             # What is prepared now: the offsets are asked for later, when other transactions may be.
             self._place.commit_marks(commits, ranks[ends], self._resume)
+            self._has_emitted = False
             begin = last
         if begin < end:
             self._place.ordinal = int(self._emit_rows(events.part(begin, end), group)[-1])
@@ -144,9 +147,15 @@ class EventDispatcher:
             for batch in self._decoder.decode(events, ordinal):
                 if group is not None:
                     self._place.begin_group(group, self._scanner.created(group.file), self._resume)
-                self._place.emitter.emit_batch(batch)
+                self._emit(batch)
+            if group is not None and self._decoder.ranks[-1] > ordinal:  # also when no row of the group is captured yet
+                self._place.begin_group(group, self._scanner.created(group.file), self._resume)
             return self._decoder.ranks
         return np.full(len(events) + 1, ordinal, np.int64)
+
+    def _emit(self, batch: ChangeBatch) -> None:
+        self._place.emitter.emit_batch(batch)
+        self._has_emitted = True
 
     # ------------------------------------------------------------ between row changes
 
@@ -164,23 +173,30 @@ class EventDispatcher:
             self._emit_held(self._prepared.commit(mark.xid, str(mark.place)))
         elif mark.kind is MarkKind.COMMIT:
             self._emit_held(self._prepared.take_current())
-        elif self._place.ordinal:
+        elif self._has_emitted:
             raise _rolled_back(mark)
         if mark.ends_group:
+            self._has_emitted = False
             self._place.commit_at(self._place.after(mark, self._resume), mark.timestamp)
 
     def _emit_held(self, rows: HeldRows | None) -> None:
         if rows is not None and not self._place.is_known:
             for batch in rows.numbered(self._place.ordinal):
-                self._place.emitter.emit_batch(batch)
+                self._emit(batch)
             self._place.ordinal += rows.count
 
     def _statement(self, mark: Mark) -> None:
         assert mark.query is not None
         after = self._place.after(mark, self._resume)
-        for change in self._structure.follow(mark.query, after, self._captured):
+        changes = self._structure.follow(mark.query, after, self._captured)
+        if any(change is not None for change in changes):
             self._place.begin_group(mark.begin, mark.proof.created, self._resume)
-            self._place.emit_structure(change)
+        for change in changes:
+            if change is None:
+                self._place.pass_over()
+            else:
+                self._place.emit_structure(change)
+                self._has_emitted = True
         self._decoder.forget()
 
 

@@ -108,6 +108,11 @@ class BinlogPosition(LogPosition[MySqlOffset]):
         super().commit(commits)
         self._progress = self.origin.progress_at(last)
 
+    def pass_over(self) -> None:
+        """Count a change of structure of a table that is not captured, unless it is known."""
+        if not self.is_known:
+            self.ordinal += 1
+
     def emit_structure(self, change: StructureChange, ordinal: int | None = None) -> None:
         """Emit a change of structure as the next event, unless it is known."""
         if self.is_known:

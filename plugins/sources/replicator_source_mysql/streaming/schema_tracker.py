@@ -126,8 +126,8 @@ class SchemaTracker:
             hint=f"report it; {COPY_TABLE_AGAIN}",
         )
 
-    def follow(self, query: Query, after: MySqlOffset, captured: CapturedTables) -> list[StructureChange]:
-        """Follow one statement; `after` is where it ends. Durable on return.
+    def follow(self, query: Query, after: MySqlOffset, captured: CapturedTables) -> list[StructureChange | None]:
+        """Follow one statement; `after` is where it ends. Durable on return. None as in `CapturedTables.net`.
 
         Raises:
             NeedsUserError: When it changes rows of a captured table without row events.

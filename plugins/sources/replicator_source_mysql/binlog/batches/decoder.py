@@ -13,7 +13,8 @@ from replicator_sdk.errors import BugError
 from replicator_source_mysql.binlog.batches.batch_builder import make_batch
 from replicator_source_mysql.binlog.batches.table_plan import Reading, TablePlan
 from replicator_source_mysql.binlog.event import ROWS, Events, Kind, words_at
-from replicator_source_mysql.binlog.rows.row_events import Run, walk_rows
+from replicator_source_mysql.binlog.rows.row_events import Run, count_rows, walk_rows
+from replicator_source_mysql.binlog.rows.row_layout import Shapes
 from replicator_source_mysql.binlog.rows.table_map import TableMap, TableMaps
 
 PlanTable = Callable[[TableMap], TablePlan | None]
@@ -36,14 +37,14 @@ class Decoder:
     """Decodes one connection's stream; used by one thread.
 
     Tables are announced before the rows of each statement and remembered here, also over several calls. Ordinals count the
-    rows of captured tables only.
+    rows of all tables, captured or not, so that an edit of the selection renumbers nothing.
 
     Args:
         plan: Asked once for each new announcement of a table.
 
     Attributes:
-        ranks: Once `decode` is exhausted: for each of its events how many rows of captured tables are before it, counted
-            on from `first_ordinal`; one longer than the events.
+        ranks: Once `decode` is exhausted: for each of its events how many rows are before it, counted on from
+            `first_ordinal`; one longer than the events.
     """
 
     ranks: Int64s
@@ -53,6 +54,7 @@ class Decoder:
         self._maps = TableMaps()
         self._tables: dict[int, TableMap] = {}
         self._readings: dict[TableMap, Reading | None] = {}
+        self._uncaptured: dict[TableMap, Shapes] = {}
 
     def decode(self, events: Events, first_ordinal: int) -> Iterator[ChangeBatch]:
         """The changes in `events`, one batch per table and schema, each in log order.
@@ -107,12 +109,24 @@ class Decoder:
             chosen = index[ids == table_id]
             reading = self._reading(table_id, events, int(chosen[0]))
             if reading is None:
+                counts[chosen] = self._count(table_id, events, chosen)
                 continue
             group = groups.setdefault(reading.group, _Walked(reading, []))
             for run in walk_rows(events, chosen, reading.table, reading.shapes):
                 counts[run.index] = run.counts
                 group.runs.append(run)
         return [group for group in groups.values() if group.runs], counts
+
+    def _count(self, table_id: int, events: Events, chosen: Int64s) -> Int64s | int:
+        """How many rows events of a table have that is not captured."""
+        table = self._tables.get(table_id)
+        if table is None:
+            return 0
+        if table not in self._uncaptured:
+            if len(self._uncaptured) >= _LIMIT:
+                self._uncaptured.clear()
+            self._uncaptured[table] = Shapes(table)
+        return count_rows(events, chosen, table, self._uncaptured[table])
 
     def _reading(self, table_id: int, events: Events, index: int) -> Reading | None:
         table = self._tables.get(table_id)

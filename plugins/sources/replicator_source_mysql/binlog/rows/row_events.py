@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
+from replicator_sdk.errors import BugError
 from replicator_source_mysql.binlog.event import DELETES, SECOND_VERSION, UPDATES, Events, Kind
 from replicator_source_mysql.binlog.event_errors import broken_event
 from replicator_source_mysql.binlog.rows.cells import Cells, partial_flags, read_cells
@@ -71,6 +72,28 @@ def walk_rows(events: Events, index: Int64s, table: TableMap, shapes: Shapes) ->
         bitmaps, start = _bitmaps(events, chosen, table, Kind(kind))
         for lanes in _alike(bitmaps):
             yield _walk_run(events, Kind(kind), chosen[lanes], start[lanes], bitmaps[lanes[0]].tobytes(), table, shapes)
+
+
+def count_rows(events: Events, index: Int64s, table: TableMap, shapes: Shapes) -> Int64s:
+    """How many rows each of the row events at `index` (ascending) has, all of `table`.
+
+    An event that does not keep to its format has none, whichever events are counted with it: a table that is not captured
+    stops no other.
+    """
+    counts = np.zeros(len(events), np.int64)
+    try:
+        for run in walk_rows(events, index, table, shapes):
+            counts[run.index] = run.counts
+    except BugError:
+        counts[index] = [_count_alone(events, index[rank : rank + 1], table, shapes) for rank in range(len(index))]
+    return counts[index]
+
+
+def _count_alone(events: Events, index: Int64s, table: TableMap, shapes: Shapes) -> int:
+    try:
+        return sum(int(run.counts.sum()) for run in walk_rows(events, index, table, shapes))
+    except BugError:
+        return 0
 
 
 def _bitmaps(events: Events, index: Int64s, table: TableMap, kind: Kind) -> tuple[np.ndarray, Int64s]:

@@ -73,6 +73,25 @@ def test_a_ddl_after_heartbeats_has_the_position_it_has_without_them(shop: Mysql
     assert_same_from_everywhere(pump, [start, *marks(run)], found)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["RENAME TABLE t TO aside, u TO t, aside TO u", "RENAME TABLE t TO aside, u TO other", "DROP TABLE t, u"],
+)
+def test_a_ddl_of_several_tables_has_the_same_position_whichever_are_selected(
+    shop: MysqlDatabase, statement: str
+) -> None:
+    """Else an edit of `tables` after a kill inside the statement applies an event twice, or skips it."""
+    both = Pump(shop, "t", "u")
+    start = both.prepare()
+    shop.execute(statement)
+    together = {(e.prev_table or e.table).table: (e.offset, e.ordinal) for e in both.read().ddl}
+    both.offset = start
+    both.schemas = {table: schema for table, schema in both.schemas.items() if table.table == "u"}
+    alone = {(e.prev_table or e.table).table: (e.offset, e.ordinal) for e in both.read().ddl}
+    assert list(alone) == ["u"]
+    assert alone["u"] == together["u"]
+
+
 def test_a_ddl_first_after_a_snapshot_is_not_below_the_snapshots_position(shop: MysqlDatabase) -> None:
     pump = Pump(shop, "t")
     start = pump.prepare()

@@ -140,6 +140,26 @@ def test_changes_of_a_table_without_transactions_arrive(shop: MysqlDatabase) -> 
     assert [op for op, *_ in pump.read().changes("m")] == ["I", "U"]
 
 
+def test_a_rollback_to_a_savepoint_after_rows_of_a_table_that_is_not_captured_stops_nothing(
+    shop: MysqlDatabase,
+) -> None:
+    """The table has no transactions, so its rows stay in the log; those of the captured table are not there."""
+    shop.execute("CREATE TABLE m (id INT PRIMARY KEY) ENGINE=MyISAM")
+    pump = Pump(shop, "t")
+    pump.prepare()
+    with shop.connect() as connection, connection.cursor() as cursor:
+        for statement in (
+            "BEGIN",
+            "SAVEPOINT s",
+            "INSERT INTO m VALUES (1)",
+            "ROLLBACK TO s",
+            "INSERT INTO t VALUES (1, 'a')",
+        ):
+            cursor.execute(statement)
+        connection.commit()
+    assert [row["id"] for _, row, _, _ in pump.read().changes("t")] == [1]
+
+
 def test_reading_does_not_begin_after_a_prepared_transaction(
     shop: MysqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
