@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Fetches the servers that the tests start: PostgreSQL, MySQL, MariaDB, Kafka, an S3 server, emulators of BigQuery and
-# Cloud Storage.
+# Fetches the servers that the tests start: PostgreSQL, MySQL, MariaDB, Kafka, an S3 server, emulators of BigQuery,
+# Cloud Storage and Azure.
 # Usage: scripts/servers.sh [ENVIRONMENT FOLDER], after setup.sh. Running it again costs seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
 . scripts/install_packages.sh
 
-say "Fetching the PostgreSQL servers, Kafka, the S3 server and the BigQuery emulators of the tests"
+say "Fetching the PostgreSQL servers, Kafka, the S3 server and the emulators of BigQuery and Azure"
 "$venv/bin/python" -m tests.services.artifacts >&2
 "$venv/bin/python" -m tests.services.kafka.setup >&2
 "$venv/bin/python" -m tests.services.bigquery.setup >&2
 "$venv/bin/python" -m tests.services.s3.setup >&2
+"$venv/bin/python" -m tests.services.azure.setup >&2
 "$venv/bin/python" -m tests.services.spark.class_archive >&2
 
 # They come from Debian's packages, unpacked into the cache; the keyring has the signatures they are checked against.

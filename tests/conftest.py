@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.services.kafka.fixtures",
     "tests.services.bigquery.fixtures",
     "tests.services.s3.fixtures",
+    "tests.services.azure.fixtures",
     "tests.services.gcs.fixtures",
     "tests.services.schema_registry.fixtures",
     "tests.services.spark.fixtures",

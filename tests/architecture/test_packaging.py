@@ -94,6 +94,7 @@ def test_everything_required_is_imported_somewhere() -> None:
         "replicator",  # extras that are made of extras
         "s3fs",  # fsspec opens s3:// by it
         "gcsfs",  # and gs:// by this
+        "adlfs",  # and abfs:// by this
     }
     imported = {name for package in packages() for name in _imported_distributions(package)}
     extras = set(RUNTIME["optional-dependencies"]) - {"all", "dev", "test"}

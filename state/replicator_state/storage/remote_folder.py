@@ -106,11 +106,15 @@ class RemoteFolder(Folder):
         return False
 
 
+_TAKES_MODE_UNNAMED = frozenset({"adlfs.spec"})
+"""Modules of file systems that implement `mode="create"` without naming the parameter."""
+
+
 def _claims_exclusive(fs: Any) -> bool:
     """Whether the file system itself implements `mode="create"`; fsspec's default only looks first, then writes."""
     for name in ("_pipe_file", "pipe_file"):
         method = getattr(type(fs), name, None)
         if method is None or method.__module__ in {"fsspec.spec", "fsspec.asyn"}:
             continue
-        return "mode" in inspect.signature(method).parameters
+        return method.__module__ in _TAKES_MODE_UNNAMED or "mode" in inspect.signature(method).parameters
     return False

@@ -16,6 +16,8 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FORBIDDEN_BY_GCS = "Forbidden:"
 """What gcsfs' error begins with when Cloud Storage answers 403; it has neither a number nor a type of its own."""
+_FORBIDDEN_BY_AZURE = 403
+"""The `status_code` of Azure's errors, which adlfs passes on."""
 _NO_FAULT = (ReplicatorError, FileNotFoundError, FileExistsError, IsADirectoryError)
 
 
@@ -109,4 +111,6 @@ def is_fault(error: Exception) -> bool:
 def _needs_user(error: Exception) -> bool:
     number = getattr(error, "errno", None)
     by_gcs = isinstance(error, OSError) and str(error).startswith(_FORBIDDEN_BY_GCS)
-    return isinstance(error, PermissionError | NotADirectoryError) or number in _FORBIDDEN | _FULL or by_gcs
+    by_azure = getattr(error, "status_code", None) == _FORBIDDEN_BY_AZURE
+    by_name = isinstance(error, PermissionError | NotADirectoryError)
+    return by_name or number in _FORBIDDEN | _FULL or by_gcs or by_azure

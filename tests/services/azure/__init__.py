@@ -1,0 +1,1 @@
+"""Azure Blob Storage's emulator Azurite, with planned faults."""

@@ -1,0 +1,59 @@
+"""Starts Azurite with a gate before it that lets planned requests fail."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from functools import partial
+
+from tests.services.azure import setup
+from tests.services.http_gate import HttpGate
+from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
+
+_READY_SECONDS = 60.0
+# Azurite's own account; its key is the same everywhere, and published.
+ACCOUNT = "devstoreaccount1"
+_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+class AzureServer(HttpGate):
+    """Azurite and its gate, running."""
+
+    def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(port)
+        self._process = process
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes adlfs in a process use it."""
+        parts = {
+            "DefaultEndpointsProtocol": "http",
+            "AccountName": ACCOUNT,
+            "AccountKey": _KEY,
+            "BlobEndpoint": f"http://{self.address}/{ACCOUNT}",
+        }
+        return {"AZURE_STORAGE_CONNECTION_STRING": ";".join(f"{name}={value}" for name, value in parts.items())}
+
+    def container(self) -> str:
+        """A new container."""
+        from azure.storage.blob import BlobServiceClient
+
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        with BlobServiceClient.from_connection_string(*self.environment.values()) as client:
+            client.create_container(name)
+        return name
+
+    def stop(self) -> None:
+        """End both."""
+        super().stop()
+        stop(self._process)
+
+
+def start() -> AzureServer:
+    """Starts both on free ports; nothing is kept on disk, and nothing is sent to its makers."""
+    port, log = free_port(), scratch_folder("azure") / "azurite.log"
+    chosen = ("--blobHost", LOOPBACK, "--blobPort", str(port), "--inMemoryPersistence", "--silent")
+    command = [*setup.command(), *chosen, "--disableTelemetry", "--skipApiVersionCheck"]
+    process = spawn(command, log=log)
+    wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)
+    return AzureServer(port, process)

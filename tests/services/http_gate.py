@@ -1,0 +1,177 @@
+"""A proxy before an HTTP server that lets planned requests fail, be late or lose their answer."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TypeAlias
+
+from tests.services.processes import LOOPBACK
+
+Answer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
+"""Status, headers and body."""
+_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "accept-encoding"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong with requests that match.
+
+    Attributes:
+        method: `POST`, `GET`, …; every one when empty.
+        times: How many requests meet it.
+        status: The status with which they are refused; 0 lets them through.
+        seconds: How late they are worked on.
+        lose_answer: Whether they are carried out and the connection is then reset.
+    """
+
+    method: str = ""
+    times: int = 1
+    status: int = 0
+    seconds: float = 0.0
+    lose_answer: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that arrived; its path has the query."""
+
+    method: str
+    path: str
+    headers: list[tuple[str, str]]
+    content: bytes
+
+
+class HttpGate:
+    """The proxy, running; safe from any thread.
+
+    Args:
+        port: The server's, on the loopback interface.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._server_port = port
+        self._planned: list[Fault] = []
+        self._arrived: list[tuple[str, str, int]] = []
+        self._lock = threading.Lock()
+        gate = self
+
+        class Handler(_Handler):
+            def handle_one(self) -> None:
+                gate._handle(self)
+
+        self._gate = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+        self._gate.daemon_threads = True
+        threading.Thread(target=self._gate.serve_forever, daemon=True, name="http-gate").start()
+
+    @property
+    def address(self) -> str:
+        """Host and port of the proxy."""
+        return f"{LOOPBACK}:{self._gate.server_address[1]}"
+
+    def plan(self, *faults: Fault) -> None:
+        """Have the next requests that match meet these."""
+        with self._lock:
+            self._planned += faults
+
+    def clear(self) -> None:
+        """Forget faults and past requests."""
+        with self._lock:
+            self._planned, self._arrived = [], []
+
+    def requests(self, method: str, path: str = "") -> list[int]:
+        """The statuses of the requests of a method whose name matches, in the order of their answers; see `named`."""
+        with self._lock:
+            return [status for m, p, status in self._arrived if m == method and re.search(path, p)]
+
+    def stop(self) -> None:
+        """End the proxy."""
+        self._gate.shutdown()
+        self._gate.server_close()
+
+    def named(self, request: Request) -> str:
+        """What `requests` finds it by."""
+        return request.path
+
+    def refused(self, status: int) -> Answer:
+        """The answer to a request that a fault refuses."""
+        return status, [], b""
+
+    def answer(self, request: Request) -> Answer:
+        """The answer to a request that no fault refuses."""
+        return self.forward(request.method, request.path, request.content, request.headers)
+
+    def forward(self, method: str, path: str, content: bytes, headers: list[tuple[str, str]]) -> Answer:
+        """The server's answer."""
+        server = http.client.HTTPConnection(LOOPBACK, self._server_port, timeout=60)
+        try:
+            server.request(method, path, content, dict(headers))
+            answer = server.getresponse()
+            return answer.status, _passed_on(answer.getheaders()), answer.read()
+        finally:
+            server.close()
+
+    def _handle(self, handler: _Handler) -> None:
+        content = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        request = Request(handler.command, handler.path, _passed_on(handler.headers.items()), content)
+        fault = self._next_fault(request.method)
+        time.sleep(fault.seconds)
+        answer = self.refused(fault.status) if fault.status else self.answer(request)
+        with self._lock:
+            self._arrived.append((request.method, self.named(request), answer[0]))
+        if fault.lose_answer:
+            _reset(handler)
+        else:
+            _send(handler, answer)
+
+    def _next_fault(self, method: str) -> Fault:
+        with self._lock:
+            for number, fault in enumerate(self._planned):
+                if fault.times and fault.method in {method, ""}:
+                    self._planned[number] = replace(fault, times=fault.times - 1)
+                    return fault
+        return Fault()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    disable_nagle_algorithm = True  # else every answer waits 40 ms for an acknowledgement
+
+    def handle_one(self) -> None:
+        raise NotImplementedError
+
+    def _any(self) -> None:
+        self.handle_one()
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _any  # noqa: N815 - the standard library's names
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def _passed_on(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
+
+
+def _reset(handler: _Handler) -> None:
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.close_connection = True
+    handler.connection.close()
+
+
+def _send(handler: _Handler, answer: Answer) -> None:
+    status, headers, content = answer
+    handler.send_response_only(status)
+    for name, value in headers:
+        handler.send_header(name, value)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(content)
