@@ -171,6 +171,9 @@ OF_RENAMES: frozenset[str] = frozenset({"engine.rename.saved", "engine.rename.ap
 """While a renamed table is renamed at the target: tried in `sqlite/renames`, inside exchanges of names in
 `runtime/engine/stream/test_table_renames.py`."""
 
+OF_DATABASES: frozenset[str] = frozenset({"delta.database.deleted"})
+"""While a dropped database is followed, which a SQLite database is not: tried in `plugins/targets/delta/ddl/test_databases.py`."""
+
 PARTS_OF_RENAMES: frozenset[str] = frozenset({"rename", "renamed"})
 """The parts of the recovery that they need."""
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from replicator_sdk.authoring.table_ownership import owner_of
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.event import DDLEvent, DDLOperation
@@ -51,7 +52,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         self._clients = Clients(config)
         self._jobs = Jobs(self._clients.bigquery, config, context.metrics, lambda: context.is_stopping)
-        catalogue = Catalogue(self._clients.bigquery, self._jobs, config)
+        catalogue = Catalogue(self._clients.bigquery, self._jobs, config, owner_of(context))
         self._session = Session(self.layout(config), context, self._jobs, catalogue, self._clients.storage)
         self._rate_limit = LoadRateLimit(config.load_interval, self._jobs.rest)
         self._tables: dict[TableId, TargetTable] = {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import structlog
 
+from replicator_sdk.authoring.table_ownership import owner_of
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome
@@ -22,7 +23,7 @@ from replicator_sdk.target import SnapshotLoader, TableProgress
 from replicator_target_delta.apply.slice import SliceApply
 from replicator_target_delta.apply.table_apply import TableApply
 from replicator_target_delta.config import DeltaConfig, DropTables
-from replicator_target_delta.ddl.database_folder import create_database, drop_database
+from replicator_target_delta.ddl.database_folder import DatabaseFolders
 from replicator_target_delta.ddl.ddl_events import TableDDL
 from replicator_target_delta.ddl.table_folder import delete_folder, move_folder, renames_at_once
 from replicator_target_delta.location import table_path
@@ -47,6 +48,8 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
         self._context = context
         self._spark: SparkSession = context.spark()
         self._tables: dict[TableId, TargetTable] = {}
+        drops = config.drop_tables is DropTables.DROP
+        self._folders = DatabaseFolders(self._spark, owner_of(context), are_dropped=drops)
         self._lock = threading.Lock()
         self._warm_up = WarmUp(self._spark)
         self._pool = ThreadPoolExecutor(context.parallel_tables, thread_name_prefix="slice")  # starts threads when used
@@ -62,6 +65,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
     def apply_batch(self, changes: TableChanges) -> None:
         """Apply a table's changes and its progress in one commit."""
         table = self._table(changes.table)
+        self._folders.prepare(self._folder(changes.table))
         with table.lock:
             TableApply(table, self._config, self._context, self._spark).apply(changes)
 
@@ -72,7 +76,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure, with its position in the same commit."""
         if event.operation is DDLOperation.CREATE_DATABASE:
-            create_database(self._spark, self._folder(event))
+            self._folders.create(self._folder(event.table))
         elif event.operation is DDLOperation.DROP_DATABASE:
             self._drop_database(event)
         elif event.operation is DDLOperation.RENAME_TABLE:
@@ -82,6 +86,8 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
 
     def _change(self, event: DDLEvent) -> None:
         table = self._table(event.table)
+        if event.operation is not DDLOperation.DROP_TABLE:
+            self._folders.prepare(self._folder(event.table))
         with table.lock:
             TableDDL(table, self._config, self._spark).apply(event)
             if event.operation is DDLOperation.DROP_TABLE:
@@ -102,22 +108,22 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
 
     def _drop_database(self, event: DDLEvent) -> None:
         """Follow `dropTables`; a folder that holds anything stays."""
-        folder, database = self._folder(event), event.table.database
+        folder, database = self._folder(event.table), event.table.database
         if self._config.drop_tables is DropTables.KEEP:
             log.info("delta.database_kept", database=database, path=folder, why='dropTables is "keep"')
-        elif drop_database(self._spark, folder):
+        elif why := self._folders.drop(folder):
+            log.warning("delta.database_kept", database=database, path=folder, why=why)
+        else:
             log.warning(
                 "delta.database_deleted",
                 database=database,
                 path=folder,
                 why='the source dropped it; dropTables is "drop"',
             )
-        else:
-            log.warning("delta.database_kept", database=database, path=folder, why="the folder is not empty")
 
-    def _folder(self, event: DDLEvent) -> str:
-        """The folder of the database's tables."""
-        return table_path(self._config.path, event.table).rsplit("/", 1)[0]
+    def _folder(self, table: TableId) -> str:
+        """The folder of the tables of the table's database."""
+        return table_path(self._config.path, table).rsplit("/", 1)[0]
 
     def can_rename(self, former: TableId, table: TableId) -> bool:
         """Where the store renames a folder at once: on object stores a folder is many objects, moved one by one."""
@@ -128,6 +134,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
         if event.prev_table is None or event.position is None:
             raise BugError("a RENAME_TABLE without its former name", code="RPL-9406", table=str(event.table))
         new, old = self._table(event.table), self._table(event.prev_table)
+        self._folders.prepare(self._folder(event.table))
         with new.lock, old.lock:
             attempt = new.begin(event.prev_table)
             if attempt.has_reached(event.position):
@@ -154,6 +161,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Make the table ready to take the chunks of a plan."""
         table = self._table(schema.table)
+        self._folders.prepare(self._folder(schema.table))
         with table.lock:
             return self._load(table).begin(schema, snapshot_id, position)
 
@@ -182,6 +190,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
     ) -> int:
         """Load a small table in one commit."""
         table = self._table(schema.table)
+        self._folders.prepare(self._folder(schema.table))
         with table.lock:
             return self._load(table).load_whole(schema, snapshot_id, position, chunks, read, all_read)
 

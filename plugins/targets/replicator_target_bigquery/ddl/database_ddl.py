@@ -15,6 +15,7 @@ from replicator_target_bigquery.schema.names import is_own_table
 from replicator_target_bigquery.sql.script import FENCED, READY
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.sql.text import text
+from replicator_target_bigquery.tables.owner_label import OWNER
 from replicator_target_bigquery.tables.ownership import BigQueryOwnership
 from replicator_target_bigquery.tables.target_table import Session
 
@@ -26,7 +27,8 @@ log = structlog.get_logger(__name__)
 class DatabaseDDL:
     """Follows databases by datasets. Where `datasetName` names one dataset for all databases, nothing is done.
 
-    A dataset is dropped only when no table is in it but the replicator's own, which it wrote itself. It may be repeated.
+    A dataset is dropped only when the replicator created it and no table is in it but its own, which it wrote itself. It may
+    be repeated.
 
     Args:
         session: What all tables share.
@@ -61,6 +63,8 @@ class DatabaseDDL:
         """
         if self._config.require_manual_drops:
             return "`requireManualDrops` leaves it to an operator to drop it"
+        if self._catalogue.is_foreign(ref, of):
+            return f"this replicator did not create it: it has no label {OWNER} of its own"
         found = self._catalogue.tables(ref, of)
         if found is None:
             return ""

@@ -15,18 +15,27 @@ from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.table_ref import TableRef
+from replicator_target_bigquery.tables.owner_label import OWNER, digest
 
 if TYPE_CHECKING:
     from google.cloud import bigquery
 
 
 class Catalogue:
-    """Datasets and tables of a run. Safe from several threads; calls for one table must not overlap."""
+    """Datasets and tables of a run. Safe from several threads; calls for one table must not overlap.
 
-    def __init__(self, client: Any, jobs: Jobs, config: BigQueryConfig) -> None:
+    Args:
+        client: Google's client.
+        jobs: Sends requests.
+        config: The settings.
+        owner: The replicator, which datasets that it creates name as theirs; only needed to create and drop them.
+    """
+
+    def __init__(self, client: Any, jobs: Jobs, config: BigQueryConfig, owner: str = "") -> None:
         self._client = client
         self._jobs = jobs
         self._config = config
+        self._owner = owner
         self._ready: set[str] = set()
         self._found: set[str] = set()
         self._lock = threading.Lock()
@@ -66,7 +75,7 @@ class Catalogue:
             except NotFound:
                 made = bigquery.Dataset(key)
                 made.location = self._config.staging_bucket_location
-                made.labels = dict(self._config.labels)
+                made.labels = {**self._config.labels, OWNER: digest(self._owner)}
                 if self._config.encryption_key_name:
                     made.default_encryption_configuration = self._encryption()
                 return self._client.create_dataset(made, exists_ok=True, retry=None)
@@ -110,6 +119,21 @@ class Catalogue:
 
         found: list[str] | None = self._jobs.request(f"listing the tables of {key}", of, ask, place=key)
         return found
+
+    def is_foreign(self, ref: TableRef, of: TableId) -> bool:
+        """Whether the dataset exists and was created by an operator, another program or another replicator."""
+        from google.api_core.exceptions import NotFound
+
+        key = f"{ref.project}.{ref.dataset}"
+
+        def ask() -> bool:
+            try:
+                labels = self._client.get_dataset(key, retry=None).labels
+            except NotFound:
+                return False
+            return str(labels.get(OWNER)) != digest(self._owner)
+
+        return bool(self._jobs.request(f"looking at {key}", of, ask, place=key))
 
     def drop_dataset(self, ref: TableRef, of: TableId) -> bool:
         """Drop an empty dataset; returns whether there is none now. One that does not exist is no error."""

@@ -6,7 +6,6 @@ again. So each name has a UUID, and a table is replaced rather than altered (doc
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 import time
@@ -22,9 +21,9 @@ from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.names import table_name
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.sql.text import name
+from replicator_target_bigquery.tables.owner_label import OWNER, digest
 from replicator_target_bigquery.tables.target_table import TargetTable
 
-OWNER: Final = "replicator-owner"
 OF_TABLE: Final = "replicator-table"
 EPOCH: Final = "replicator-epoch"
 _LONGEST: Final = (600, 100)
@@ -167,8 +166,4 @@ _NOTHING: Final = TableSchema(TableId("", ""), ())
 
 def _labels(table: TargetTable) -> dict[str, str]:
     """The owner of an intermediate table, and its destination; digests, since labels are short."""
-    return {OWNER: _digest(table.session.owner), OF_TABLE: _digest(table.ref.id)}
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return {OWNER: digest(table.session.owner), OF_TABLE: digest(table.ref.id)}

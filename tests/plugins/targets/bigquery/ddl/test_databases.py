@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 import uuid
 from collections.abc import Iterator
 
@@ -19,7 +21,7 @@ from tests.crash.kills import harms
 from tests.plugins.targets.bigquery.merge_flush.support.projects import intermediates, streaming
 from tests.plugins.targets.bigquery.support.changes import KEYED, batch, ddl, insert, row
 from tests.plugins.targets.bigquery.support.project import Project
-from tests.services.bigquery.emulators import PROJECT, Emulators, rows
+from tests.services.bigquery.emulators import LOCATION, PROJECT, Emulators, rows
 
 
 @pytest.fixture
@@ -92,6 +94,46 @@ def test_what_others_put_into_a_dataset_keeps_it(project: Project, statement: st
     consumer.apply_ddl(dropped(project))
     assert project.count("theirs") in {0, 1}
     consumer.stop()
+
+
+def _of_an_operator(project: Project) -> None:
+    body = {"datasetReference": {"projectId": PROJECT, "datasetId": project.dataset}, "location": LOCATION}
+    where = f"{project.emulators.bigquery_endpoint}/bigquery/v2/projects/{PROJECT}/datasets"
+    request = urllib.request.Request(where, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    urllib.request.urlopen(request, timeout=30).close()
+
+
+@pytest.mark.parametrize("is_used", [False, True], ids=["never used", "its tables dropped"])
+def test_a_dataset_that_the_replicator_did_not_create_stays(project: Project, is_used: bool) -> None:
+    _of_an_operator(project)
+    consumer = project.consumer()
+    consumer.apply_ddl(created(project))
+    if is_used:
+        consumer.apply_ddl(customers(project))
+        consumer.apply_ddl(ddl(3, DDLOperation.DROP_TABLE, None, table=TableId(project.dataset, "customers")))
+    consumer.apply_ddl(dropped(project))
+    assert exists(project)
+    consumer.stop()
+
+
+def test_an_empty_dataset_that_no_run_has_seen_stays(project: Project) -> None:
+    _of_an_operator(project)
+    consumer = project.consumer()
+    consumer.apply_ddl(dropped(project))
+    assert exists(project)
+    consumer.stop()
+
+
+def test_a_dataset_that_another_replicator_created_stays(project: Project) -> None:
+    other = project.consumer(name="other")
+    other.apply_ddl(created(project))
+    consumer = project.consumer()
+    consumer.apply_ddl(dropped(project))
+    assert exists(project)
+    other.apply_ddl(dropped(project))
+    assert not exists(project)
+    for made in (other, consumer):
+        made.stop()
 
 
 def test_a_dataset_that_another_replicator_writes_too_stays(project: Project) -> None:

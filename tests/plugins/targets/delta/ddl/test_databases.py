@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.event import DDLEvent, DDLOperation
+from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import TableId
 from replicator_target_delta.ddl import database_folder
+from tests.crash.kills import harms
 from tests.plugins.targets.changes import KEYED, batch, ddl, insert, row
 from tests.plugins.targets.delta.lake import Lake
 
@@ -46,6 +48,65 @@ def test_a_database_is_dropped_after_its_tables_and_comes_back(tmp_path: Path, s
     consumer.apply_batch(batch(11, [insert(row(2))]))
     assert [found["id"] for found in lake.read_table(KEYED)] == [2]
     consumer.stop()
+
+
+@pytest.mark.parametrize("is_used", [False, True], ids=["never used", "its tables dropped"])
+def test_a_folder_that_the_replicator_did_not_create_stays(tmp_path: Path, spark: SparkSession, is_used: bool) -> None:
+    (tmp_path / "lake" / "shop").mkdir(parents=True)
+    consumer = Lake(tmp_path / "lake", spark, drop_tables="drop").consumer()
+    consumer.apply_ddl(CREATED)
+    if is_used:
+        consumer.apply_batch(batch(1, [insert(row(1))]))
+        consumer.apply_ddl(DROP_TABLE)
+    consumer.apply_ddl(DROPPED)
+    assert list((tmp_path / "lake" / "shop").iterdir()) == []
+    consumer.stop()
+
+
+def test_a_folder_that_another_replicator_created_stays(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path / "lake", spark, drop_tables="drop")
+    other, consumer = lake.consumer(name="other"), lake.consumer()
+    other.apply_ddl(CREATED)
+    consumer.apply_ddl(DROPPED)
+    assert (tmp_path / "lake" / "shop").is_dir()
+    other.apply_ddl(DROPPED)
+    assert list((tmp_path / "lake").iterdir()) == []
+    for made in (other, consumer):
+        made.stop()
+
+
+def cut(tmp_path: Path, spark: SparkSession) -> None:
+    """A run that dies when it has deleted the folder; an operator creates another one then."""
+    consumer = Lake(tmp_path / "lake", spark, drop_tables="drop").consumer()
+    consumer.apply_ddl(CREATED)
+    arm("delta.database.deleted=raise")
+    with pytest.raises(RetryableError):
+        consumer.apply_ddl(DROPPED)
+    arm("")
+    consumer.stop()
+
+
+def test_a_folder_of_an_operator_stays_after_an_interrupted_drop(tmp_path: Path, spark: SparkSession) -> None:
+    cut(tmp_path, spark)
+    again = Lake(tmp_path / "lake", spark, drop_tables="drop").consumer(epoch=2)
+    again.apply_ddl(DROPPED)
+    (tmp_path / "lake" / "shop").mkdir()
+    again.apply_ddl(DROPPED)
+    assert (tmp_path / "lake" / "shop").is_dir()
+    again.stop()
+
+
+def test_without_the_replay_an_interrupted_drop_takes_the_folder_of_an_operator_for_its_own(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The twin of the test above."""
+    cut(tmp_path, spark)
+    again = Lake(tmp_path / "lake", spark, drop_tables="drop").consumer(epoch=2)
+    (tmp_path / "lake" / "shop").mkdir()
+    again.apply_ddl(DROPPED)
+    assert not (tmp_path / "lake" / "shop").exists()
+    again.stop()
+    harms.append("delta.database.deleted")
 
 
 def test_by_default_dropped_databases_and_tables_stay(tmp_path: Path, spark: SparkSession) -> None:
@@ -85,4 +146,6 @@ def test_a_file_in_the_place_of_the_folder_is_an_error_of_the_database_alone(
 
 def test_object_stores_have_no_folders(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_folder, "file_system", lambda spark, path: pytest.fail("asked the store"))
-    database_folder.create_database(spark, "s3a://lake/shop")
+    folders = database_folder.DatabaseFolders(spark, "shop", are_dropped=True)
+    folders.create("s3a://lake/shop")
+    folders.prepare("s3a://lake/shop")

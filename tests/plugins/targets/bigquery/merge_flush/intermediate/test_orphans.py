@@ -9,7 +9,8 @@ import pytest
 from replicator_sdk.errors import FencedError, RetryableError
 from replicator_sdk.event import DDLOperation
 from replicator_target_bigquery.merge_flush.consumer import MergeFlushConsumer
-from replicator_target_bigquery.merge_flush.intermediate.tables import EPOCH, OF_TABLE, OWNER
+from replicator_target_bigquery.merge_flush.intermediate.tables import EPOCH, OF_TABLE
+from replicator_target_bigquery.tables.owner_label import OWNER
 from tests.plugins.targets.bigquery.merge_flush.support.projects import intermediates, merging, streaming
 from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, ddl, insert, row
 from tests.plugins.targets.bigquery.support.project import Project
