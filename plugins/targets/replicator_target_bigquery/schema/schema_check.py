@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.errors import SchemaDriftError
+from replicator_target_bigquery.config import IS_DELETED
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.table_info import TableInfo
 
@@ -13,7 +14,8 @@ from replicator_target_bigquery.schema.table_info import TableInfo
 def schema_mismatch(wanted: Sequence[Field], found: TableInfo) -> str:
     """Why the table cannot take them, to follow "the target's table"; empty when it can.
 
-    Columns beyond those of the schema are allowed unless they are NOT NULL.
+    Columns beyond those of the schema are allowed unless they are NOT NULL, or mark deleted rows that were kept: a run without
+    `softDeletes` would neither remove such rows nor take the mark off a row that comes again.
     """
     for column in wanted:
         there = found.column(column.name)
@@ -24,6 +26,9 @@ def schema_mismatch(wanted: Sequence[Field], found: TableInfo) -> str:
         if there.mode == "REQUIRED" and column.mode != "REQUIRED":
             return f"refuses NULL in column {column.name}"
     names = {column.name.lower() for column in wanted}
+    mark = found.column(IS_DELETED)
+    if mark is not None and mark.sql == "BOOL" and IS_DELETED not in names:
+        return f"marks deleted rows in column {IS_DELETED}, and `softDeletes` is off now"
     extra = [f.name for f in found.fields if f.mode == "REQUIRED" and f.name.lower() not in names]
     return f"requires values for {', '.join(extra)}, which the source does not have" if extra else ""
 
@@ -40,5 +45,5 @@ def require_match(changes: TableChanges, wanted: tuple[Field, ...], found: Table
             code="RPL-6531",
             table=str(changes.table),
             position=str(changes.identity.position),
-            hint="undo the manual change of that table, or take the table out of `tables`, run once and put it in again: it is copied again",
+            hint="undo the manual change of that table, or the edit of `softDeletes`; or take the table out of `tables`, run once and put it in again: it is copied again",
         )

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from replicator_sdk.datatype import DATE, INT64, STRING
-from replicator_sdk.errors import DataError, NeedsUserError, SnapshotNeededError
+from replicator_sdk.errors import DataError, NeedsUserError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_sdk.testing.contexts import CountingMetrics
@@ -39,6 +39,25 @@ def test_deleted_rows_stay_marked_and_are_restored_by_an_insert(bigquery_emulato
     assert found == [["1", "a", "true", "2001"], ["2", "b", "true", "2002"], ["3", "b", "false", "2002"]]
     consumer.apply_batch(batch(3, [insert(row(1, "new"))]))
     assert project.select("SELECT name, _is_deleted FROM {d}.customers WHERE id = 1") == [["new", "false"]]
+
+
+@pytest.mark.parametrize("was", [True, False], ids=["off", "on"])
+def test_soft_deletes_that_are_switched_are_refused(bigquery_emulators: Emulators, was: bool) -> None:
+    """Without the refusal a row that comes again after its marked delete stays marked, although it is alive."""
+    project = Project(bigquery_emulators, soft_deletes=was)
+    consumer = project.consumer()
+    consumer.apply_batch(batch(1, [insert(row(1, "a"))]))
+    consumer.apply_batch(batch(2, [delete({"id": 1})]))
+    consumer.stop()
+    edited = Project(bigquery_emulators, soft_deletes=not was, dataset_name=project.dataset).consumer(epoch=2)
+    for _ in range(3):
+        with pytest.raises(SchemaDriftError, match=r"RPL-6531.*_is_deleted") as caught:
+            edited.apply_batch(batch(3, [insert(row(1, "new"))]))
+        assert "softDeletes" in caught.value.hint
+    edited.stop()
+    again = project.consumer(epoch=3)
+    again.apply_batch(batch(3, [insert(row(1, "new"))]))
+    assert project.read_table(KEYED) == [row(1, "new")]
 
 
 def test_of_equal_rows_as_many_are_marked_as_are_deleted(bigquery_emulators: Emulators) -> None:
