@@ -190,12 +190,16 @@ class _FaultyConsumer(EventConsumer):
     def __init__(self, consumer: EventConsumer, script: FaultScript) -> None:
         self._consumer = consumer
         self._script = script
+        self.follows_databases = consumer.follows_databases  # type: ignore[misc]  # the wrapped one's
 
     def start(self) -> None:
         self._script.run("start", self._consumer.start)
 
     def apply_ddl(self, event: DDLEvent) -> None:
         self._script.run("apply_ddl", lambda: self._consumer.apply_ddl(event))
+
+    def can_rename(self, former: TableId, table: TableId) -> bool:
+        return self._consumer.can_rename(former, table)
 
     def apply_dml(self, event: DMLEvent) -> None:
         self._script.run("apply_dml", lambda: self._consumer.apply_dml(event))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from replicator_sdk.testing.histories.values import Row
 from replicator_sdk.testing.target_claims.atomicity import AtomicityClaims
 from replicator_sdk.testing.target_claims.histories import CASES, CUTS, HistoryClaims
+from replicator_sdk.testing.target_claims.renames import RenameClaims
 from replicator_sdk.testing.target_claims.snapshots import SnapshotClaims
 from replicator_sdk.testing.target_claims.structure import StructureClaims
 from replicator_sdk.testing.target_claims.target_system import TargetSystem
@@ -23,6 +24,6 @@ __all__ = ["CASES", "CUTS", "Row", "TargetConformance", "TargetSystem"]
 
 
 class TargetConformance(
-    HistoryClaims, WriterClaims, SnapshotClaims, StructureClaims, AtomicityClaims, UnsentColumnClaims
+    HistoryClaims, WriterClaims, SnapshotClaims, StructureClaims, AtomicityClaims, UnsentColumnClaims, RenameClaims
 ):
     """What every target promises. Each test's docstring is the promise."""

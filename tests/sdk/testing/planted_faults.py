@@ -41,6 +41,7 @@ _MADE = "test_what_is_there_is_what_the_history_makes"
 _AGAIN = "test_a_ddl_event_that_comes_again_changes_nothing"
 _INTERRUPTED = "test_an_interrupted_call_leaves_rows_and_progress_that_fit"
 _STRUCTURE = "test_a_lower_epoch_changes_no_structure"
+_RENAMED = "test_a_renamed_table_keeps_its_rows_and_takes_changes"
 _EMITTED = "test_what_the_reader_emits_is_what_happened"
 
 
@@ -263,6 +264,62 @@ IN_SQLITE_FILES = (
         "            file.create(schema)\n            progress = self._progress(position)\n",
         "            file.progress or file.create(schema)\n            progress = self._progress(position)\n",
         "test_another_plan_starts_from_scratch",
+    ),
+    Fault(
+        "a renamed table keeps its former position",
+        "target",
+        "self._store(file, replace(file.progress, position=event.position), event.schema)",
+        "self._store(file, file.progress, event.schema)",
+        _RENAMED,
+        {"name": "chain"},
+    ),
+    Fault(
+        "a rename leaves the table of the former name",
+        "target",
+        "former.rename(new)",
+        "new.write_bytes(former.read_bytes())",
+        _RENAMED,
+        {"name": "exchange"},
+    ),
+    Fault(
+        "a rename that comes again looks for the former table",
+        "target",
+        "        if former.exists():\n            self._move(former, new, event)\n",
+        "        self._move(former, new, event)\n",
+        _RENAMED,
+        {"name": "former name"},
+    ),
+    Fault(
+        "the position of a rename is stored before the table has its new name",
+        "target",
+        "        if former.exists():\n            self._move(former, new, event)\n",
+        "        if former.exists():\n"
+        "            if self.progress(event.prev_table).position == event.position:\n                return\n"
+        "            with self._open(event.prev_table) as file:\n"
+        "                self._store(file, replace(file.progress, position=event.position), file.schema)\n"
+        "            self._move(former, new, event)\n",
+        "test_an_interrupted_rename_is_finished",
+    ),
+    Fault(
+        "a renamed table takes the place of another",
+        "target",
+        "        if new.exists():\n            raise _not_renamed(event)\n        former",
+        "        former",
+        "test_a_rename_to_a_name_in_use_changes_nothing",
+    ),
+    Fault(
+        "a rename of a missing table makes an empty one",
+        "target",
+        "        if not new.exists():\n            raise _not_renamed(event)\n",
+        "        if not new.exists():\n            self.begin_snapshot(event.schema, 'empty', event.position)\n",
+        "test_a_rename_of_a_missing_table_makes_none",
+    ),
+    Fault(
+        "an older run renames the table",
+        "target",
+        "        with self._open(event.prev_table) as file:\n            file.check(self._context.epoch)\n",
+        "",
+        "test_a_lower_epoch_renames_nothing",
     ),
     Fault(
         "the sequence number is not stored",

@@ -8,7 +8,11 @@ import time
 import pytest
 
 from replicator_sdk.errors import BugError, RetryableError
-from replicator_sdk.testing.faults import FailAfterWrite, FaultScript, Hold, Reject, Slow
+from replicator_sdk.schema import TableId
+from replicator_sdk.testing.contexts import TestTargetContext
+from replicator_sdk.testing.faults import FailAfterWrite, FaultScript, FaultyTarget, Hold, Reject, Slow
+from replicator_sdk.testing.in_memory.offset import MemoryOffset
+from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryTarget, MemoryTargetConfig
 
 
 def test_faults_come_in_order_and_then_all_goes_well() -> None:
@@ -55,3 +59,15 @@ def test_a_slow_call_takes_its_time() -> None:
 def test_an_operation_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="merge"):
         FaultScript().on("merge", Reject())
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_a_wrapped_consumer_is_as_capable_as_the_one_it_wraps(monkeypatch: pytest.MonkeyPatch, follows: bool) -> None:
+    former, table = TableId("shop", "a"), TableId("shop", "b")
+    monkeypatch.setattr(MemoryConsumer, "follows_databases", follows)
+    monkeypatch.setattr(MemoryConsumer, "can_rename", lambda self, *names: names == (former, table))
+    target = FaultyTarget(MemoryTarget(MemoryTargetConfig(store="faulty")), FaultScript())
+    consumer = target.create_consumer(TestTargetContext(MemoryOffset.from_fields))
+    assert consumer.follows_databases is follows
+    assert consumer.can_rename(former, table)
+    assert not consumer.can_rename(table, former)

@@ -109,16 +109,20 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure, unless it is in already."""
         with self._store.lock:
-            table = (
-                event.prev_table if event.operation is DDLOperation.RENAME_TABLE and event.prev_table else event.table
-            )
-            self._check_epoch(table, self._context.epoch)
+            renames = event.operation is DDLOperation.RENAME_TABLE
+            table = event.prev_table if renames and event.prev_table else event.table
+            for name in (table, event.table):
+                self._check_epoch(name, self._context.epoch)
             position = event.position
             done = self._store.progress.get(event.table)
             if position is not None and done is not None and position <= done.position:
                 return
+            if renames and (done is not None or table not in self._store.progress):
+                raise _not_renamed(event)
             with self._commit({table, event.table}):
                 self._store.reference.apply(event)
+                if table in self._store.chunks:
+                    self._store.chunks[event.table] = self._store.chunks.pop(table)
                 previous = self._store.progress.pop(table, None)
                 if position is not None and event.operation is not DDLOperation.DROP_TABLE:
                     self._store.progress[event.table] = replace(
@@ -233,6 +237,15 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
                 hint="a newer run owns the replicator; this one ends",
                 table=str(table),
             )
+
+
+def _not_renamed(event: DDLEvent) -> SnapshotNeededError:
+    return SnapshotNeededError(
+        f"{event.prev_table} is not at the target, or a table of its new name is",
+        code="RPL-9118",
+        hint="nothing to do: the table is copied under its new name",
+        table=str(event.table),
+    )
 
 
 def _is_dropped(table: ReferenceTable, change: RowChange, changes: TableChanges) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import pytest
 
@@ -22,9 +21,6 @@ _CASES = ("seed_without_primary_key", "truncate_alone", "add_column")
 
 class AtomicityClaims(TargetClaims):
     """Rows, structure and progress are in one commit."""
-
-    interruptions: ClassVar[int] = 40
-    """At how many lines of the plugin a call is interrupted at most; fewer when a flush takes seconds, 0 for none."""
 
     @pytest.mark.parametrize("name", _CASES)
     def test_an_interrupted_call_leaves_rows_and_progress_that_fit(self, system: TargetSystem, name: str) -> None:

@@ -60,6 +60,12 @@ class TargetClaims(Capabilities):
     is_fenced: ClassVar[bool] = True
     """A lower epoch cannot write any more."""
 
+    refuses_foreign_tables: ClassVar[bool] = True
+    """A table that another replicator writes is refused."""
+
+    interruptions: ClassVar[int] = 40
+    """At how many lines of the plugin a call is interrupted at most; fewer when a flush takes seconds, 0 for none."""
+
     @pytest.fixture
     def system(self) -> TargetSystem:
         """The target under test; override it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import pytest
 
@@ -24,9 +23,6 @@ from replicator_sdk.testing.target_script import apply, cut_transactions
 
 class WriterClaims(TargetClaims):
     """Only the newest run of one replicator writes a table, and its progress is in the commit."""
-
-    refuses_foreign_tables: ClassVar[bool] = True
-    """A table that another replicator writes is refused."""
 
     def test_a_lower_epoch_is_fenced(self, system: TargetSystem) -> None:
         """A writer of a lower epoch changes nothing any more and learns so."""

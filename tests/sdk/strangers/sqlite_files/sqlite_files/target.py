@@ -61,6 +61,9 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
     def apply_ddl(self, event: DDLEvent) -> None:
         if event.operation in (DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE):
             return
+        if event.operation is DDLOperation.RENAME_TABLE:
+            self._rename(event)
+            return
         drops = event.operation is DDLOperation.DROP_TABLE
         if drops and not self.path(event.table).exists():
             return
@@ -72,6 +75,32 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
                 self.path(event.table).unlink()
             else:
                 self._change_structure(file, event)
+
+    def can_rename(self, former: TableId, table: TableId) -> bool:
+        return former != table
+
+    def _rename(self, event: DDLEvent) -> None:
+        """Rename the file, then store the position: a file that is under its new name only waits for its position."""
+        assert event.prev_table is not None
+        assert event.schema is not None
+        assert event.position is not None
+        former, new = self.path(event.prev_table), self.path(event.table)
+        if former.exists():
+            self._move(former, new, event)
+        if not new.exists():
+            raise _not_renamed(event)
+        with self._open(event.table) as file:
+            file.check(self._context.epoch)
+            if file.progress and not event.position <= file.progress.position:
+                self._store(file, replace(file.progress, position=event.position), event.schema)
+
+    def _move(self, former: Path, new: Path, event: DDLEvent) -> None:
+        assert event.prev_table is not None
+        with self._open(event.prev_table) as file:
+            file.check(self._context.epoch)
+        if new.exists():
+            raise _not_renamed(event)
+        former.rename(new)
 
     def _change_structure(self, file: TableFile, event: DDLEvent) -> None:
         schema = event.schema or file.schema
@@ -146,6 +175,15 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
     ) -> None:
         epoch = self._context.epoch
         file.store(epoch, replace(progress, epoch=epoch), schema, file.loaded if loaded is None else loaded)
+
+
+def _not_renamed(event: DDLEvent) -> SnapshotNeededError:
+    return SnapshotNeededError(
+        f"there is no file of {event.prev_table}, or one of {event.table}",
+        code="SQF-0008",
+        hint="none; it is copied under its new name",
+        table=str(event.table),
+    )
 
 
 def _alter(file: TableFile, step: Alter, event: DDLEvent) -> None:
