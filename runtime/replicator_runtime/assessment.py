@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 from replicator_runtime.config.selection import entry_name, is_pattern
 from replicator_runtime.stored_tables import StoredTables
 from replicator_sdk.discovery.assessment import ColumnAssessment, Finding, Severity, Support
-from replicator_sdk.errors import NeedsUserError, ReplicatorError
+from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
+from replicator_state import ReplicatorDirectory
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline, SelectedTable
     from replicator_runtime.stored_tables import NextRun
+    from replicator_sdk.config import PluginConfig
     from replicator_sdk.discovery.assessment import TableAssessor
     from replicator_sdk.discovery.table_registry import TableRegistry
     from replicator_sdk.schema import TableId, TableSchema
+    from replicator_sdk.source import DeltaSource
+    from replicator_state import SavedOffset
 
 ASSESSED_AS_ERROR = "RPL-1202"
 TABLE_MISSING = "RPL-2001"
@@ -103,6 +107,8 @@ def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
     with pipeline.source.create_table_assessor() as at_source, pipeline.target.create_table_assessor() as at_target:
         source += at_source.assess().findings
         source += _about_blacklists(pipeline)
+        said = {finding.code for finding in source}
+        source += [finding for finding in _about_log(pipeline) if finding.code not in said]
         target += at_target.assess().findings
         try:
             with pipeline.source.create_table_registry() as registry:
@@ -213,6 +219,38 @@ def _about_blacklists(pipeline: Pipeline) -> list[Finding]:
             suggestion="nothing, or remove the entry",
         )
     ]
+
+
+def _about_log(pipeline: Pipeline) -> list[Finding]:
+    """Whether the next run can go on where an earlier one ended."""
+    config, source = pipeline.config, pipeline.source
+    directory = ReplicatorDirectory(config.offset_base_path, config.namespace, config.name, retry_seconds=5)
+    refused: ReplicatorError | None = None
+    looked_at: SavedOffset | None = None
+    try:
+        while directory.generations() and (saved := directory.offsets().latest()) not in (None, looked_at):
+            looked_at = saved  # looked at again when a run is at work, and has gone on from there meanwhile
+            refused = _refusal(source, saved, config.namespace, config.name)
+            if refused is None:
+                return []
+    except ReplicatorError as error:
+        refused = error
+    if refused is None:
+        return []
+    return [replace(_finding_of(refused, None), name="log", impact="no run can go on where the last one ended")]
+
+
+def _refusal(
+    source: DeltaSource[PluginConfig], saved: SavedOffset, namespace: str, name: str
+) -> ReplicatorError | None:
+    """Why no run can go on at `saved`; None also when the source is away, which its own assessment says."""
+    try:
+        source.check_log(source.offset_type.from_fields(saved.fields), namespace=namespace, name=name)
+    except RetryableError:
+        return None
+    except ReplicatorError as error:
+        return error
+    return None
 
 
 def _nothing_selected() -> Finding:

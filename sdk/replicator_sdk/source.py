@@ -185,6 +185,22 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
         """A judge of source and tables; the caller closes it."""
         return AcceptingAssessor()
 
+    def check_log(self, offset: Offset, *, namespace: str, name: str) -> None:
+        """Check that a run could go on after `offset`, as far as that shows without changing or reading anything; for assessments.
+
+        A source that does not override it finds nothing. A run may be at work meanwhile, and have gone on from `offset`: what is
+        found then is looked at again with that run's newer offset.
+
+        Args:
+            offset: Where the next run goes on.
+            namespace: The replicator's namespace.
+            name: The replicator's name.
+
+        Raises:
+            HistoryLostError: When the log after `offset` is no longer there.
+            ReplicatorError: What else `EventReader.initialize` would raise.
+        """
+
     @abstractmethod
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

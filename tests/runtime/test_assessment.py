@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from replicator_runtime.assessment import PipelineAssessment, assess_pipeline
 from replicator_runtime.config.pipeline import build_pipeline
 from replicator_sdk.discovery.assessment import Severity
+from replicator_sdk.errors import HistoryLostError
+from replicator_source_sqlite.offset import SqliteOffset
+from replicator_source_sqlite.plugin import SqliteSource
+from replicator_state import OffsetStore, SavedOffset
 from tests.runtime.engine.test_run import Host, Shop, fill, shop
 
 __all__ = ["shop"]
@@ -91,3 +99,52 @@ def test_blacklisted_changes_that_the_source_never_emits_are_named(
     shop.document.update(settings)
     named = [f.description for f in assess(shop).source if f.name == "unseen_ddl"]
     assert [f"`ddlBlacklist` names {name}, which the log of this source does not show" for name in wanted] == named
+
+
+def test_a_log_that_no_run_can_go_on_in_is_an_error(shop: Shop, tmp_path: Path) -> None:
+    fill(shop)
+    shop.run()
+    copy = tmp_path / "copy.db"
+    shutil.copy(shop.path, copy)
+    shop.sql("INSERT INTO customers VALUES (90, 'later')")
+    shop.run()
+    assert assess(shop).count(Severity.ERROR) == 0
+    copy.replace(shop.path)
+    (finding,) = (f for f in assess(shop).source if f.severity is Severity.ERROR)
+    assert (finding.name, finding.code) == ("log", "RPL-3507")
+    with pytest.raises(HistoryLostError, match="RPL-3507"):
+        shop.run()
+
+
+@pytest.mark.parametrize(("code", "is_found"), [("RPL-1", True), ("RPL-2", False)])
+def test_where_a_run_at_work_has_gone_on_its_newer_offset_counts(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, code: str, is_found: bool
+) -> None:
+    """The log before it may be gone by then."""
+    fill(shop)
+    shop.run()
+
+    def check_log(self: SqliteSource, offset: SqliteOffset, *, namespace: str, name: str) -> None:
+        assert (namespace, name) == ("default", "shop")
+        seen.append(offset)
+        if len(seen) == 1 or is_found:
+            raise HistoryLostError("it is gone", code=code, hint="copy again")
+
+    seen: list[SqliteOffset] = []
+    latest = OffsetStore.latest
+
+    def went_on(self: OffsetStore) -> SavedOffset | None:
+        saved = latest(self)
+        assert saved is not None
+        return replace(saved, commit_timestamp=saved.commit_timestamp + min(1, len(seen)))
+
+    monkeypatch.setattr(OffsetStore, "latest", went_on)
+    monkeypatch.setattr(SqliteSource, "check_log", check_log)
+    assert [f.code for f in assess(shop).source if f.severity is Severity.ERROR] == [code] * is_found
+    assert len(seen) == 2
+
+
+def test_a_pipeline_that_never_ran_has_no_log_to_go_on_in(shop: Shop) -> None:
+    fill(shop)
+    assert assess(shop).count(Severity.ERROR) == 0
+    assert not (shop.path.parent / "state").exists()

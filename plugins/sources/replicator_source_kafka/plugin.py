@@ -17,6 +17,7 @@ from replicator_source_kafka.client.diagnosis import diagnosed
 from replicator_source_kafka.client_settings import plain
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset
+from replicator_source_kafka.topics.position_check import check_position
 from replicator_source_kafka.topics.selection import find_topics
 
 
@@ -63,6 +64,12 @@ class KafkaSource(DeltaSource[KafkaConfig]):
         from replicator_source_kafka.assessment.assessor import KafkaTableAssessor
 
         return KafkaTableAssessor(self.config)
+
+    def check_log(self, offset: Offset, *, namespace: str, name: str) -> None:  # noqa: ARG002 - part of the contract
+        """Check that the topics are those of `offset` and have all records after it."""
+        assert isinstance(offset, KafkaOffset)
+        with diagnosed("looking at the topics"), Cluster(self.config) as cluster:
+            check_position(cluster, self.config, offset)
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

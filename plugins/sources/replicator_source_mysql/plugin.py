@@ -13,9 +13,10 @@ from replicator_sdk.event import DDLOperation
 from replicator_sdk.offset import Offset
 from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
-from replicator_source_mysql.binlog.log_availability import current_offset, origin_of
+from replicator_source_mysql.binlog.log_availability import check_readable, current_offset, origin_of
 from replicator_source_mysql.config import MySqlConfig
 from replicator_source_mysql.connect.connection import Endpoint, server_of
+from replicator_source_mysql.connect.diagnosis import diagnosed
 from replicator_source_mysql.offset import MySqlOffset
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ class MySqlSource(DeltaSource[MySqlConfig]):
         from replicator_source_mysql.assessment.assessor import MySqlTableAssessor
 
         return MySqlTableAssessor(self.endpoint(), self.config.server_id)
+
+    def check_log(self, offset: Offset, *, namespace: str, name: str) -> None:  # noqa: ARG002 - part of the contract
+        """Check that the server has the binlog after `offset`."""
+        assert isinstance(offset, MySqlOffset)
+        with self.endpoint().session() as connection, diagnosed("looking at the log"):
+            check_readable(connection, origin_of(connection), offset)
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

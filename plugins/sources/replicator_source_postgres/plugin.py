@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from typing import ClassVar
@@ -60,6 +61,17 @@ class PostgresSource(DeltaSource[PostgresConfig]):
         from replicator_source_postgres.assessment import PostgresTableAssessor
 
         return PostgresTableAssessor(self.endpoint())
+
+    def check_log(self, offset: Offset, *, namespace: str, name: str) -> None:
+        """Check that the slot is there and still holds the log after `offset`."""
+        from replicator_source_postgres.catalogue import CatalogueConnection
+        from replicator_source_postgres.diagnosis import diagnosed
+        from replicator_source_postgres.replication.slot import Slot
+
+        assert isinstance(offset, PostgresOffset)
+        with contextlib.closing(CatalogueConnection(self.endpoint())) as connection, diagnosed("looking at the slot"):
+            slot = self.config.slot or derived_name(namespace, name)
+            Slot(connection.catalogue.connection, slot, self.config.database).check_log(offset)
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

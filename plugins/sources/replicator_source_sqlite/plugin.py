@@ -62,6 +62,15 @@ class SqliteSource(DeltaSource[SqliteConfig]):
 
         return SqliteAssessor(self.config.path)
 
+    def check_log(self, offset: Offset, *, namespace: str, name: str) -> None:  # noqa: ARG002 - part of the contract
+        """Check that the changelog is the one of `offset` and has all changes after it."""
+        from replicator_source_sqlite.capture.changelog import check_reach
+        from replicator_source_sqlite.connection import connect
+
+        assert isinstance(offset, SqliteOffset)
+        with connect(self.config.path, read_only=True) as database:
+            check_reach(database, offset)
+
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
     ) -> EventReader:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from tests.end_to_end.mysql.database.pipeline import MysqlPipeline
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
 from tests.services.mysql.server import MysqlDatabase, MysqlServer, copy_folder
+from tests.services.spark.session import INTERPRETER
 
 BOTH = pytest.mark.parametrize("release", [MYSQL_9, MARIADB_10_11], ids=lambda release: release.name)
 
@@ -154,6 +157,14 @@ def test_without_gtids_another_server_is_refused(mysql_server: PrivateMysql, mak
         pipeline.assert_nothing_lost()
 
 
+def assessed(pipeline: MysqlPipeline) -> str:
+    """What `replicator assess` prints."""
+    replicator = pipeline.replicator
+    command = [*replicator.command, "assess", str(replicator.folder / "pipeline.json")]
+    environment = {**os.environ, **INTERPRETER, **replicator.environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stdout
+
+
 @BOTH
 def test_a_purged_log_is_lost_history_and_stays_so(
     release: Release, mysql_server: PrivateMysql, make_mysql: MakeMysqlPipeline
@@ -166,7 +177,9 @@ def test_a_purged_log_is_lost_history_and_stays_so(
         pipeline.change()
         server.execute("FLUSH BINARY LOGS")
         pipeline.change()
+        assert "RPL-3782" not in assessed(pipeline)
         newest = purge(server)
+        assert "RPL-3782" in assessed(pipeline)
         for _ in range(2):
             error = pipeline.fails(HistoryLostError, "binlog.000001")
             assert error["code"] == "RPL-3782"

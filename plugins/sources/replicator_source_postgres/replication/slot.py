@@ -107,6 +107,17 @@ class Slot:
             HistoryLostError: When the log is gone; the reader never starts elsewhere instead.
             RetryableError: When another session uses the slot.
         """
+        state = self.check_log(offset)
+        self._check_free(state)
+        return state
+
+    def check_log(self, offset: PostgresOffset) -> SlotState:
+        """Check that the log after `offset` still exists, whoever reads it.
+
+        Raises:
+            HistoryLostError: When it is gone.
+            NeedsUserError: When the slot is of another kind.
+        """
         state = self.state()
         if state is None:
             raise HistoryLostError(
@@ -128,7 +139,6 @@ class Slot:
                 hint=f"where the state is an old copy, put the newer state back; else {COPY_AGAIN}; {DROP_SLOT}('{self.name}')",
             )
         self._check_end(offset)
-        self._check_free(state)
         return state
 
     def _check_end(self, offset: PostgresOffset) -> None:

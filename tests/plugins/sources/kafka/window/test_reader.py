@@ -308,7 +308,11 @@ def test_records_deleted_by_retention_are_an_error(kafka: KafkaBroker, kafka_top
     kafka.produce(topic, inserts(range(10)), partition=1)
     pump = Pump(kafka, [topic])
     pump.prepare()
+    assert pump.offset is not None
+    pump.source.check_log(pump.offset, namespace="default", name="any")
     kafka.delete_records(topic, {1: 4})
+    with pytest.raises(HistoryLostError, match=r"RPL-3953"):
+        pump.source.check_log(pump.offset, namespace="default", name="any")
     with pytest.raises(HistoryLostError, match=r"RPL-3953.*begins at 4.*startFrom"):
         pump.prepare()
 

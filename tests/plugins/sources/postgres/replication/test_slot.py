@@ -16,8 +16,17 @@ from tests.plugins.sources.postgres.pump import Pump
 from tests.services.postgres.fixtures import PrivatePostgres
 
 
+def is_refused(pump: Pump, code: str) -> None:
+    """By an assessment, too, before a run."""
+    context, offset = pump.context, pump.offset
+    assert offset is not None
+    with pytest.raises(HistoryLostError, match=code):
+        pump.source.check_log(offset, namespace=context.namespace, name=context.replicator_name)
+
+
 def test_a_dropped_slot_is_lost_history_and_is_not_created_again(pump: Pump) -> None:
     pump.database.execute(f"SELECT pg_drop_replication_slot('{slot_of(pump)}')")
+    is_refused(pump, "RPL-3203")
     with pytest.raises(HistoryLostError, match="RPL-3203"):
         pump.read()
     assert pump.database.execute("SELECT count(*) FROM pg_replication_slots WHERE NOT temporary")[0][0] == 0
@@ -29,12 +38,14 @@ def test_a_slot_confirmed_beyond_the_offset_is_lost_history(pump: Pump) -> None:
     pump.read()
     pump.database.execute(f"SELECT pg_replication_slot_advance('{slot_of(pump)}', pg_current_wal_lsn())")
     pump.offset = old
+    is_refused(pump, "RPL-3204")
     with pytest.raises(HistoryLostError, match="RPL-3204"):
         pump.read()
 
 
 def test_an_offset_beyond_the_end_of_the_log_is_another_history(pump: Pump) -> None:
     pump.offset = PostgresOffset(1 << 60)
+    is_refused(pump, "RPL-3205")
     with pytest.raises(HistoryLostError, match="RPL-3205"):
         pump.prepare()
 
@@ -56,6 +67,7 @@ def test_a_slot_whose_log_was_removed_is_lost_history(private_postgres: PrivateP
             db.execute("INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; TRUNCATE t")
             db.execute("SELECT pg_switch_wal()")
             db.execute("CHECKPOINT")
+        is_refused(pump, "RPL-3202")
         with pytest.raises(HistoryLostError, match="RPL-3202"):
             pump.read()
 
@@ -74,6 +86,8 @@ def test_a_slot_in_use_is_waited_for_and_then_reported(pump: Pump, monkeypatch: 
         )
         with pytest.raises(RetryableError, match="RPL-3104"):
             pump.reader(CollectingEmitter())
+        assert pump.offset is not None
+        pump.source.check_log(pump.offset, namespace=pump.context.namespace, name=pump.context.replicator_name)
         pump.database.execute("INSERT INTO t VALUES (1)")
         run.wait_for(pump.source.latest_offset())
         assert [row["id"] for _, row, _, _ in run.changes("t")] == [1]
