@@ -97,13 +97,13 @@ def _replacement_of(body: str | None, secrets_allowed: bool) -> str:
 
 
 def _secure(name: str) -> str:
-    from replicator_runtime.observability.redaction import register_secret
+    from replicator_runtime.observability.redaction import SECRET_VARIABLES, register_secret
 
     if not _SECRET_NAME.fullmatch(name):
         raise UnresolvedMacroError(
             f"${{secure({name})}} is no name of a secret", "use letters, digits, dots, dashes and underscores"
         )
-    variable = "REPLICATOR_SECRET_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+    variable = SECRET_VARIABLES + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
     file = Path(os.environ.get("REPLICATOR_SECRETS_DIR") or "/run/secrets") / name
     for found in (os.environ.get(variable), _secret_file(file), _from_keyring(name)):
         if found is not None:

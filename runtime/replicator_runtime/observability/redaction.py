@@ -18,6 +18,8 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
+SECRET_VARIABLES = "REPLICATOR_SECRET_"  # noqa: S105 - a name
+"""What the names of environment variables with secrets begin with."""
 SHORTEST = 4
 _DEEPEST = 8
 

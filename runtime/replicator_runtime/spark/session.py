@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from replicator_runtime.observability.redaction import contains_secret, redact_error
+from replicator_runtime.observability.redaction import SECRET_VARIABLES, contains_secret, redact_error
 from replicator_runtime.spark.group_signals import start_gateway
 from replicator_runtime.spark.jars import cache_folder, local_jars
 from replicator_runtime.spark.java import require_java
@@ -144,6 +144,7 @@ def _local_defaults(cores: int) -> dict[str, str]:
     return {
         "spark.driver.host": _LOOPBACK,  # no other machine may reach the driver's ports
         "spark.driver.bindAddress": _LOOPBACK,
+        "spark.authenticate": "true",  # nor may another user of this machine; Spark makes the secret
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.default.parallelism": str(cores),
@@ -254,21 +255,24 @@ def _own_folders(settings: Mapping[str, str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _launched_with(settings: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables of Spark's launcher, while it runs."""
-    wanted = {}
+    """Environment variables of Spark's launcher, while it runs: the virtual machine, and Python on its executors, get no secrets."""
+    wanted: dict[str, str] = {}
     if settings.get("spark.master", "").startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
         wanted["SPARK_LOCAL_IP"] = _LOOPBACK  # else it resolves the host's own name, and warns
     if _scratch:
         # Not `spark.local.dir`, which executors of a cluster would take as well.
         wanted["SPARK_LOCAL_DIRS"] = ",".join(_scratch[-1].paths)
-    before = {name: os.environ.get(name) for name in wanted}
+    secrets = [name for name in os.environ if name.startswith(SECRET_VARIABLES)]
+    before = {name: os.environ.get(name) for name in (*wanted, *secrets)}
+    for name in secrets:
+        del os.environ[name]
     os.environ.update(wanted)
     try:
         yield
     finally:
         for name, value in before.items():
             if value is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = value
 

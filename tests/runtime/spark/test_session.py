@@ -174,7 +174,15 @@ def on_executor(batches):
     import pyarrow as pa
     for batch in batches:
         yield pa.record_batch({"exe": [sys.executable] * len(batch)})
+def in_environment(batches):
+    import os
+    import pyarrow as pa
+    for batch in batches:
+        yield pa.record_batch({"name": pa.array([name for name in os.environ if "SECRET_" in name], pa.string())})
 found["executor"] = session.range(1).mapInArrow(on_executor, "exe string").first()["exe"]
+found["secrets"] = [name for p in java() for name in p.environ() if "SECRET_" in name]
+found["secrets"] += session.range(1).mapInArrow(in_environment, "name string").toPandas()["name"].tolist()
+found["kept"] = os.environ["REPLICATOR_SECRET_SHOP"]
 found["listening"] = sorted({c.laddr.ip for p in java() for c in p.net_connections() if c.status == "LISTEN"})
 again = []
 other = threading.Thread(target=lambda: again.append(build_session("u", conf=conf, memory_mb=1024)))
@@ -192,7 +200,7 @@ def test_the_life_of_a_session_in_a_process(tmp_path: Path) -> None:
     arguments = json.dumps(
         [PACKAGES, {**DELTA_SETTINGS, "spark.databricks.delta.snapshotPartitions": "1"}, str(tmp_path / "table")]
     )
-    environment = {**os.environ, **JAVA_OPTIONS, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, **JAVA_OPTIONS, "TMPDIR": str(tmp_path), "REPLICATOR_SECRET_SHOP": "correct horse"}
     done = subprocess.run(
         [sys.executable, "-c", LIFE, arguments],
         capture_output=True,
@@ -209,6 +217,7 @@ def test_the_life_of_a_session_in_a_process(tmp_path: Path) -> None:
     assert found["delta"] == 5
     assert found["executor"] == sys.executable
     assert [ip.removeprefix("::ffff:") for ip in found["listening"]] == ["127.0.0.1"]
+    assert (found["secrets"], found["kept"]) == ([], "correct horse")
     assert found["same"] is True
     assert found["unfit"].startswith("RPL-7206")
     assert found["left"] == 0
