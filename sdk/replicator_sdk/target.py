@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic
 
+from replicator_sdk.authoring.stored_form import check_form, release
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.config import ConfigT_co, PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
@@ -18,6 +19,8 @@ from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 
 PLUGIN_TYPE_TARGET = "cdcTarget"
+PROGRESS_FORM = 1
+"""Of a stored `TableProgress`; higher in a release whose progress an earlier one would misread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class TableProgress:
     def to_json(self) -> dict[str, Any]:
         """The JSON form a target stores."""
         return {
+            "form": PROGRESS_FORM,
+            "release": release(),
             "generation": self.generation,
             "epoch": self.epoch,
             "offset": offset_to_json(self.position.offset),
@@ -67,7 +72,12 @@ class TableProgress:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> TableProgress:
-        """The inverse of `to_json`; `read_offset` is `DeltaTargetContext.read_offset`."""
+        """The inverse of `to_json`; `read_offset` is `DeltaTargetContext.read_offset`.
+
+        Raises:
+            NeedsUserError: RPL-7161 when a later release stored it in a form that this one does not know.
+        """
+        check_form("the target table's progress", value.get("form", 1), PROGRESS_FORM, value.get("release", ""))
         chunks = value.get("snapshotChunks")
         return cls(
             value["generation"],

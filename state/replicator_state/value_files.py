@@ -24,6 +24,7 @@ from replicator_state.storage.store_retry import StoreRetry
 
 register("state.put.between", "state.adopt.before", "state.adopt.after")
 
+UNREADABLE_STATE = "RPL-7120"
 _PREVIOUS = ".previous"
 _FILE = re.compile(r"(?P<name>state-[^.]+)(?:\.(?P<epoch>\d{20}))?(?:\.previous)?")
 _MAGIC = b"RPLSTAT1"
@@ -187,7 +188,7 @@ class ValueFiles:
             return Loaded(None)
         raise NeedsUserError(
             f"the state file {bad.name} at {self.folder.place} cannot be read ({bad.reason}), nor the version before it",
-            code="RPL-7120",
+            code=UNREADABLE_STATE,
             hint="restore it from a backup, or start the pipeline under another `name` with another place at the target: every table is copied",
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId
-from replicator_sdk.target import TableProgress
+from replicator_sdk.target import PROGRESS_FORM, TableProgress
 from replicator_target_bigquery.commit_log.commit import COLUMNS, WITHOUT_DATA, Commit, TableState
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.sql.text import text
@@ -31,6 +31,8 @@ def insert(ref: TableRef, row: Commit) -> str:
 def claim(ref: TableRef, row: Commit, *, every_table: bool = False) -> str:
     """The statement that adds a row numbered after the newest, where that is of the same owner and no row is of this epoch.
 
+    Where a later release has stored progress in a form that this one does not know nothing is added: reading it fails next.
+
     Args:
         ref: The table.
         row: The row to add; number and source are those of the newest.
@@ -44,9 +46,10 @@ def claim(ref: TableRef, row: Commit, *, every_table: bool = False) -> str:
         f"INSERT INTO {ref.commits_sql} ({names})\n"
         f"SELECT {', '.join(values.values())} FROM (\n"
         f"  SELECT table_name, MAX(revision) AS newest, MAX(epoch) AS latest,\n"
+        f"    MAX(IFNULL(SAFE_CAST(JSON_VALUE(progress, '$.form') AS INT64), 1)) AS form,\n"
         f"    ARRAY_AGG(owner {newest} AS holder, ARRAY_AGG(source {newest} AS source\n"
         f"  FROM {ref.commits_sql} WHERE {_which(ref, every_table=every_table)} GROUP BY table_name)\n"
-        f"WHERE latest < {row.epoch} AND holder = {text(row.owner)}"
+        f"WHERE latest < {row.epoch} AND holder = {text(row.owner)} AND form <= {PROGRESS_FORM}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.stored_forms import MAINTENANCE, head, parsed
 from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from replicator_state import StateStore
 
 log = structlog.get_logger()
-_KEY = "engine-maintenance"
 _EVERY_SECONDS = 30.0
 _FIRST_DELAY = 60.0
 
@@ -140,7 +140,7 @@ class DueTimes:
                 return
             try:
                 entries = [{"table": t.to_json(), "task": name, **asdict(x)} for (t, name), x in self._loaded().items()]
-                self._store.put(_KEY, json.dumps({"version": 1, "tasks": entries}).encode())
+                self._store.put(MAINTENANCE, json.dumps({**head(MAINTENANCE), "tasks": entries}).encode())
                 self._changed = False
             except Exception as error:  # noqa: BLE001 - the offset's own save says what is wrong with the store
                 log.warning("maintenance.times_not_saved", error=str(error))
@@ -154,7 +154,7 @@ class DueTimes:
         if self._times is None:
             content = self._stored()
             self._times = {}
-            for entry in json.loads(content)["tasks"] if content else ():
+            for entry in parsed(MAINTENANCE, content)["tasks"] if content else ():
                 table, task = TableId.from_json(entry.pop("table")), entry.pop("task")
                 self._times[table, task] = TaskTimes(**entry)
         return self._times
@@ -162,7 +162,7 @@ class DueTimes:
     def _stored(self) -> bytes | None:
         """What was stored; None as well when it is damaged: then every table counts as new."""
         try:
-            return self._store.get(_KEY)
+            return self._store.get(MAINTENANCE)
         except NeedsUserError as error:
             log.warning("maintenance.times_not_read", error=str(error))
             return None

@@ -13,6 +13,7 @@ from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.logs import set_run
 from replicator_runtime.observability.metrics import MetricsRegistry
+from replicator_runtime.stored_forms import check_all
 from replicator_state import ReplicatorDirectory, Retention
 
 if TYPE_CHECKING:
@@ -34,11 +35,14 @@ def open_run(
         progress: Where to report.
 
     Raises:
-        ReplicatorError: RPL-7130 when another run has the lease.
+        ReplicatorError: RPL-7130 when another run has the lease; RPL-7161 when a later release stored the state in forms that
+            this one does not know.
     """
     run_id = uuid.uuid4().hex[:12]
     set_run(pipeline.config.name, run_id)
     directory = _directory(pipeline)
+    if directory.generations():
+        check_all(directory.states().scoped("runtime"))  # before this run writes anything, its lease too
     lease = directory.acquire(run_id)
     try:
         yield Run(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.stored_forms import SLICES, head, parsed
 from replicator_sdk import Alter, AlterKind, Column, DDLEvent, DDLOperation, Position, TableId, TableSchema
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.offset import offset_from_json, offset_to_json
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from replicator_sdk import Offset
     from replicator_state import StateStore
-
-_KEY = "engine-slices"
 
 
 class SliceStore:
@@ -40,8 +39,8 @@ class SliceStore:
 
     def load(self, positions: Iterable[Offset]) -> None:
         """Read what an earlier run stored, and add the positions of tables."""
-        content = self._store.get(_KEY)
-        kept = json.loads(content) if content else {"ends": [], "pending": []}
+        content = self._store.get(SLICES)
+        kept = parsed(SLICES, content) if content else {"ends": [], "pending": []}
         self.ends = [self._offset(end) for end in kept["ends"]]
         self.pending = [self._event(event) for event in kept["pending"]]
         for offset in positions:
@@ -95,8 +94,12 @@ class SliceStore:
             self.ends = [*(e for e in self.ends if e < offset), offset, *(e for e in self.ends if offset < e)]
 
     def _save(self) -> None:
-        content = {"ends": [offset_to_json(e) for e in self.ends], "pending": [_event_json(e) for e in self.pending]}
-        self._store.put(_KEY, json.dumps(content).encode())
+        content = {
+            **head(SLICES),
+            "ends": [offset_to_json(e) for e in self.ends],
+            "pending": [_event_json(e) for e in self.pending],
+        }
+        self._store.put(SLICES, json.dumps(content).encode())
 
     def _offset(self, value: dict[str, str]) -> Offset:
         return offset_from_json(value, self._read_offset)

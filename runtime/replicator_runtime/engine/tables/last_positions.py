@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from replicator_runtime.stored_forms import POSITIONS, head, parsed
 from replicator_sdk import Position, TableId
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 OLDER_COPY = "RPL-4110"
-_KEY = "engine-positions"
 _EVERY_SECONDS = 10.0
 
 _Entry = tuple[str, Position]
@@ -105,8 +105,8 @@ class LastPositions:
 
     def _loaded(self) -> dict[TableId, _Entry]:
         if self._tables is None:
-            content = self._store.get(_KEY)
-            entries = json.loads(content)["tables"] if content else []
+            content = self._store.get(POSITIONS)
+            entries = parsed(POSITIONS, content)["tables"] if content else []
             self._tables = dict(map(self._entry, entries))
         return self._tables
 
@@ -115,7 +115,7 @@ class LastPositions:
         if not self._changed:
             return
         entries = [_json(table, *entry) for table, entry in self._tables_now.items()]
-        self._store.put(_KEY, json.dumps({"version": 1, "tables": entries}).encode())
+        self._store.put(POSITIONS, json.dumps({**head(POSITIONS), "tables": entries}).encode())
         self._changed = False
 
     def _entry(self, value: dict[str, Any]) -> tuple[TableId, _Entry]:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.stored_forms import CHANGES, TABLES, head, parsed
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replicator_state import StateStore
 
-_ALL, _CHANGES = "engine-tables", "engine-tables-changes"
 _LOOKS = 5
 
 Texts = dict[str, str | None]
@@ -87,11 +88,11 @@ class TableFile:
         since = self._since | changed
         if self._wrote_all and 3 * len(since) ** 2 <= 2 * len(kept):
             before = self._since_before | changed
-            self._store.put(_CHANGES, _document(before, selection, self._number))
+            self._store.put(CHANGES, _document(CHANGES, before, selection, self._number))
             self._since, self._since_before = since, before
             return
         self._wrote_all = False
-        self._store.put(_ALL, _document(kept, selection, self._number + 1))
+        self._store.put(TABLES, _document(TABLES, kept, selection, self._number + 1))
         self._number, self._wrote_all, self._since, self._since_before = self._number + 1, True, {}, since
 
     def _read(self) -> tuple[Any, Any]:
@@ -105,10 +106,10 @@ class TableFile:
         return whole, changes if after in {0, 1} else None
 
     def _read_once(self) -> tuple[Any, Any]:
-        content = self._store.get(_ALL)
+        content = self._store.get(TABLES)
         if content is None:
             return {"tables": []}, None
-        return json.loads(content), json.loads(self._store.get(_CHANGES) or b"null")
+        return parsed(TABLES, content), parsed(CHANGES, self._store.get(CHANGES) or b"null")
 
 
 def table_key(table: Mapping[str, Any]) -> str:
@@ -120,8 +121,9 @@ def _key(entry: Mapping[str, Any]) -> str:
     return table_key(entry["table"])
 
 
-def _document(texts: Mapping[str, str | None], selection: str, number: int) -> bytes:
+def _document(place: str, texts: Mapping[str, str | None], selection: str, number: int) -> bytes:
     tables = ", ".join(text for text in texts.values() if text is not None)
     gone = json.dumps([key for key, text in texts.items() if text is None])
-    content = f'{{"version": 2, "number": {number}, "selection": {selection}, "gone": {gone}, "tables": [{tables}]}}'
+    begin = json.dumps(head(place))[:-1]
+    content = f'{begin}, "number": {number}, "selection": {selection}, "gone": {gone}, "tables": [{tables}]}}'
     return content.encode()

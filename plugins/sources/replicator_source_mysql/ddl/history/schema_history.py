@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, Self
 
+from replicator_sdk.authoring.stored_form import check_form, release
 from replicator_sdk.errors import BugError, HistoryLostError, SchemaDriftError
 from replicator_sdk.schema import TableId
 from replicator_source_mysql.ddl.apply.apply_effects import apply_effects
@@ -232,6 +233,7 @@ class SchemaHistory:
         databases = {name: [[place(at), charset] for at, charset in line] for name, line in self._databases.items()}
         head = {
             "format": _FORMAT,
+            "release": release(),
             "case": self._mode,
             "followed": {name: place(since) for name, since in sorted(self._followed.items())},
             "databases": databases,
@@ -246,10 +248,12 @@ class SchemaHistory:
 
         Raises:
             HistoryLostError: When the bytes are no history.
+            NeedsUserError: RPL-7161 when a later release stored it.
         """
         try:
             first, *lines = zlib.decompress(stored).decode().split("\n")
             head = json.loads(first)
+            check_form("the schema history", head["format"], _FORMAT, head.get("release", ""))
             if head["format"] != _FORMAT:
                 raise ValueError("another format")
             history = cls(head["case"])

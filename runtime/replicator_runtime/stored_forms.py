@@ -1,0 +1,60 @@
+"""The forms in which the engine stores its state values, and the refusal of later ones.
+
+Every value begins with its form and the release that stored it: `{"version": 2, "release": "0.1.0", …`. Values of form 1
+of earlier releases have neither. Later forms keep this beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from replicator_sdk.authoring.stored_form import check_form, release
+from replicator_sdk.errors import NeedsUserError
+from replicator_state.value_files import UNREADABLE_STATE
+
+if TYPE_CHECKING:
+    from replicator_state import StateStore
+
+TABLES, CHANGES = "engine-tables", "engine-tables-changes"
+SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-maintenance"
+_FORMS: Final = {TABLES: 2, CHANGES: 2, SLICES: 1, POSITIONS: 1, MAINTENANCE: 1}
+_HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
+
+
+def head(key: str) -> dict[str, Any]:
+    """What a value under `key` begins with."""
+    return {"version": _FORMS[key], "release": release()}
+
+
+def parsed(key: str, content: bytes) -> Any:
+    """The JSON of a value.
+
+    Raises:
+        NeedsUserError: RPL-7161 when a later release stored it in a form that this one does not know.
+    """
+    _check(key, content)
+    return json.loads(content)
+
+
+def check_all(store: StateStore) -> None:
+    """Check all values; a damaged one is left to its reader.
+
+    Raises:
+        NeedsUserError: As `parsed`.
+    """
+    for key in _FORMS:
+        try:
+            content = store.get(key)
+        except NeedsUserError as error:
+            if error.code != UNREADABLE_STATE:
+                raise
+        else:
+            _check(key, content or b"")
+
+
+def _check(key: str, content: bytes) -> None:
+    found = _HEAD.match(content)
+    if found is not None:
+        check_form(f"the state value {key}", int(found[1]), _FORMS[key], (found[2] or b"").decode())
