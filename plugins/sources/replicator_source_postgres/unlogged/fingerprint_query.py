@@ -13,6 +13,8 @@ from replicator_source_postgres.unlogged.fingerprint import PartitionNode, Publi
 _SAMPLED_ROWS = 1000
 _HALF_OF_ALL_XIDS = 1 << 31
 
+# Types that SQL statements created have identifiers from 16384 on; only these can be altered. A column's type may hold others: in
+# an array, a domain, a range or a composite type.
 # The link of a partition that is being detached concurrently exists until the end; its rows already do not count.
 _TREE = """
 WITH RECURSIVE tree(root, member, parent, link) AS (
@@ -25,6 +27,16 @@ WITH RECURSIVE tree(root, member, parent, link) AS (
   SELECT t.root, pg_catalog.string_agg(pg_catalog.concat_ws(':', t.member, t.parent, t.link, c.relfilenode, c.relkind,
     c.relpersistence), ',' ORDER BY t.member) AS listed
   FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.member GROUP BY t.root
+), types(root, type) AS (
+  SELECT DISTINCT m.root, a.atttypid FROM members m JOIN pg_catalog.pg_attribute a ON a.attrelid = m.root
+  WHERE a.attnum > 0 AND a.atttypid >= 16384
+  UNION
+  SELECT y.root, part.type FROM types y JOIN pg_catalog.pg_type t ON t.oid = y.type CROSS JOIN LATERAL (
+    SELECT t.typelem UNION ALL SELECT t.typbasetype
+    UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid
+    UNION ALL SELECT f.atttypid FROM pg_catalog.pg_attribute f
+      WHERE f.attrelid = t.typrelid AND f.attnum > 0 AND t.typtype = 'c'
+  ) AS part(type) WHERE part.type >= 16384
 ), publication AS (
   SELECT p.oid, p.xmin::text::int8 AS version, pg_catalog.concat_ws(':', p.pubowner, p.pubviaroot) AS settings,
          p.puballtables
@@ -34,15 +46,11 @@ WITH RECURSIVE tree(root, member, parent, link) AS (
     (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(':', a.attnum, a.xmin), ',' ORDER BY a.attnum)
      FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0) AS columns,
     (SELECT pg_catalog.jsonb_object_agg(e.oid::text, e.enumlabel)
-     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-     JOIN pg_catalog.pg_enum e ON e.enumtypid = ANY (ARRAY[t.oid, t.typelem, t.typbasetype])
-     WHERE a.attrelid = c.oid AND a.attnum > 0) AS labels,
+     FROM types y JOIN pg_catalog.pg_enum e ON e.enumtypid = y.type WHERE y.root = c.oid) AS labels,
     (SELECT pg_catalog.jsonb_object_agg(r.oid::text, (SELECT pg_catalog.string_agg(
        pg_catalog.concat_ws(':', f.attnum, f.atttypid, f.attisdropped), ',' ORDER BY f.attnum)
        FROM pg_catalog.pg_attribute f WHERE f.attrelid = r.typrelid AND f.attnum > 0))
-     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-     JOIN pg_catalog.pg_type r ON r.oid = ANY (ARRAY[t.oid, t.typelem, t.typbasetype]) AND r.typtype = 'c'
-     WHERE a.attrelid = c.oid AND a.attnum > 0) AS composites,
+     FROM types y JOIN pg_catalog.pg_type r ON r.oid = y.type AND r.typtype = 'c' WHERE y.root = c.oid) AS composites,
     p.oid AS publication, p.version, p.settings, ARRAY(
       SELECT r.oid::int8 FROM pg_catalog.pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid {schemas}
       UNION ALL SELECT 0 WHERE p.puballtables ORDER BY 1) AS entries

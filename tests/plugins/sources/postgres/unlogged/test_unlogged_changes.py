@@ -20,8 +20,13 @@ CREATE TABLE x (LIKE t INCLUDING ALL)
 PLAIN = """
 CREATE TYPE mood AS ENUM ('sad', 'ok');
 CREATE TYPE place AS (x int, y int);
-CREATE TABLE t (id int PRIMARY KEY, day int, v varchar(20), m mood, c place);
-INSERT INTO t SELECT i, 1 + i % 2, 'v' || i, 'ok', row(i, i)::place FROM generate_series(1, 20) i
+CREATE TYPE inside AS ENUM ('low', 'high');
+CREATE TYPE listed AS ENUM ('old', 'new');
+CREATE TYPE outer_place AS (at place, i inside);
+CREATE DOMAIN one AS listed;
+CREATE DOMAIN listing AS one;
+CREATE TABLE t (id int PRIMARY KEY, day int, v varchar(20), m mood, c place, o outer_place, l listing DEFAULT 'old');
+INSERT INTO t SELECT i, 1 + i % 2, 'v' || i, 'ok', row(i, i)::place, row(row(i, i), 'low')::outer_place FROM generate_series(1, 20) i
 """
 
 LOST_IN_A_TREE = {
@@ -76,6 +81,9 @@ LOST_IN_A_TABLE = {
     "volatile_default": "ALTER TABLE t ADD w float8 DEFAULT random(); ALTER TABLE t ALTER w DROP DEFAULT",
     "enum_value_renamed": "ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'",
     "composite_type_altered": "ALTER TYPE place ADD ATTRIBUTE z int",
+    "enum_value_renamed_in_a_composite": "ALTER TYPE inside RENAME VALUE 'low' TO 'deep'",
+    "enum_value_renamed_in_a_domain_of_a_domain": "ALTER TYPE listed RENAME VALUE 'old' TO 'former'",
+    "attribute_of_a_composite_type_dropped": "ALTER TYPE outer_place DROP ATTRIBUTE at",
 }
 HARMLESS_IN_A_TABLE = {
     "wider_varchar": "ALTER TABLE t ALTER v TYPE varchar(30)",
