@@ -61,8 +61,8 @@ class InFlight:
 
     @property
     def unsettled_tables(self) -> frozenset[TableId]:
-        """The tables that may be further at the target than their watermark says."""
-        return self._pending.tables
+        """The tables that may be further at the target than their watermark says: their changes are being applied, or are not durable."""
+        return self._pending.tables | self._applying_tables
 
     @property
     def oldest_timestamp(self) -> int:
@@ -74,8 +74,11 @@ class InFlight:
     @property
     def waiting_tables(self) -> frozenset[TableId]:
         """The tables that have changes which wait, or are not durable yet."""
-        applying = frozenset(item.changes.table for item in self._applying) if self._future is not None else frozenset()
-        return self._tables.batcher.waiting | applying | self._pending.tables
+        return self._tables.batcher.waiting | self._applying_tables | self._pending.tables
+
+    @property
+    def _applying_tables(self) -> frozenset[TableId]:
+        return frozenset(item.changes.table for item in self._applying)
 
     def begin_batch(self) -> None:
         """Begin applying everything that waits; the batch before it ends first."""
