@@ -10,7 +10,7 @@ import structlog
 
 from replicator_runtime.engine.apply import rejoining
 from replicator_runtime.engine.apply.applier import Applier, BatchApplier, RowApplier
-from replicator_runtime.engine.preparation.created_tables import create_tables
+from replicator_runtime.engine.preparation.created_tables import create_tables, refuse_lost_state
 from replicator_runtime.engine.preparation.discovery import discover, gone_tables
 from replicator_runtime.engine.preparation.log_preparation import prepare_log
 from replicator_runtime.engine.preparation.low_watermarks import copied_watermark, find_watermarks
@@ -212,7 +212,7 @@ class Attempt:
             return False
         self._exit.callback(source.close)
         start = source.initialize(self._run.saved_offset)
-        self._keep_start(start)
+        self._keep_start(start, records)
         create_tables(self._lifecycle, self._consumer, records, watermarks, start)
         self._run.progress.set_phase("streaming")
         stream = DistributedStream(self._lifecycle, source, self._consumer, watermarks, self._maintenance, self._began)
@@ -231,7 +231,7 @@ class Attempt:
         self._exit.callback(reader.close)
         start = reader.initialize(self._run.saved_offset)
         if own:
-            self._keep_start(start)
+            self._keep_start(start, records)
             reader.capture(list(schemas.values()))
             create_tables(self._lifecycle, self._consumer, records, watermarks, start)
         for table, watermark in watermarks.items():
@@ -248,9 +248,10 @@ class Attempt:
         taking = [r for r in records if watermarks is None or r.table in watermarks]
         return schemas_at(taking, self._run.saved_offset)
 
-    def _keep_start(self, start: Offset) -> None:
+    def _keep_start(self, start: Offset, records: list[TableRecord]) -> None:
         """Save where the first start begins: a retry after an error before the first batch must not begin later."""
         if self._run.saved_offset is None:
+            refuse_lost_state(self._consumer, records)
             self._run.save_offset(start, 0)
 
     def _later_goal(self, records: list[TableRecord]) -> Offset | None:

@@ -49,6 +49,34 @@ def create_tables(
     lifecycle.save()
 
 
+def refuse_lost_state(consumer: EventConsumer, records: list[TableRecord]) -> None:
+    """Refuse to begin a log where the target has tables that an earlier run of this replicator filled: its state was lost.
+
+    Such a table's position is a place in that run's reading of the log. This run begins elsewhere and cuts the log otherwise, so
+    changes between the two would be missing or come twice. The epoch shows it only when it is lower than that run's.
+
+    Raises:
+        NeedsUserError: RPL-4105 for the first such table.
+    """
+    if not isinstance(consumer, BatchConsumer):
+        return
+    for record in records:
+        try:
+            progress = consumer.progress(record.table)
+        except Exception:  # noqa: BLE001, S112 - it is asked for again when the table is created, and judged there
+            continue
+        if progress is not None:
+            raise NeedsUserError(
+                "the target has the table of an earlier run, of which the pipeline's state knows nothing: the state was deleted,"
+                " or another one is used",
+                code="RPL-4105",
+                table=str(record.table),
+                position=str(progress.position),
+                hint="put the state back; or delete the pipeline's state folder and its tables at the target, then start the pipeline"
+                " again: the log is read from its start",
+            )
+
+
 def _refuse_older_copy(
     lifecycle: TableLifecycle, consumer: EventConsumer, record: TableRecord, watermark: TableWatermark
 ) -> None:
