@@ -111,6 +111,9 @@ class TestTargetContext(DeltaTargetContext):
         read_offset: Makes an offset from its stored fields; the source's `offset_type.from_fields`.
         epoch: The run's lease epoch.
         spark: Gives the Spark session, for targets that need one.
+
+    Attributes:
+        stopping: What `is_stopping` answers.
     """
 
     __test__ = False
@@ -129,6 +132,7 @@ class TestTargetContext(DeltaTargetContext):
         self.epoch = epoch
         self.generation = generation
         self.parallel_tables = parallel_tables
+        self.stopping = False
         self.committed: list[tuple[Offset, int]] = []
         self.table_states: dict[TableId, str] = {}
         self.table_errors: dict[TableId, Exception] = {}
@@ -157,6 +161,11 @@ class TestTargetContext(DeltaTargetContext):
         if self._spark is None:
             raise BugError("the test context has no Spark session", code="RPL-9101", hint="pass spark=…")
         return self._spark()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the test has set `stopping`."""
+        return self.stopping
 
     def commit_offset(self, offset: Offset, sequence_number: int) -> None:
         """Keep both."""

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from replicator_sdk.testing.histories.values import Row
 from replicator_sdk.testing.target_claims.atomicity import AtomicityClaims
+from replicator_sdk.testing.target_claims.databases import DatabaseClaims
 from replicator_sdk.testing.target_claims.histories import CASES, CUTS, HistoryClaims
+from replicator_sdk.testing.target_claims.maintenance import MaintenanceClaims
 from replicator_sdk.testing.target_claims.renames import RenameClaims
 from replicator_sdk.testing.target_claims.snapshots import SnapshotClaims
 from replicator_sdk.testing.target_claims.structure import StructureClaims
@@ -24,6 +26,14 @@ __all__ = ["CASES", "CUTS", "Row", "TargetConformance", "TargetSystem"]
 
 
 class TargetConformance(
-    HistoryClaims, WriterClaims, SnapshotClaims, StructureClaims, AtomicityClaims, UnsentColumnClaims, RenameClaims
+    HistoryClaims,
+    WriterClaims,
+    SnapshotClaims,
+    StructureClaims,
+    AtomicityClaims,
+    UnsentColumnClaims,
+    RenameClaims,
+    DatabaseClaims,
+    MaintenanceClaims,
 ):
     """What every target promises. Each test's docstring is the promise."""

@@ -96,7 +96,7 @@ def test_a_strangers_target_holds_what_a_sqlite_source_has(installed: dict[str, 
                 database.execute(statement)
         replicator.until_current()
         for table in "ab":
-            assert rows(copy / f"main.{table}.db", "rows_") == rows(shop, table)
+            assert rows(copy / "main" / f"{table}.db", "rows_") == rows(shop, table)
 
 
 def rows(path: Path, table: str) -> Counter[Any]:

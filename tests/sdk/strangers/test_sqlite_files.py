@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from sqlite_files import SqliteFilesConfig, SqliteFilesTarget
 
-from replicator_sdk import Column, TableSchema
+from replicator_sdk import Column, TableId, TableSchema
 from replicator_sdk.testing.capabilities import ALL_TYPES
 from replicator_sdk.testing.kills.target_kills import TargetKills
 from replicator_sdk.testing.target_suite import Row, TargetConformance, TargetSystem
@@ -44,20 +44,32 @@ class Folder(TargetSystem):
 
     def read_table(self, schema: TableSchema) -> list[Row]:
         listed = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
-        with closing(sqlite3.connect(self.folder / f"{schema.table}.db")) as database:
+        with closing(sqlite3.connect(self.file(schema.table))) as database:
             rows = database.execute(f"SELECT {listed} FROM rows_").fetchall()
         return [{c.name: read(c, value) for c, value in zip(schema.columns, row, strict=True)} for row in rows]
 
     def create_foreign_table(self, schema: TableSchema) -> None:
         columns = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
-        with closing(sqlite3.connect(self.folder / f"{schema.table}.db")) as database:
+        self.file(schema.table).parent.mkdir(exist_ok=True)
+        with closing(sqlite3.connect(self.file(schema.table))) as database:
             database.execute(f"CREATE TABLE rows_ ({columns})")
+
+    def has_database(self, name: str) -> bool:
+        return (self.folder / name).is_dir()
+
+    def create_foreign_database(self, name: str) -> None:
+        (self.folder / name).mkdir()
+
+    def file(self, table: TableId) -> Path:
+        """Where the table is."""
+        return self.folder / table.database / f"{table.table}.db"
 
 
 class TestSqliteFiles(TargetConformance):
     cuts = ("first alone",)
     interruptions = 20
     random_histories = 5
+    step_seconds = 3.0
     unsupported_types = ALL_TYPES & {"array", "record"}
 
     @pytest.fixture

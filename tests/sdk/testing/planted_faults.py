@@ -42,6 +42,8 @@ _AGAIN = "test_a_ddl_event_that_comes_again_changes_nothing"
 _INTERRUPTED = "test_an_interrupted_call_leaves_rows_and_progress_that_fit"
 _STRUCTURE = "test_a_lower_epoch_changes_no_structure"
 _RENAMED = "test_a_renamed_table_keeps_its_rows_and_takes_changes"
+_DATABASES = "test_a_database_comes_and_goes"
+_MAINTAINED = "test_maintenance_changes_nothing_that_readers_see"
 _EMITTED = "test_what_the_reader_emits_is_what_happened"
 
 
@@ -57,6 +59,13 @@ _APPLIED = "                _apply(file, changes, batch)\n"
 _STORED = "            self._store(file, TableProgress.of(changes.identity), changes.schema)\n"
 _OPENED = "        with self._open(changes.table) as file:\n"
 _REACHED = "if file.progress and {} <= file.progress.position:"
+
+_GONE = "        place.rmdir()\n        mark.unlink()\n"
+_DROPPED = """    elif mark.exists() and not (place.exists() and any(place.iterdir())):
+        if place.exists():
+            place.rmdir()
+        mark.unlink()
+"""
 
 IN_SQLITE_FILES = (
     Fault(
@@ -320,6 +329,120 @@ IN_SQLITE_FILES = (
         "        with self._open(event.prev_table) as file:\n            file.check(self._context.epoch)\n",
         "",
         "test_a_lower_epoch_renames_nothing",
+    ),
+    Fault(
+        "a database is created only once",
+        "databases",
+        "        if not place.exists():\n            mark.touch()\n            place.mkdir()\n",
+        "        mark.touch()\n        place.mkdir()\n",
+        _DATABASES,
+    ),
+    Fault(
+        "DROP_DATABASE is ignored",
+        "databases",
+        "    elif mark.exists() and",
+        "    elif False and",
+        _DATABASES,
+    ),
+    Fault(
+        "DROP_DATABASE of a database that is gone is an error",
+        "databases",
+        "    elif mark.exists() and not (place.exists() and any(place.iterdir())):\n        if place.exists():\n",
+        "    elif not (place.exists() and any(place.iterdir())):\n        if True:\n",
+        _DATABASES,
+    ),
+    Fault(
+        "a dropped database is forgotten before it is dropped",
+        "databases",
+        "        if place.exists():\n            place.rmdir()\n        mark.unlink()\n",
+        "        mark.unlink()\n        if place.exists():\n            place.rmdir()\n",
+        "test_an_interrupted_change_of_a_database_is_finished",
+        {"operation": DDLOperation.DROP_DATABASE},
+    ),
+    Fault(
+        "a database is dropped with its tables",
+        "databases",
+        _DROPPED,
+        "    elif mark.exists():\n        for file in place.glob('*.db'):\n            file.unlink()\n" + _GONE,
+        "test_a_database_with_a_table_stays",
+    ),
+    Fault(
+        "a database is dropped with the tables of others",
+        "databases",
+        _DROPPED,
+        "    elif mark.exists():\n        for file in place.glob('foreign.db'):\n            file.unlink()\n" + _GONE,
+        "test_a_database_with_a_table_of_another_program_stays",
+    ),
+    Fault(
+        "an empty database of another program is dropped",
+        "databases",
+        "        if not place.exists():\n            mark.touch()\n            place.mkdir()\n",
+        "        mark.touch()\n        place.mkdir(exist_ok=True)\n",
+        "test_a_database_of_another_program_stays",
+    ),
+    Fault(
+        "maintenance makes equal rows one",
+        "table",
+        "AS SELECT * FROM rows_ ORDER BY _identity",
+        "AS SELECT DISTINCT * FROM rows_ ORDER BY _identity",
+        _MAINTAINED,
+    ),
+    Fault(
+        "a task of maintenance never ends",
+        "maintenance",
+        "MaintenanceReport(is_finished=not file.sort())",
+        "MaintenanceReport(is_finished=file.sort())",
+        _MAINTAINED,
+    ),
+    Fault(
+        "maintenance forgets the sequence number",
+        "target",
+        "            return compact(file, lambda: context.is_stopping)\n",
+        "            file.store(context.epoch, replace(file.progress, last_sequence=0), file.schema, file.loaded)\n"
+        "            return compact(file, lambda: context.is_stopping)\n",
+        _MAINTAINED,
+    ),
+    Fault(
+        "maintenance removes rows in one commit and puts them back in another",
+        "table",
+        '        self.create(self.schema)\n        self._connection.execute("INSERT',
+        "        self.create(self.schema)\n"
+        "        self.run('COMMIT')\n        self.run('BEGIN IMMEDIATE')\n"
+        '        self._connection.execute("INSERT',
+        "test_an_interrupted_step_of_maintenance_does_no_harm",
+    ),
+    Fault(
+        "an older run maintains the table",
+        "target",
+        "            file.check(context.epoch)\n            return compact",
+        "            return compact",
+        "test_a_step_of_an_older_run_is_fenced",
+    ),
+    Fault(
+        "a step of maintenance waits until the run no longer is to stop",
+        "maintenance",
+        "    before = file.unused_pages()\n",
+        "    for _ in range(60):\n        __import__('time').sleep(0.1 if is_stopping() else 0)\n"
+        "    before = file.unused_pages()\n",
+        "test_a_step_ends_when_the_run_is_to_stop",
+    ),
+    Fault(
+        "maintenance makes a file for a table that is not there",
+        "target",
+        "        if not path.exists():\n            return MaintenanceReport()\n        with transaction(path, "
+        "context.read_offset, owner_of(context)) as file:\n",
+        "        with transaction(path, context.read_offset, owner_of(context)) as file:\n",
+        "test_maintenance_of_a_missing_table_makes_none",
+    ),
+    Fault(
+        "maintenance of a table puts back the others as they were before it",
+        "target",
+        "        with transaction(path, context.read_offset, owner_of(context)) as file:\n            file.check",
+        "        others = {p: p.read_bytes() for p in self.config.folder.rglob('*.db') if p != path}\n"
+        "        __import__('time').sleep(0.3)\n"
+        "        for other, content in others.items():\n            other.write_bytes(content)\n"
+        "        with transaction(path, context.read_offset, owner_of(context)) as file:\n            file.check",
+        "test_a_table_is_maintained_beside_applies_of_another",
     ),
     Fault(
         "the sequence number is not stored",

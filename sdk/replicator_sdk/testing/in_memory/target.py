@@ -40,6 +40,7 @@ class MemoryStore:
         progress: Each table's own last commit.
         chunks: Table → snapshot plan and the indexes of its chunks that are in.
         batches: Identities of the batches applied, in order; batches that were there already are not among them.
+        databases: Databases that exist, also without a table; each with whether a replicator created it.
         lock: Held during each commit.
     """
 
@@ -47,6 +48,7 @@ class MemoryStore:
     progress: dict[TableId, TableProgress] = field(default_factory=dict)
     chunks: dict[TableId, tuple[str, set[int]]] = field(default_factory=dict)
     batches: list[tuple[TableId, BatchIdentity]] = field(default_factory=list)
+    databases: dict[str, bool] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     _stores: ClassVar[dict[str, MemoryStore]] = {}
@@ -94,6 +96,8 @@ class MemoryTarget(DeltaTarget[MemoryTargetConfig]):
 class MemoryConsumer(RangeConsumer, SnapshotLoader):
     """Applies row by row through the reference interpreter, each batch as a whole or not at all."""
 
+    follows_databases: ClassVar[bool] = True
+
     def __init__(self, store: MemoryStore, context: DeltaTargetContext) -> None:
         self._store = store
         self._context = context
@@ -108,6 +112,9 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply a change of structure, unless it is in already."""
+        if event.operation in (DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE):
+            self._change_database(event)
+            return
         with self._store.lock:
             renames = event.operation is DDLOperation.RENAME_TABLE
             table = event.prev_table if renames and event.prev_table else event.table
@@ -131,6 +138,15 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
                         position=position,
                         last_sequence=event.sequence_number,
                     )
+
+    def _change_database(self, event: DDLEvent) -> None:
+        """Note that the database exists, or forget it: one that this replicator created, and that holds no table."""
+        name, databases = event.table.database, self._store.databases
+        with self._store.lock:
+            if event.operation is DDLOperation.CREATE_DATABASE:
+                databases.setdefault(name, True)
+            elif databases.get(name) and all(table.database != name for table in self._store.reference.tables):
+                del databases[name]
 
     def apply_batch(self, changes: TableChanges) -> None:
         """Apply all changes and the progress under one lock; a change that does not fit changes nothing."""

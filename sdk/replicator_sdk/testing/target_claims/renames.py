@@ -149,7 +149,7 @@ class RenameClaims(TargetClaims):
         """A rename by a writer of a lower epoch is refused with FencedError and changes nothing, also one that is done."""
         self._need_renames(system)
         self._need_fence()
-        life = TableLife(system, lambda: consumer(system, epoch=2), self._taker(system, 2), epoch=2)
+        life = TableLife(system, lambda: consumer(system, epoch=2), epoch=2)
         life.create("a")
         event = life.rename_event("a", "b")
         at_step(f"{event.operation} {event.prev_table} to {event.table} by epoch 1 after epoch 2 has written")
@@ -182,14 +182,7 @@ class RenameClaims(TargetClaims):
         self._compare(system, life.tables)
 
     def _life(self, system: TargetSystem) -> TableLife:
-        return TableLife(system, lambda: consumer(system), self._taker(system, 1))
-
-    def _taker(self, system: TargetSystem, epoch: int) -> Callable[[DDLEvent], None]:
-        def take(event: DDLEvent) -> None:
-            with consumer(system, epoch=epoch) as one:
-                one.apply_ddl(event)
-
-        return take
+        return TableLife(system, lambda: consumer(system))
 
     def _assert_renamed(self, system: TargetSystem, life: TableLife, event: DDLEvent) -> None:
         assert event.prev_table is not None

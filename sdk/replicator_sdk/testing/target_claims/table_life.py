@@ -17,7 +17,8 @@ from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.target_claims.target_system import TargetSystem
 from replicator_sdk.testing.target_script import Flush, apply
 
-_SHAPE = load_case("seed_with_primary_key").tables["customers"]
+SHAPE = load_case("seed_with_primary_key").tables["customers"]
+"""Columns and key of the tables."""
 _EPOCH_2024 = 1_704_067_200_000_000
 
 
@@ -30,33 +31,36 @@ class TableLife:
     Args:
         system: The target.
         consumer: Makes a consumer.
-        take_rename: Applies a RENAME_TABLE; when it returns, the table has its new name.
+        take_rename: Applies a RENAME_TABLE; when it returns, the table has its new name. A consumer of its own when left out.
         prefix: What the tables' names begin with at the target.
         epoch: Of the consumers.
+        table_id: Where a table is, by its name with the prefix; `TargetSystem.table_id` when left out.
     """
 
     def __init__(
         self,
         system: TargetSystem,
         consumer: Callable[[], AbstractContextManager[EventConsumer]],
-        take_rename: Callable[[DDLEvent], None],
+        take_rename: Callable[[DDLEvent], None] | None = None,
         *,
         prefix: str = "",
         epoch: int = 1,
+        table_id: Callable[[str], TableId] | None = None,
     ) -> None:
         self.tables: dict[TableId, ReferenceTable] = {}
-        self._system, self._consumer, self._take = system, consumer, take_rename
-        self._prefix, self._epoch = prefix, epoch
+        self._consumer, self._epoch = consumer, epoch
+        self._take = take_rename or self.apply
+        self._table_id, self._prefix = table_id or system.table_id, prefix
         self._done, self._rows = 0, 0
 
     def table_id(self, name: str) -> TableId:
         """The table's name at the target."""
-        return self._system.table_id(self._prefix + name)
+        return self._table_id(self._prefix + name)
 
     def create(self, *names: str) -> None:
         """Create tables, each with three rows."""
         for name in names:
-            schema = TableSchema(self.table_id(name), _SHAPE.columns, _SHAPE.primary_key)
+            schema = TableSchema(self.table_id(name), SHAPE.columns, SHAPE.primary_key)
             self.apply(self.event(DDLOperation.CREATE_TABLE, schema.table, schema))
             self.tables[schema.table] = ReferenceTable(schema)
         self.insert(*names)
@@ -90,7 +94,7 @@ class TableLife:
 
         As the runtime has it, a table that is put aside is at the position of the first, and the others are at that of the last.
         """
-        schema = TableSchema(self.table_id(name), _SHAPE.columns, _SHAPE.primary_key)
+        schema = TableSchema(self.table_id(name), SHAPE.columns, SHAPE.primary_key)
         place = 1 if name.startswith("_") else count
         return self.event(DDLOperation.RENAME_TABLE, schema.table, schema, self.table_id(former), place)
 

@@ -53,6 +53,21 @@ class TargetSystem(ABC):
         """
         pytest.skip("the system cannot make a table without the target")
 
+    def database_name(self, name: str) -> str:
+        """The name for a database that a test creates; it does not exist yet."""
+        return name
+
+    def has_database(self, name: str) -> bool:  # noqa: ARG002 - for those that override it
+        """Whether the target has a place for the tables of the database `name`; asked without the target.
+
+        Only targets that follow databases need it (`EventConsumer.follows_databases`).
+        """
+        pytest.skip("the system does not say which databases the target has")
+
+    def create_foreign_database(self, name: str) -> None:  # noqa: ARG002 - for those that override it
+        """Make an empty database, as another program would: without the target."""
+        pytest.skip("the system cannot make a database without the target")
+
 
 class TargetClaims(Capabilities):
     """The fixture and the steps of all claims."""

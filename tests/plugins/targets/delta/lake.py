@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
+import pytest
 
 from replicator_sdk.datatype import TIME, Array, DataType, Record
 from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
@@ -18,7 +19,7 @@ from replicator_sdk.testing.histories.values import Row
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.target_suite import TargetSystem
 from replicator_target_delta import DeltaLakeTarget
-from replicator_target_delta.config import DeltaConfig
+from replicator_target_delta.config import DeltaConfig, DropTables
 from replicator_target_delta.consumer import DeltaConsumer
 from replicator_target_delta.location import table_path
 
@@ -69,6 +70,16 @@ class Lake(TargetSystem):
     def create_foreign_table(self, schema: TableSchema) -> None:
         """Made by `deltalake`."""
         deltalake.write_deltalake(str(self.path(schema.table)), schema.arrow.empty_table())
+
+    def has_database(self, name: str) -> bool:
+        """Whether there is a folder for its tables; where `dropTables` keeps folders there is nothing to see."""
+        if self.config.drop_tables is DropTables.KEEP:
+            pytest.skip("dropTables keeps the folders of databases")
+        return Path(self.config.path, name).is_dir()
+
+    def create_foreign_database(self, name: str) -> None:
+        """Made by no one."""
+        Path(self.config.path, name).mkdir(parents=True)
 
     def version(self, table: TableId) -> int:
         """How many commits the table has, less one."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from replicator_sdk.testing.target_claims.databases import DatabaseClaims
 from replicator_sdk.testing.target_suite import TargetConformance
 from tests.plugins.targets.delta.lake import Lake
 
@@ -22,3 +23,11 @@ class TestDelta(TargetConformance):
     @pytest.fixture
     def system(self, tmp_path: Path, spark: SparkSession) -> Lake:
         return Lake(tmp_path / "lake", spark)
+
+
+class TestDeltaThatDropsTables(DatabaseClaims):
+    interruptions: ClassVar[int] = 12
+
+    @pytest.fixture
+    def system(self, tmp_path: Path, spark: SparkSession) -> Lake:
+        return Lake(tmp_path / "lake", spark, drop_tables="drop")

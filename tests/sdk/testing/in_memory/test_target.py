@@ -20,10 +20,21 @@ class MemorySystem(TargetSystem):
         assert all(set(row) == set(schema.names) for row in rows)
         return rows
 
+    def create_foreign_table(self, schema: TableSchema) -> None:
+        MemoryStore.of("conformance").reference.create(schema)
+
+    def has_database(self, name: str) -> bool:
+        return name in MemoryStore.of("conformance").databases
+
+    def create_foreign_database(self, name: str) -> None:
+        MemoryStore.of("conformance").databases[name] = False
+
 
 class TestMemoryTarget(TargetConformance):
     random_histories = 200
+    interruptions = 15
     refuses_foreign_tables = False  # several pipelines of a test may write to one store
+    test_a_table_that_no_replicator_wrote_is_refused = None  # type: ignore[assignment]  # nor does it keep apart who wrote what
 
     @pytest.fixture
     def system(self) -> MemorySystem:

@@ -6,6 +6,7 @@ import json
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 
@@ -14,6 +15,7 @@ from replicator_sdk.errors import FencedError, RetryableError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import Column, TableId, rename_table, replace_columns
+from replicator_sdk.testing.target_claims.databases import DatabaseClaims
 from replicator_target_bigquery.ddl.database_ddl import DatabaseDDL
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.tables.catalogue import Catalogue
@@ -32,6 +34,14 @@ def project(bigquery_emulators: Emulators) -> Iterator[Project]:
     made.dataset = f"d{uuid.uuid4().hex[:12]}"
     yield made
     arm("")
+
+
+class TestBigQueryDatabases(DatabaseClaims):
+    interruptions: ClassVar[int] = 3
+
+    @pytest.fixture
+    def system(self, project: Project) -> Project:
+        return project
 
 
 def created(project: Project) -> DDLEvent:

@@ -27,6 +27,7 @@ else:
         cuts: ClassVar[tuple[str, ...]] = ("first alone",)
         random_histories: ClassVar[int] = 2
         interruptions: ClassVar[int] = 3
+        fences_maintenance: ClassVar[bool] = False  # a step deletes rows of the commit log that no run reads
         largest_decimal: ClassVar[int] = _DIGITS
 
         @pytest.fixture

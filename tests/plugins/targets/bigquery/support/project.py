@@ -11,6 +11,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from replicator_sdk.datatype import Array, DataType, Decimal, Record
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.testing.contexts import TestTargetContext
@@ -79,8 +81,21 @@ class Project(TargetSystem):
         """The source's columns of the rows that are not marked as deleted."""
         columns = ", ".join(f"`{column_name(c.name)}`" for c in schema.columns)
         live = " WHERE _is_deleted IS NOT TRUE" if self.config.soft_deletes else ""
-        found = self.select(f"SELECT {columns} FROM {{d}}.`{table_name(schema.table.table)}`{live}")
+        dataset = self.config.dataset_name or schema.table.database
+        table = f"`{PROJECT}`.`{dataset}`.`{table_name(schema.table.table)}`"
+        found = self.select(f"SELECT {columns} FROM {table}{live}")
         return [{c.name: _value(c.type, v) for c, v in zip(schema.columns, row, strict=True)} for row in found]
+
+    def database_name(self, name: str) -> str:
+        """The emulators keep the datasets of other tests."""
+        return f"{name}_{self.dataset}"
+
+    def has_database(self, name: str) -> bool:
+        """Whether there is a dataset; with a `datasetName` for all databases none comes or goes."""
+        if self.config.dataset_name:
+            pytest.skip("datasetName has the tables of all databases in one dataset")
+        query = f"SELECT schema_name FROM `{PROJECT}`.INFORMATION_SCHEMA.SCHEMATA"
+        return [name] in rows(self.emulators, query)
 
 
 def _value(kind: DataType, value: Any) -> Any:

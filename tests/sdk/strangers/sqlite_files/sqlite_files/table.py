@@ -99,6 +99,29 @@ class TableFile:
         self._connection.execute("DELETE FROM rows_ WHERE rowid = ?", found[:1])
         return dict(zip(schema.names, found[1:], strict=True))
 
+    def unused_pages(self) -> int:
+        """How many pages of the file hold nothing."""
+        [[count]] = self._connection.execute("PRAGMA freelist_count")
+        return int(count)
+
+    def give_back_a_page(self) -> bool:
+        """Make the file a page smaller; returns whether there was one to give back."""
+        before = self.unused_pages()
+        self._connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
+        return self.unused_pages() < before
+
+    def sort(self) -> bool:
+        """Put the rows in the order of their identity; returns whether they were in another."""
+        assert self.schema is not None
+        found = [identity for [identity] in self._connection.execute("SELECT _identity FROM rows_ ORDER BY rowid")]
+        if found == sorted(found):
+            return False
+        self._connection.execute("CREATE TEMP TABLE kept AS SELECT * FROM rows_ ORDER BY _identity")
+        self.create(self.schema)
+        self._connection.execute("INSERT INTO rows_ SELECT * FROM kept")
+        self._connection.execute("DROP TABLE kept")
+        return True
+
     def run(self, statement: str, values: Iterable[Any] = ()) -> None:
         """A change of the table `rows_`."""
         self._connection.execute(statement, tuple(values))
@@ -111,7 +134,9 @@ def transaction(path: Path, read_offset: ReadOffset, owner: str) -> Iterator[Tab
     Raises:
         NeedsUserError: When the file is of another replicator than `owner`.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield TableFile(connection, read_offset, owner)

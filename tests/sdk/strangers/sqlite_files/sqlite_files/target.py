@@ -28,7 +28,10 @@ from replicator_sdk import (
     TableSchema,
 )
 from replicator_sdk.authoring.table_ownership import owner_of
+from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.errors import DataError, SchemaDriftError, SnapshotNeededError
+from sqlite_files.databases import change_database, file_of
+from sqlite_files.maintenance import COMPACT, compact
 from sqlite_files.table import TableFile, quoted, transaction
 from sqlite_files.values import Row, identity, stored
 
@@ -46,6 +49,8 @@ class SqliteFilesConfig(PluginConfig):
 class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
     """Writes the files; a table's rows and its progress in one transaction."""
 
+    follows_databases = True
+
     def __init__(self, folder: Path, context: DeltaTargetContext) -> None:
         self._folder, self._context = folder, context
 
@@ -60,6 +65,7 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
 
     def apply_ddl(self, event: DDLEvent) -> None:
         if event.operation in (DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE):
+            change_database(self._folder, event)
             return
         if event.operation is DDLOperation.RENAME_TABLE:
             self._rename(event)
@@ -162,7 +168,7 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
 
     def path(self, table: TableId) -> Path:
         """The table's file."""
-        return self._folder / f"{table}.db"
+        return file_of(self._folder, table)
 
     def _open(self, table: TableId) -> AbstractContextManager[TableFile]:
         return transaction(self.path(table), self._context.read_offset, owner_of(self._context))
@@ -239,3 +245,18 @@ class SqliteFilesTarget(DeltaTarget[SqliteFilesConfig]):
     def create_consumer(self, context: DeltaTargetContext) -> SqliteFilesConsumer:
         """A consumer for a run."""
         return SqliteFilesConsumer(self.config.folder, context)
+
+    @property
+    def maintenance_tasks(self) -> Sequence[MaintenanceTask]:
+        """One."""
+        return (COMPACT,)
+
+    def maintain_table(self, context: DeltaTargetContext, task: MaintenanceTask, table: TableId) -> MaintenanceReport:
+        """One step, fenced like an apply."""
+        assert task == COMPACT
+        path = file_of(self.config.folder, table)
+        if not path.exists():
+            return MaintenanceReport()
+        with transaction(path, context.read_offset, owner_of(context)) as file:
+            file.check(context.epoch)
+            return compact(file, lambda: context.is_stopping)
