@@ -239,7 +239,7 @@ class Attempt:
             watermark.filtered = selected is not None and bool(TableScope.of(selected).left_out)
         stream.start(start, self._run.saved_sequence)
         self._run.progress.set_phase("streaming")
-        stream.run(reader, self._later_goal(records))
+        stream.run(reader, self._later_goal(records), self._goal or self._source.latest_offset())
 
     def _schemas(
         self, records: list[TableRecord], watermarks: dict[TableId, TableWatermark] | None

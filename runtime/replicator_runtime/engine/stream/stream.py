@@ -84,6 +84,7 @@ class Stream:
         self._heard_at = time.monotonic()
         self._waiting_to_join = False
         self._new_tables = False
+        self._present: Offset | None = None
         self._watches = expects_new_tables(lifecycle)
 
     def start(self, offset: Offset, sequence_number: int) -> None:
@@ -110,17 +111,19 @@ class Stream:
         self._renames = TableRenames(self._lifecycle, self._applier, self._tables, before, over)
         self._databases = Databases(self._lifecycle, self._applier, self._tables)
 
-    def run(self, reader: EventReader, goal: Offset | None) -> None:
+    def run(self, reader: EventReader, goal: Offset | None, present: Offset) -> None:
         """Stream until the run is to stop or `goal` is durable; everything read by then is applied and saved.
 
         Args:
             reader: Created with this stream's `emitter`, and initialised.
             goal: The offset to stop at; None to go on for ever.
+            present: Where the source's log ended when the attempt began: until reading is there the lag is not known.
 
         Raises:
             Rejoin: When tables are to join.
             Exception: What reader or target failed with.
         """
+        self._present = present
         thread = threading.Thread(target=self._read, args=(reader,), name="reader", daemon=True)
         thread.start()
         try:
@@ -240,11 +243,9 @@ class Stream:
 
     def _run_periodic_work(self) -> None:
         now = time.monotonic()
-        is_idle = self._batcher.empty and self._in_flight.is_settled
-        in_flight = self._in_flight
-        self._run.progress.read(is_idle, in_flight.oldest_timestamp, in_flight.waiting_tables)
+        self._report_lag()
         self._in_flight.save_when_idle()
-        self._periodic.run(in_flight.waiting_tables)
+        self._periodic.run(self._in_flight.waiting_tables)
         self._rejoining.passed(self._batcher.offset)
         if now - self._heard_at > _IDLE_SECONDS:
             self._rejoining.at_the_end()
@@ -257,6 +258,15 @@ class Stream:
             self._new_tables = True
         if self._new_tables:
             self._rejoin()
+
+    def _report_lag(self) -> None:
+        """Report how far the stream is; that nothing waits says so only of what was read."""
+        in_flight = self._in_flight
+        if self._present is not None and not self._batcher.offset < self._present:
+            self._present = None
+        is_known, is_idle = self._present is None, self._batcher.empty and in_flight.is_settled
+        waiting = in_flight.waiting_tables if is_known else None
+        self._run.progress.read(is_known and is_idle, in_flight.oldest_timestamp, waiting)
 
     def _rejoin(self) -> None:
         """Begin another attempt, unless reading the log again would keep the tables from advancing.
