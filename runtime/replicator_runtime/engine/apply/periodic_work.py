@@ -45,4 +45,4 @@ class PeriodicWork:
             self._looked_at = time.monotonic()
             self._lifecycle.release_failing(self._tables.watermarks)
         self._lifecycle.positions.save_when_due()
-        self._maintain(tuple(self._tables.watermarks), busy)
+        self._maintain(self._tables.watermarks.keys(), busy)

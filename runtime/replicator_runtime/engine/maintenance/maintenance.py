@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.maintenance.agenda import Agenda
 from replicator_runtime.engine.maintenance.due_times import DueTimes
 from replicator_runtime.engine.maintenance.table_locks import TableLocks
 from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
@@ -17,7 +18,7 @@ from replicator_sdk.errors import FencedError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from replicator_runtime.engine.maintenance.due_times import TaskTimes
     from replicator_runtime.engine.run_state.run import Run
@@ -61,6 +62,7 @@ class Maintenance:
         self._looked_at = float("-inf")
         self.locks = TableLocks()
         self.times = DueTimes(run.store)
+        self._agenda = Agenda(self.times, self._tasks)
         self.errors: dict[tuple[TableId, str], Exception] = {}
 
     def show_stored(self) -> None:
@@ -68,7 +70,7 @@ class Maintenance:
         for (table, task), times in self.times.known().items():
             self._show(table, task, times)
 
-    def next_step(self, tables: Iterable[TableId], busy: Collection[TableId] = ()) -> Step | None:
+    def next_step(self, tables: Collection[TableId], busy: Collection[TableId] = ()) -> Step | None:
         """The step that has been due longest; None when none is. After an answer of None the next second's is None, too.
 
         Args:
@@ -78,8 +80,7 @@ class Maintenance:
         if not self._tasks or time.monotonic() - self._looked_at < _LOOK_SECONDS:
             return None
         now = time.time()
-        due = [(self.times.due_at(table, task), table, task) for table in tables for task in self._tasks]
-        late = [Step(table, task, now - at) for at, table, task in due if at <= now]
+        late = [Step(*pair, now - at) for at, pair in self._agenda.late(tables, now)]
         if not late:
             self._looked_at = time.monotonic()
             return None
@@ -106,6 +107,7 @@ class Maintenance:
         self.errors.pop((step.table, step.task.name), None)
         if report.is_finished:
             self._show(step.table, step.task.name, self.times.done(step.table, step.task.name))
+            self._agenda.changed(step.table, step.task)
         if report.has_changed:
             _log_done(step, report, time.monotonic() - began)
         return report
@@ -120,6 +122,7 @@ class Maintenance:
         """
         until = time.monotonic() + seconds
         self._looked_at = float("-inf")
+        self._agenda.forget()
         while time.monotonic() < until and not self._run.stop.is_set():
             step = self.next_step(tables)
             if step is None:
@@ -130,6 +133,7 @@ class Maintenance:
     def _failed(self, step: Step, error: Exception) -> None:
         self.errors[step.table, step.task.name] = error
         times = self.times.failed(step.table, step.task.name, redact(summary(error)))
+        self._agenda.changed(step.table, step.task)
         self._show(step.table, step.task.name, times)
         self._run.metrics.count("maintenance.failed", table=step.table)
         log.warning(
