@@ -26,9 +26,8 @@ _ON_DISK: Final[Mapping[str, str]] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-# Names that begin with s3:// are the same client's; clean-up writes no commits, since these would be without condition.
+# Clean-up writes no commits, since these would be without condition.
 _ON_S3: Final[Mapping[str, str]] = {
-    "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     f"{_DELTA}.vacuum.logging.enabled": "false",
 }
 

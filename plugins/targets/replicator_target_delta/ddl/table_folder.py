@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 DROPPED: Final = ".dropped-"
 """What the name of a folder begins with whose deletion has begun."""
+_CLIENT: Final = "fs.s3.impl"
+_S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _ATOMIC: Final = {"", "file", "hdfs", "viewfs", "abfs", "abfss"}
 
 
@@ -90,8 +92,19 @@ def _scheme(path: str) -> str:
     return path.split("://", 1)[0] if "://" in path else ""
 
 
+def name_client(spark: SparkSession, path: str) -> None:
+    """Have Hadoop open `s3://` by the client of `s3a://`, unless a client is configured for it, as on EMR.
+
+    Hadoop has none for that scheme. What is configured is known only once Java runs: a pipeline's `spark.conf` may say it, or
+    `core-site.xml`, or `spark-submit`.
+    """
+    if path.startswith("s3://"):
+        spark.sparkContext._jsc.hadoopConfiguration().setIfUnset(_CLIENT, _S3A)  # noqa: SLF001
+
+
 def file_system(spark: SparkSession, path: str) -> Any:
     """Hadoop's file system that `path` is in: the one object that the JVM has for it."""
+    name_client(spark, path)
     hadoop = JvmClasses.of(spark).path(path)
     return hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
 

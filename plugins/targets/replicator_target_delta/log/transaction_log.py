@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from py4j.protocol import Py4JJavaError
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
-from replicator_target_delta.ddl.table_folder import file_system
+from replicator_target_delta.ddl.table_folder import file_system, name_client
 from replicator_target_delta.file_index.actions import to_columns
 from replicator_target_delta.file_index.file_index import FileIndex
 from replicator_target_delta.files.live_files import DataFile
@@ -73,6 +73,7 @@ class TableLog:
         self.storage = Storage(path)
         self._spark = spark
         self._classes = JvmClasses.of(spark)
+        name_client(spark, path)
         self.conditional = ConditionalCommit(spark, path) if is_conditional(spark, path) else None
         with translated(path):
             self._log: Any = self._classes[f"{DELTA}.DeltaLog"].forTable(spark._jsparkSession, path)  # noqa: SLF001

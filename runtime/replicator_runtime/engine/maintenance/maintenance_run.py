@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.config.selection import glob_matches
 from replicator_runtime.engine.maintenance.maintenance import Maintenance, Step
-from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
+from replicator_runtime.engine.run_state.open_run import has_run, keeping_lease, open_run
 from replicator_runtime.spelling import did_you_mean
 from replicator_sdk.errors import ConfigError
 
@@ -67,6 +67,8 @@ def run_maintenance(
 ) -> list[Outcome]:
     """Take the lease, do what is wanted, and release it. A task that fails does not keep the others from being done.
 
+    Of a pipeline that has never run there is nothing to do, and nothing is written.
+
     Args:
         pipeline: Whose tables.
         wanted: What.
@@ -77,6 +79,10 @@ def run_maintenance(
         ConfigError: RPL-1203 or RPL-1204 when no table or task has such a name.
         ReplicatorError: RPL-7130 when a run has the lease, which does the maintenance itself.
     """
+    if not has_run(pipeline):  # its state folder is not created for nothing, nor a lease in it
+        _chosen_tables((), wanted.tables)
+        _chosen_tasks(pipeline.target.maintenance_tasks, wanted.tasks)
+        return []
     with open_run(pipeline, stop, progress) as run, keeping_lease(run):
         try:
             return _Work(run, wanted).run()

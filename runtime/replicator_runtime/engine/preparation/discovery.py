@@ -76,9 +76,12 @@ def _start_over_missing(lifecycle: TableLifecycle, present: set[TableId]) -> Non
     begun = [record for record in left if record.snapshot is not None and record.needs_snapshot]
     for record in begun:
         lifecycle.start_over(record)
-    for record in left:
-        if record.released:
-            lifecycle.forget(record.table)
+    # With `newTables: ignore` a table that is not known is never taken in: one that the catalogue leaves out for a moment, or
+    # whose rights are gone for a while, would be lost. It holds nothing, and is copied when it is there again.
+    if lifecycle.run.config.new_tables != "ignore":
+        for record in left:
+            if record.released:
+                lifecycle.forget(record.table)
     if begun:
         lifecycle.save()
 

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from replicator_sdk.errors import FencedError
 
 
+def has_run(pipeline: Pipeline) -> bool:
+    """Whether a run of the pipeline has stored anything; reads only."""
+    return bool(_directory(pipeline).generations())
+
+
 @contextmanager
 def open_run(
     pipeline: Pipeline, stop: threading.Event | None = None, progress: Progress | None = None

@@ -16,6 +16,7 @@ from replicator_runtime.engine.snapshot.table_copy import TableCopy
 from replicator_runtime.engine.tables.table_store import TableRecord
 from replicator_sdk import TableId, failpoint
 from replicator_sdk.errors import DataError, RetryableError
+from replicator_source_sqlite.catalogue import SqliteRegistry
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 from tests.runtime.engine import in_memory_target
@@ -211,6 +212,27 @@ def test_a_table_dropped_while_it_waits_for_its_copy_is_forgotten(shop: Shop, lo
     works()
     shop.run()
     shop.assert_equal("customers")
+
+
+def test_a_table_that_waits_for_its_copy_and_is_missing_once_is_copied_later_where_new_tables_are_ignored(
+    shop: Shop, log: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A catalogue may leave it out for a moment; a table that is forgotten would count as a new one, and never be copied."""
+    fill(shop)
+    shop.document |= {"failingTables": {"holdLogHours": 0.5 / 3600, "maxCopyDelaySeconds": 60}, "newTables": "ignore"}
+    shop.run()
+    fails("before", "notes", too_large)
+    shop.sql("INSERT INTO notes VALUES ('held')")
+    with at_work(shop):
+        _wait(lambda: is_released(log), 30)
+    works()
+    listed = SqliteRegistry.list_tables
+    with monkeypatch.context() as once:
+        once.setattr(SqliteRegistry, "list_tables", lambda self: [s for s in listed(self) if s.table.table != "notes"])
+        shop.sql("INSERT INTO customers (name) VALUES ('later')")
+        shop.run()
+    shop.run()
+    shop.assert_equal()
 
 
 @pytest.mark.parametrize("is_dropped", [True, False])

@@ -7,14 +7,17 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.maintenance.maintenance_run import Wanted, run_maintenance
 from replicator_sdk import DeltaTarget, failpoint
+from replicator_sdk.errors import ConfigError
 from tests.runtime.engine.in_memory_target import InMemoryTarget
 from tests.runtime.engine.maintenance.maintained_target import Maintained
-from tests.runtime.engine.test_run import Shop, fill, shop
+from tests.runtime.engine.test_run import Host, Shop, fill, shop
 
 if TYPE_CHECKING:
-    import pytest
-
     from replicator_sdk import TableId
 
 __all__ = ["shop"]
@@ -63,6 +66,17 @@ def test_a_run_that_is_to_do_none_at_its_end_does_none(shop: Shop, monkeypatch: 
     time.sleep(0.2)
     shop.run()
     assert watch.steps == []
+
+
+def test_maintenance_of_a_pipeline_that_never_ran_leaves_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    Maintained(monkeypatch, InMemoryTarget, every=0.05)
+    pipeline = build_pipeline(shop.document, host=Host())  # type: ignore[arg-type]
+    assert run_maintenance(pipeline, Wanted(also_early=True)) == []
+    with pytest.raises(ConfigError, match="RPL-1203"):
+        run_maintenance(pipeline, Wanted(tables=["notes"]))
+    with pytest.raises(ConfigError, match="RPL-1204"):
+        run_maintenance(pipeline, Wanted(tasks=["polish"]))
+    assert not (shop.path.parent / "state").exists()
 
 
 def test_a_stop_ends_the_maintenance_at_the_end_of_a_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

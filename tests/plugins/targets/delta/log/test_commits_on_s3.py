@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replicator_target_delta.ddl.table_folder import name_client
 from replicator_target_delta.location import is_on_s3
 from replicator_target_delta.plugin import session_settings
 from tests.services.s3.server import S3Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _ROOT = Path(__file__).parents[5]
 
@@ -62,5 +66,28 @@ def test_a_store_that_ignores_the_condition_gets_no_commit(found: dict[str, Any]
 
 def test_only_tables_on_s3_ask_for_its_settings() -> None:
     assert [is_on_s3(path) for path in ("s3://b/t", "s3a://b/t", "gs://b/t", "/s3/t")] == [True, True, False, False]
-    assert "spark.hadoop.fs.s3.impl" in session_settings(2, "s3://b/t")
-    assert "spark.hadoop.fs.s3.impl" not in session_settings(2, "/lake")
+    assert "spark.databricks.delta.vacuum.logging.enabled" in session_settings(2, "s3://b/t")
+    assert "spark.databricks.delta.vacuum.logging.enabled" not in session_settings(2, "/lake")
+
+
+@pytest.mark.parametrize(
+    ("path", "configured", "expected"),
+    [
+        ("s3://b/t", None, "org.apache.hadoop.fs.s3a.S3AFileSystem"),
+        ("s3://b/t", "com.amazon.ws.emr.hadoop.fs.EmrFileSystem", "com.amazon.ws.emr.hadoop.fs.EmrFileSystem"),
+        ("s3a://b/t", None, None),
+    ],
+)
+def test_a_client_that_is_configured_for_s3_stays(
+    spark: SparkSession, path: str, configured: str | None, expected: str | None
+) -> None:
+    assert not any("fs.s3.impl" in key for key in session_settings(2, path))
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.unset("fs.s3.impl")
+    try:
+        if configured:
+            hadoop.set("fs.s3.impl", configured)
+        name_client(spark, path)
+        assert hadoop.get("fs.s3.impl") == expected
+    finally:
+        hadoop.unset("fs.s3.impl")
