@@ -11,6 +11,10 @@ Transaction = list[str]
 LATER = "later_"
 """What the names of tables begin with that are created between stops."""
 
+OTHER = "{other}"
+"""Written in statements in place of the name of the database that is created and dropped; see `Source.place`."""
+
+_GUEST = f"{OTHER}.guest"
 _TEXT, _NUMBER = "varchar(60)", "int"
 _MOST_LATER_TABLES = 3
 
@@ -28,6 +32,7 @@ class Dialect:
         defaults: Whether added columns have a default.
         keyless: Whether there is a table without a key.
         later: Whether tables are created, renamed and dropped between stops.
+        databases: Whether a database is created, with a table, and dropped between stops.
         large: The type of a large text.
         whole_rows: The tables of which the log is to hold whole rows before a change: one without a key, and one with
             large values where a row that moves would come without them.
@@ -41,6 +46,7 @@ class Dialect:
     defaults: bool = True
     keyless: bool = True
     later: bool = True
+    databases: bool = False
     large: str = "text"
     whole_rows: Sequence[str] = ()
 
@@ -50,7 +56,7 @@ POSTGRES = Dialect(
     rewrite="ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint USING {column} * 10",
     whole_rows=["note"],
 )
-MYSQL = Dialect(retype="ALTER TABLE {table} MODIFY COLUMN {column} bigint")
+MYSQL = Dialect(retype="ALTER TABLE {table} MODIFY COLUMN {column} bigint", databases=True)
 SQLITE = Dialect(truncate="DELETE FROM {table}", drops=False)  # of a column: SQLite refuses it while it is captured
 DEBEZIUM = Dialect(
     truncate=None, renames=False, drops=False, defaults=False, keyless=False, later=False, whole_rows=["big"]
@@ -118,6 +124,8 @@ class History:
             return
         if self._dialect.later and not lasting and self._chance.random() < 0.1:
             yield from self._later()
+        if self._dialect.databases and not lasting and self._chance.random() < 0.25:
+            yield from self._other_database()
         if self._chance.random() < 0.3:
             yield self._rename_tables()
         if shape in {"structure", "structure first"}:
@@ -234,6 +242,21 @@ class History:
             yield self._truncate(table)
         yield self._add(table)
         yield self._insert(table)
+
+    def _other_database(self) -> Iterator[Transaction]:
+        """A database is created, and a table with rows in it; or the one that is there is dropped, and often created again."""
+        there = [table for table in self.tables if table.name == _GUEST]
+        if there:
+            yield self._insert(there[0])
+            self.tables.remove(there[0])
+            yield [f"DROP DATABASE {OTHER}"]
+            if self._chance.random() < 0.5:
+                return
+        yield [f"CREATE DATABASE {OTHER}"]
+        table = Table(_GUEST, ["id"])
+        self.tables.append(table)
+        yield [f"CREATE TABLE {table.name} (id int PRIMARY KEY, name varchar(60), n int)"]
+        yield [statement for _ in range(5) for statement in self._insert(table)]
 
     def _rename_tables(self) -> Transaction:
         """A table that came later has another name, or two have each other's; then rows of them change."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from replicator_sdk.failpoint import registered
 from tests.services.spark.session import SMALL
-from tests.soak.history import LATER, History
+from tests.soak.history import LATER, OTHER, History
 from tests.soak.runs import Runs
 from tests.soak.sources import Source, rows_of
 from tests.soak.targets import Target
@@ -86,6 +86,7 @@ class Soak:
             raise AssertionError(f"seed {self.seed}\n{done}\n{error}\nlog: {runs.log}") from None
         finally:
             runs.kill()
+            self.source.end()
 
     def _round(self, runs: Runs, history: History, chance: random.Random, how: str, shape: str) -> None:
         pending = list(history.transactions(shape))
@@ -127,6 +128,13 @@ class Soak:
         folder = self.folder / f"chain-{chain}"
         source, target = self.source.begin_replicator(chance), self.target.begin(folder)
         made = pipeline(f"soak{chain}", self.target.state(folder), source, target, history, batch_seconds=0.2)
+        if self.source.dialect.databases:
+            entries = [{"database": self.source.schema, **entry} for entry in made["tables"]]
+            made = {
+                **made,
+                "tables": [*entries, {"database": self.source.other, "table": "*"}],
+                "ddlBlacklist": [],  # which has DROP_DATABASE by default
+            }
         return {**made, "spark": {"master": "local[2]", "conf": dict(self.target.spark)}}
 
     def _note(self, line: str) -> None:
@@ -153,7 +161,7 @@ def pipeline(
     name: str, state: Path | str, source: Plugin, target: Plugin, history: History, *, batch_seconds: float
 ) -> Mapping[str, Any]:
     """A pipeline of all tables of the history, also of those that come later."""
-    tables = [table.name for table in history.tables if not table.name.startswith(LATER)]
+    tables = [table.name for table in history.tables if not table.name.startswith((LATER, OTHER))]
     stages = (("source", source, "cdcSource"), ("target", target, "cdcTarget"))
     return {
         "name": name,
@@ -175,10 +183,11 @@ def differences(source: Source, target: Target, history: History) -> list[str]:
     """What differs, a line a table; a column may be at one side only until a row of the table follows its change."""
     lines = []
     for table in history.tables:
-        at_target = target.columns(source.schema, table.name)
-        columns = [name for name in source.columns(table.name) if name in at_target]
+        schema, name = source.place(table.name)
+        at_target = target.columns(schema, name)
+        columns = [column for column in source.columns(table.name) if column in at_target]
         wanted = Counter(_texts(rows_of(source, table.name, columns)))
-        found = Counter(_texts(target.rows(source.schema, table.name, columns)))
+        found = Counter(_texts(target.rows(schema, name, columns)))
         if wanted != found:
             lines.append(
                 f"{table.name} {columns}: {wanted.total()} rows at the source, {found.total()} at the target;"

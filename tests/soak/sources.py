@@ -18,7 +18,7 @@ from tests.services.kafka.broker import KafkaBroker
 from tests.services.mysql import client as mysql_client
 from tests.services.mysql.server import MysqlDatabase
 from tests.services.postgres.server import PostgresDatabase
-from tests.soak.history import DEBEZIUM, MYSQL, POSTGRES, SQLITE, Dialect, Transaction
+from tests.soak.history import DEBEZIUM, MYSQL, OTHER, POSTGRES, SQLITE, Dialect, Transaction
 
 Rows = list[tuple[Any, ...]]
 _HEARTBEATS = (0.1, 1.0)
@@ -54,6 +54,19 @@ class Source(ABC):
 
     def begin(self) -> None:
         """Called once, when the tables exist."""
+
+    def end(self) -> None:
+        """Called once, at the end: what is outside the test's database is removed."""
+
+    def place(self, table: str) -> tuple[str, str]:
+        """What a table is in, as the replicator names it, and the table's name there."""
+        database, _, name = table.rpartition(".")
+        return (self.other if database else self.schema), name
+
+    @property
+    def other(self) -> str:
+        """The name of the database that is created and dropped."""
+        return f"{self.schema}_other"
 
     def settle(self) -> None:
         """Wait until what was committed can be read by the source."""
@@ -158,16 +171,21 @@ class Mysql(Source):
         with self.database.connect() as connection, connection.cursor() as cursor:
             cursor.execute("BEGIN")
             for statement in transaction:
-                cursor.execute(statement)
+                cursor.execute(statement.replace(OTHER, self.other))
             cursor.execute("COMMIT")
+
+    def end(self) -> None:
+        """The other database is dropped."""
+        self.database.execute(f"DROP DATABASE IF EXISTS {self.other}")
 
     def query(self, statement: str) -> Rows:
         """The rows of a statement."""
-        return mysql_client.rows(self.database, statement)
+        return mysql_client.rows(self.database, statement.replace(OTHER, self.other))
 
     def columns(self, table: str) -> list[str]:
         """By the catalogue."""
-        return _columns(self, f"table_schema = '{self.schema}' AND table_name = '{table}'")
+        schema, name = self.place(table)
+        return _columns(self, f"table_schema = '{schema}' AND table_name = '{name}'")
 
     def idle(self, chance: random.Random) -> None:
         """The log goes on in another file."""
