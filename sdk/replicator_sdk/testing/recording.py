@@ -223,16 +223,31 @@ def interpret(schemas: Schemas, logged: Iterable[Logged], *, overlap: bool = Fal
 def schemas_at(schemas: Schemas, logged: Iterable[Logged], offset: Offset) -> dict[TableId, TableSchema]:
     """The schemas after everything up to `offset`."""
     current = dict(schemas)
-    for entry in logged:
-        event = entry.change
-        if offset < entry.offset or not isinstance(event, DDLEvent):
-            continue
-        if event.operation is DDLOperation.DROP_TABLE:
-            current.pop(event.table, None)
-        elif event.schema is not None:
-            current.pop(event.prev_table or event.table, None)
-            current[event.table] = event.schema
+    for changes in together([entry.change for entry in logged if not offset < entry.offset]):
+        events = [change for change in changes if isinstance(change, DDLEvent)]
+        for event in events:
+            if event.operation is DDLOperation.DROP_TABLE or event.schema is not None or is_rename(event):
+                current.pop(event.prev_table or event.table, None)
+        for event in events:
+            if event.operation is not DDLOperation.DROP_TABLE and event.schema is not None:
+                current[event.table] = event.schema
     return current
+
+
+def is_rename(change: Change) -> bool:
+    """Whether a table has another name after it."""
+    return isinstance(change, DDLEvent) and change.operation is DDLOperation.RENAME_TABLE
+
+
+def together(changes: Iterable[Change]) -> list[list[Change]]:
+    """The changes one by one, but that RENAME_TABLEs with nothing between them are one: of tables that may exchange their names."""
+    found: list[list[Change]] = []
+    for change in changes:
+        if found and is_rename(change) and is_rename(found[-1][-1]):
+            found[-1].append(change)
+        else:
+            found.append([change])
+    return found
 
 
 def signature(entry: Logged) -> tuple[Any, ...]:

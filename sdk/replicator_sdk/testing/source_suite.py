@@ -32,6 +32,7 @@ from replicator_sdk.testing.histories.random_history import random_history
 from replicator_sdk.testing.histories.values import Row, difference
 from replicator_sdk.testing.recording import Logged, Recording, interpret, recording, schemas_at, signature
 from replicator_sdk.testing.source_claims.numbering import NumberingClaims
+from replicator_sdk.testing.source_claims.renames import SourceRenameClaims
 from replicator_sdk.testing.source_system import Application, SourceSystem, table_of
 
 __all__ = ["Application", "Row", "SourceConformance", "SourceSystem", "Step"]
@@ -39,7 +40,7 @@ __all__ = ["Application", "Row", "SourceConformance", "SourceSystem", "Step"]
 CASES = load_cases()
 
 
-class SourceConformance(DDLPositions, NumberingClaims):
+class SourceConformance(DDLPositions, NumberingClaims, SourceRenameClaims):
     """What every source promises. Each test's docstring is the promise."""
 
     random_histories: ClassVar[int] = 15

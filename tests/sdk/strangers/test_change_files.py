@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 from change_files import ChangeFilesConfig, ChangeFilesSource
 
 from replicator_sdk import AlterKind, DDLEvent, DDLOperation, DMLOperation, NumberOffset, TableId, TableSchema
+from replicator_sdk.schema import rename_table
 from replicator_sdk.testing.capabilities import ALL_TYPES
 from replicator_sdk.testing.kills.source_kills import SourceKills
 from replicator_sdk.testing.simulate import Simulator
@@ -49,6 +50,15 @@ class Writer(SourceSystem):
         )
         self.write([self.line(change) for change in changes])
 
+    def rename_tables(self, renames: Mapping[TableId, TableId]) -> None:
+        there, names = self.database.reference.tables, self.database.names
+        moved = {table: there.pop(former) for former, table in renames.items()}
+        for table, found in moved.items():
+            found.schema = rename_table(found.schema, table)
+        there |= moved
+        names |= {name: renames.get(table, table) for name, table in names.items()}
+        self.write([{"renames": {former.table: table.table for former, table in renames.items()}}])
+
     def write(self, lines: list[Any]) -> None:
         self.number += 1
         new = self.folder / "new"
@@ -84,6 +94,7 @@ class Writer(SourceSystem):
 
 
 class TestChangeFiles(SourceConformance):
+    emits_renames = True
     supports_unchanged = False
     counts_unselected_tables = False  # its reader emits row by row: the emitter counts what is emitted
     random_histories = 5

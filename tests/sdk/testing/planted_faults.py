@@ -44,6 +44,7 @@ _STRUCTURE = "test_a_lower_epoch_changes_no_structure"
 _RENAMED = "test_a_renamed_table_keeps_its_rows_and_takes_changes"
 _DATABASES = "test_a_database_comes_and_goes"
 _MAINTAINED = "test_maintenance_changes_nothing_that_readers_see"
+_FOLLOWED = "test_a_renamed_table_is_followed"
 _EMITTED = "test_what_the_reader_emits_is_what_happened"
 
 
@@ -510,6 +511,30 @@ IN_CHANGE_FILES = (
         "alter_steps(old, new, {n: n for n in new.names if n in old},",
         _EMITTED,
         _case("rename_swap_at_once"),
+    ),
+    Fault(
+        "rows of a renamed table are left out",
+        "reader",
+        "            self._schemas[renames[former]] = new\n",
+        "            self._schemas[former] = old\n",
+        _FOLLOWED,
+        {"name": "chain"},
+    ),
+    Fault(
+        "tables that exchange their names are not renamed",
+        "reader",
+        "        for former, old in moved.items():\n",
+        "        for former, old in moved.items() if set(renames) != set(renames.values()) else ():\n",
+        _FOLLOWED,
+        {"name": "exchange"},
+    ),
+    Fault(
+        "a renamed table is emitted with its former name alone",
+        "reader",
+        "DDLOperation.RENAME_TABLE, new.table, new, old.table)",
+        "DDLOperation.RENAME_TABLE, old.table, old, old.table)",
+        _FOLLOWED,
+        {"name": "at once"},
     ),
     Fault(
         "a lost log is no error",

@@ -137,6 +137,13 @@ class MySqlSystem(SourceSystem):
             for row in found
         ]
 
+    def rename_tables(self, renames: Mapping[TableId, TableId]) -> None:
+        """One statement; each table has a name of its own in between."""
+        name = self.dialect.table
+        between = {former: TableId(former.database, f"between_{n}") for n, former in enumerate(renames)}
+        moves = [*between.items(), *((between[former], table) for former, table in renames.items())]
+        self._run(f"RENAME TABLE {', '.join(f'{name(former)} TO {name(table)}' for former, table in moves)}")
+
     def rest(self) -> None:
         """Change nothing but the log's file, which gives the source an offset between two transactions."""
         self._run("FLUSH BINARY LOGS")

@@ -13,6 +13,7 @@ from tests.services.mysql.server import MysqlServer
 
 
 class _Conformance(SourceConformance):
+    emits_renames = True
     supports_null_keys = False  # a primary key holds no NULL
     supports_ddl_in_transaction = False  # a change of structure ends the transaction before it
     # There are no arrays, records or UUIDs; a TIME may be negative and have 838 hours, so it arrives as text.

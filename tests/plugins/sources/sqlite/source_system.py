@@ -89,6 +89,15 @@ class SqliteSystem(SourceSystem):
                 self.database.execute(statement)
         self.database.execute("COMMIT")
 
+    def rename_tables(self, renames: Mapping[TableId, TableId]) -> None:
+        """One transaction; each table has a name of its own in between."""
+        self.database.execute("BEGIN IMMEDIATE")
+        for number, former in enumerate(renames):
+            self.database.execute(f"ALTER TABLE {self.dialect.table(former)} RENAME TO between_{number}")
+        for number, table in enumerate(renames.values()):
+            self.database.execute(f"ALTER TABLE between_{number} RENAME TO {self.dialect.quote(table.table)}")
+        self.database.execute("COMMIT")
+
     def drop_triggers(self, table: str) -> None:
         """Take the source's triggers from a table."""
         names = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ? AND name GLOB '_replicator_*'"

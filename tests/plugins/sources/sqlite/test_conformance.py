@@ -12,6 +12,7 @@ from tests.plugins.sources.sqlite.source_system import SqliteSystem
 
 
 class TestSqlite(SourceConformance):
+    emits_renames = True
     supports_retype_column = False  # SQLite has no statement for it
     supports_change_key = False
     largest_decimal = 15

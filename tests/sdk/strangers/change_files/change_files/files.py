@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from replicator_sdk import Column, TableSchema
+from replicator_sdk.schema import rename_table
 
 Line = dict[str, Any]
 Row = dict[str, Any]
@@ -99,8 +100,13 @@ def tables(folder: Path, last: int) -> dict[str, Table]:
     """Every table as it is after the file `last`."""
     found: dict[str, Table] = {}
     for line in (line for number in range(1, last + 1) for line in lines(folder, number)):
-        name = line["table"]
-        if "drop" in line:
+        name = line.get("table", "")
+        if "renames" in line:
+            moved = {new: found.pop(former) for former, new in line["renames"].items()}
+            for new, table in moved.items():
+                table.schema = rename_table(table.schema, replace(table.schema.table, table=new))
+            found |= moved
+        elif "drop" in line:
             del found[name]
         elif "truncate" in line:
             found[name].rows.clear()

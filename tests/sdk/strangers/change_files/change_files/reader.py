@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from replicator_sdk import (
 from replicator_sdk.authoring.schema_diff import alter_steps
 from replicator_sdk.errors import HistoryLostError
 from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.schema import rename_table
 
 register("change_files.commit.before", "change_files.commit.after")
 
@@ -62,7 +64,9 @@ class ChangeFilesReader(EventReader):
 
     def _emit_file(self, found: list[Line], end: NumberOffset) -> None:
         for line in found:
-            if line["table"] in self._schemas:
+            if "renames" in line:
+                self._emit_renames(line["renames"])
+            elif line["table"] in self._schemas:
                 self._emit_structure(line) if is_structure(line) else self._emit_row(line)
         failpoint("change_files.commit.before")
         self._offset = end
@@ -74,6 +78,15 @@ class ChangeFilesReader(EventReader):
         before = typed_row(schema, line["before"]) if line.get("before") else None
         row = typed_row(schema, line.get("row") or {})
         self._emitter.emit(DMLEvent(self._offset, DMLOperation[line["op"]], schema.table, row, before))
+
+    def _emit_renames(self, renames: dict[str, str]) -> None:
+        """Tables got other names at once: an event for each, with nothing between them."""
+        moved = {former: self._schemas.pop(former) for former in renames if former in self._schemas}
+        self._narrowed = {renames.get(name, name) for name in self._narrowed}
+        for former, old in moved.items():
+            new = rename_table(old, replace(old.table, table=renames[former]))
+            self._schemas[renames[former]] = new
+            self._emitter.emit(DDLEvent(self._offset, DDLOperation.RENAME_TABLE, new.table, new, old.table))
 
     def _emit_structure(self, line: Line) -> None:
         name = line["table"]
