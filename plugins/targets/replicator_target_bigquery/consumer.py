@@ -123,6 +123,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
     def _forget_dataset(self, ref: TableRef) -> None:
         """The dataset was dropped: what is remembered of its tables holds no more."""
         self._session.catalogue.forget(ref)
+        self._session.states.forget(ref)
         with self._lock:
             for target in list(self._tables.values()):
                 if (target.ref.project, target.ref.dataset) == (ref.project, ref.dataset):

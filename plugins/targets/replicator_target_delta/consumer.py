@@ -221,7 +221,7 @@ def _not_there(table: TableId) -> NeedsUserError:
         "the table to rename is not at the target",
         code="RPL-3406",
         table=str(table),
-        hint="take a snapshot of the table under its new name",
+        hint="nothing to do: the table is copied under its new name",
     )
 
 

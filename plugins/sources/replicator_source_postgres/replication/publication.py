@@ -285,5 +285,6 @@ def removed_from_publication(publication: str, table: TableId) -> TableHistoryLo
         f"{table} was removed from the publication {publication!r}; what changed in it since is not in the log",
         code="RPL-3209",
         table=str(table),
-        hint=f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE {name}; then restart the pipeline, which copies the table again",
+        hint=f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE {name}; (of an unlogged table ALTER TABLE {name} SET LOGGED; before it)"
+        " then restart the pipeline, which copies the table again",
     )

@@ -49,6 +49,12 @@ class FirstStates:
                     return read_rows(rows, self._context.read_offset)
         return read_rows(self._query(ref, table, every_table=False), self._context.read_offset)
 
+    def forget(self, ref: TableRef) -> None:
+        """The dataset was dropped: what was read of its commit log holds no more."""
+        with self._lock:
+            self._kept.pop(ref.commits_id, None)
+            self._asked.pop(ref.commits_id, None)
+
     def _of_all(self, ref: TableRef, table: TableId) -> dict[str, list[Mapping[str, Any]]]:
         """The rows of the dataset's tables that were not given out; empty once they are old."""
         if ref.commits_id not in self._kept:

@@ -229,7 +229,7 @@ class TargetTable:
                 "the table was written by another run of this replicator since it was read",
                 code="RPL-6527",
                 table=str(self.table),
-                hint="stop one of the two runs",
+                hint="retried by itself; if it comes again and again, stop the other run",
             )
         self._state = self.state().followed_by(row)
         failpoint("bigquery.commit.after")

@@ -16,6 +16,7 @@ from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import Column, TableId, rename_table, replace_columns
 from replicator_sdk.testing.target_claims.databases import DatabaseClaims
+from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.ddl.database_ddl import DatabaseDDL
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.tables.catalogue import Catalogue
@@ -246,6 +247,31 @@ def test_a_table_that_comes_back_with_its_database_is_changed_as_often_as_the_so
         consumer.apply_ddl(ddl(life + 7, DDLOperation.DROP_TABLE, None, table=clients.table))
         consumer.apply_ddl(ddl(life + 8, DDLOperation.DROP_DATABASE, None, table=TableId(project.dataset, "")))
         assert not exists(project)
+    consumer.stop()
+
+
+def test_what_was_read_ahead_of_a_dataset_is_forgotten_with_it(project: Project) -> None:
+    """The second table that a run asks about has the states of all read, which are given out for a minute."""
+    schemas = {name: rename_table(KEYED, TableId(project.dataset, name)) for name in "abc"}
+
+    def drop(consumer: BigQueryConsumer, name: str, at: int) -> None:
+        consumer.apply_ddl(ddl(at, DDLOperation.DROP_TABLE, None, table=schemas[name].table))
+
+    first = project.consumer()
+    for schema in schemas.values():
+        first.apply_ddl(ddl(2, DDLOperation.CREATE_TABLE, schema))
+    drop(first, "c", 3)
+    first.stop()
+    consumer = project.consumer(epoch=2)
+    for name in "ab":
+        assert consumer.progress(schemas[name].table) is not None
+        drop(consumer, name, 4)
+    consumer.apply_ddl(dropped(project))
+    assert not exists(project)
+    for name in "ac":
+        consumer.apply_ddl(ddl(10, DDLOperation.CREATE_TABLE, schemas[name]))
+    consumer.apply_batch(batch(11, [insert(row(1), schemas["c"])], epoch=2))
+    assert project.count("c") == 1
     consumer.stop()
 
 
