@@ -114,7 +114,7 @@ class History:
     def transactions(self, shape: str = "") -> Iterator[Transaction]:
         """What happens between two stops: often a change of structure first, last or alone; chosen when not given.
 
-        Tables come and go now and then, unless "rows" is asked for.
+        Tables come, go and get other names now and then, unless "rows" is asked for.
         """
         lasting = shape == "rows"
         shape = shape or self._chance.choice(
@@ -126,7 +126,7 @@ class History:
             yield from self._later()
         if self._dialect.databases and not lasting and self._chance.random() < 0.25:
             yield from self._other_database()
-        if self._chance.random() < 0.3:
+        if not lasting and self._chance.random() < 0.3:
             yield self._rename_tables()
         if shape in {"structure", "structure first"}:
             yield self._structure()
