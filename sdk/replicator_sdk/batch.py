@@ -113,11 +113,14 @@ class Commits:
             those ahead of it (an exclusive end rank; equal to the one before it for an empty transaction).
         timestamps: int64 microseconds since 1970 UTC, when the source committed; -1 where it does not report it.
         offset_at: The offset after the i-th commit; called for few i only. Offsets ascend strictly with i.
+        more: Whether events may follow that were committed at the source before these, as changes of structure that are not in
+            the log: a run that ends where the log ended goes on until commits without it.
     """
 
     ordinals: Int64s
     timestamps: Int64s
     offset_at: Callable[[int], Offset]
+    more: bool = False
 
     def __len__(self) -> int:
         return len(self.ordinals)

@@ -167,8 +167,10 @@ OF_SLICES: frozenset[str] = frozenset(
 `runtime/engine/slices/test_distributed_stream.py` and in `slices` here, with twins in `runtime/engine/slices/test_slice_recovery.py`
 and `plugins/targets/delta/apply/test_slice.py`."""
 
-OF_RENAMES: frozenset[str] = frozenset({"engine.rename.saved", "engine.rename.applied", "delta.rename.moved"})
-"""While a renamed table is renamed at the target: tried in `sqlite/renames`, inside exchanges of names in
+OF_RENAMES: frozenset[str] = frozenset(
+    {"postgres.rename.stored", "engine.rename.saved", "engine.rename.applied", "delta.rename.moved"}
+)
+"""While a renamed table is renamed at the target: tried in `sqlite/renames` and `postgres/test_renames.py`, inside exchanges of names in
 `runtime/engine/stream/test_table_renames.py`."""
 
 OF_DATABASES: frozenset[str] = frozenset({"delta.database.deleted"})

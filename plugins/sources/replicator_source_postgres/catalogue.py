@@ -165,6 +165,13 @@ class Catalogue:
             identity_index=next((tuple(names) for _, chosen, names in keys if chosen), ()),
         )
 
+    def names(self, oids: Sequence[int]) -> dict[int, TableId]:
+        """The names of tables now, all of one moment; those that were dropped are missing."""
+        query = """SELECT c.oid::int8, c.relname, n.nspname FROM pg_catalog.pg_class c
+                   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)"""
+        rows = self.connection.execute(query, [oids])
+        return {oid: TableId(self._database, table, schema) for oid, table, schema in rows}
+
     def leaves(self, oid: int) -> list[int]:
         """The identifiers of a partitioned table's leaf partitions, sorted."""
         query = "SELECT relid::oid::int8 FROM pg_catalog.pg_partition_tree(%s::oid::regclass) WHERE isleaf ORDER BY 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from replicator_sdk.offset import Offset
 
 BEGIN: Final = (1 << 31) - 1
 """The last step at a log position: the begin of the transaction whose commit record starts there."""
+
+SETTLED: Final = 1 << 16
+"""The step at a log position once everything before it is emitted, also what only the catalogue shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class PostgresOffset(Offset):
         lsn: The end of the last whole transaction's commit record (or of log that holds no transaction's end). A
             transaction is before it exactly when its own end is not greater.
         step: Rank among the offsets at `lsn`: 0 for the log's own, 1 and more after schema changes that the log does not
-            hold, `BEGIN` before the transaction whose commit record starts at `lsn`.
+            hold, `SETTLED` when no such change was left, `BEGIN` before the transaction whose commit record starts at `lsn`.
         timeline: The timeline that the log up to `lsn` belongs to; 0 unknown, as in offsets of older versions.
         commit: A commit record that is in the log at this offset: that of the last transaction before it or, at `BEGIN`,
             of the one that follows. None unknown.
@@ -74,6 +78,15 @@ class PostgresOffset(Offset):
         commit = CommitRecord(*struct.unpack(">Qq", fields["commit"])) if "commit" in fields else None
         lsn, step, timeline = (int.from_bytes(fields.get(name, b""), "big") for name in ("lsn", "step", "timeline"))
         return cls(lsn, step, timeline, commit)
+
+    def to_json(self) -> dict[str, str]:
+        """The form stored in state."""
+        return {name: base64.b64encode(value).decode() for name, value in self.fields().items()}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, str]) -> Self:
+        """The inverse of `to_json`."""
+        return cls.from_fields({name: base64.b64decode(value) for name, value in stored.items()})
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -10,6 +10,7 @@ import numpy as np
 from replicator_sdk.authoring.arrow_buffers import Int64s
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import BugError
+from replicator_sdk.schema import TableId
 from replicator_source_postgres.pgoutput.images import RelationPlan, decode_rows
 from replicator_source_postgres.pgoutput.message import (
     Relation,
@@ -99,6 +100,12 @@ class Decoder:
             begin, ordinal = index + 1, ordinal + int(weights[index])
         yield from self._changes(window, begin, len(window), ordinal)
         self.ranks = first + np.cumsum(weights)
+
+    def rename(self, oid: int, table: TableId) -> None:
+        """What follows of this relation is decoded under another name of its table; the server does not announce it again."""
+        plan = self._plans.get(oid)
+        if plan is not None:
+            self._plans[oid] = plan.renamed(table)
 
     def borders(self, window: Window) -> list[int]:
         """Ranks of the messages at which the structure of a table may change; decodes nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.errors import BugError, DataError
-from replicator_sdk.schema import TableSchema
+from replicator_sdk.schema import TableId, TableSchema, rename_table
 from replicator_source_postgres.offset import lsn_text
 from replicator_source_postgres.pgoutput.message import Relation
 from replicator_source_postgres.pgoutput.tuples import Cells, gather, walk
@@ -37,6 +37,11 @@ class RelationPlan:
     schema: TableSchema
     places: tuple[int, ...]
     converters: tuple[Converter, ...]
+
+    def renamed(self, table: TableId) -> RelationPlan:
+        """The same for the table under another name."""
+        converters = tuple(replace(converter, table=table) for converter in self.converters)
+        return RelationPlan(rename_table(self.schema, table), self.places, converters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ may show later changes, so a change is stored in state before it is emitted, and
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ class EmittedChange:
         base: The offset it was emitted after.
         end: The offset after it.
         oid: The table's object identifier.
-        before: Its name before.
+        before: Its name; an earlier version renamed it with this change where `schema` has another one.
         schema: Its schema from then on.
         needs_snapshot: Whether rows hold values the log did not carry.
     """
@@ -41,8 +40,8 @@ class EmittedChange:
     def to_json(self) -> dict[str, Any]:
         """The form stored in state."""
         return {
-            "base": _dump(self.base),
-            "end": _dump(self.end),
+            "base": self.base.to_json(),
+            "end": self.end.to_json(),
             "oid": self.oid,
             "before": self.before.to_json(),
             "schema": self.schema.to_json(),
@@ -53,20 +52,12 @@ class EmittedChange:
     def from_json(cls, value: dict[str, Any]) -> EmittedChange:
         """The inverse of `to_json`; also reads what older versions stored, the log position alone."""
         if "base" in value:
-            base, end = _load(value["base"]), _load(value["end"])
+            base, end = PostgresOffset.from_json(value["base"]), PostgresOffset.from_json(value["end"])
         else:
             base = PostgresOffset(value["at"])
             end = replace(base, step=1)
         schema = TableSchema.from_json(value["schema"])
         return cls(base, end, value["oid"], TableId.from_json(value["before"]), schema, value["needsSnapshot"])
-
-
-def _dump(offset: PostgresOffset) -> dict[str, str]:
-    return {name: base64.b64encode(value).decode() for name, value in offset.fields().items()}
-
-
-def _load(stored: dict[str, str]) -> PostgresOffset:
-    return PostgresOffset.from_fields({name: base64.b64decode(value) for name, value in stored.items()})
 
 
 def dump_changes(changes: Iterable[EmittedChange]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ from replicator_sdk.schema import Column, TableId, TableSchema, rename_table, re
 from replicator_source_postgres.catalogue import Catalogue, ColumnFacts, TableFacts
 from replicator_source_postgres.pgoutput.images import RelationPlan
 from replicator_source_postgres.pgoutput.message import Relation
-from replicator_source_postgres.relation_ids import RelationIds
 from replicator_source_postgres.schema.emitted_changes import EmittedChange
 from replicator_source_postgres.schema.schema_diff import Observed, compare, identify, in_order, keeps_values
 from replicator_source_postgres.types.array import split_arrays
@@ -29,15 +28,21 @@ from replicator_source_postgres.unlogged.unlogged_changes import UnloggedChanges
 class SchemaTracker:
     """The captured tables at the position that is being read; used by the reader's thread.
 
+    A table is known by its identifier. The names in the log are not looked at: they are those of the moment when a row was
+    written, and a rename is emitted where the catalogue shows it (`CatalogueChanges`).
+
     Args:
         catalogue: Over the reader's own connection.
         unlogged: Detects rewritten tables.
         database: The database's name in table identifiers.
         tables: The schemas as of the offset reading starts from.
         out_of_range: What happens to values the standard types cannot hold.
-        relation_ids: Captured tables by object identifier; a renamed or replaced table is recognised by it.
-            Changed in place.
+        known: The identifiers of those tables that were captured before.
         narrowed: Tables of which only columns selected by name are captured.
+
+    Attributes:
+        oids: The captured tables by identifier.
+        renamed: Those that were renamed since the decoder learned their names.
     """
 
     def __init__(
@@ -47,121 +52,101 @@ class SchemaTracker:
         database: str,
         tables: Iterable[TableSchema],
         out_of_range: OutOfRange,
-        relation_ids: RelationIds,
+        known: Mapping[TableId, int],
         narrowed: Iterable[TableId] = (),
     ) -> None:
         self._catalogue = catalogue
         self._unlogged = unlogged
         self._database = database
-        self.relation_ids = relation_ids
+        self.oids = {oid: table for table, oid in known.items()}
+        self.renamed: set[int] = set()
         self._narrowed = set(narrowed)
         self._out_of_range = out_of_range
-        self.schemas: dict[TableId, TableSchema] = {}
-        for schema in tables:
-            self.schemas[schema.table] = self._with_identities(schema)
+        self.schemas = {schema.table: self._with_identities(schema, known.get(schema.table)) for schema in tables}
         self.replaced: dict[TableId, Counter[str]] = {table: Counter() for table in self.schemas}
 
-    def _with_identities(self, schema: TableSchema) -> TableSchema:
-        """The schema with column identities from the catalogue; records the table's identifier, too."""
-        facts = self._catalogue.find(schema.table)
+    def _with_identities(self, schema: TableSchema, oid: int | None) -> TableSchema:
+        """The schema with column identities from the catalogue."""
+        facts = None if oid is None else self._catalogue.by_oid(oid)
         if facts is None:
             return schema
-        if schema.table not in self.relation_ids.values():
-            # Otherwise another table has taken the name, which is reported when the log or the catalogue shows it.
-            self.relation_ids.setdefault(facts.oid, schema.table)
         numbers = {c.name: str(c.attnum) for c in facts.columns}
         return replace_columns(
             schema, (replace(c, source_id=c.source_id or numbers.get(c.name, "")) for c in schema.columns)
         )
 
     def table_of(self, relation: Relation) -> TableId | None:
-        """The captured table a relation is, by name or, when it was renamed, by identifier.
+        """The captured table that a relation is; None when it is not captured."""
+        return self.oids.get(relation.oid)
 
-        Of two that exchanged their names each is known by its identifier while the log has a name that is not its last one.
-        """
-        table, known = self._names(relation)
-        if table in self.schemas and known in {None, table}:
-            return table
-        if table in self.schemas and self._is_named(self._catalogue.by_oid(relation.oid), table):
-            return table
-        return known
-
-    def _names(self, relation: Relation) -> tuple[TableId, TableId | None]:
-        """The name that the log has, and the captured table that the identifier belongs to."""
-        named = TableId(self._database, relation.table, relation.schema)
-        return named, self.relation_ids.name_in(relation.oid, self.schemas)
-
-    @staticmethod
-    def _is_named(facts: TableFacts | None, table: TableId) -> bool:
-        return facts is not None and (facts.schema, facts.name) == (table.schema, table.table)
-
-    def captured(self) -> dict[int, TableId]:
-        """The captured tables by identifier."""
-        names = {oid: self.relation_ids.name_in(oid, self.schemas) for oid in self.relation_ids}
-        return {oid: name for oid, name in names.items() if name is not None}
-
-    def remove(self, table: TableId) -> None:
+    def remove(self, oid: int) -> None:
         """Remove a dropped table: a later table of its name is another one."""
-        del self.schemas[table]
-        for oid in [oid for oid, name in self.relation_ids.items() if name == table]:
-            del self.relation_ids[oid]
+        self.schemas.pop(self.oids.pop(oid), None)
 
     def on_relation(self, relation: Relation, report: Callable[[StructureChange], None]) -> RelationPlan | None:
         """Plan how to decode `relation`; every schema change it shows is reported first.
 
         Returns:
             None when the table is not captured.
-
-        Raises:
-            SnapshotNeededError: When the table has the name of another one, whose rows the copy under that name has.
         """
-        table = self.table_of(relation)
+        table = self.table_of(relation) or self._replaced(relation, report)
         if table is None:
             return None
         facts = self._catalogue.by_oid(relation.oid)
-        named, known = self._names(relation)
-        if named != table and (named in self.schemas or self._is_past_name(relation.oid, named, facts)):
-            named = table
-        elif named != table:
-            self._rename(table, named, report)
-        elif self._is_named(facts, named):
-            self._check_exchange(relation.oid, named, known)
-        self._record_identifier(relation.oid, named, report)
-        now, certain = self._observe(relation, facts, self.schemas[named])
+        now, certain = self._observe(relation, facts, self.schemas[table])
         self._apply(now, facts, report, certain=certain)
-        return self._plan(relation, self.schemas[named])
+        return self._plan(relation, self.schemas[table])
 
-    def _check_exchange(self, oid: int, named: TableId, known: TableId | None) -> None:
-        self._unlogged.check_copied_as(oid, named, self.schemas, is_exchange=known not in {None, named})
+    def _replaced(self, relation: Relation, report: Callable[[StructureChange], None]) -> TableId | None:
+        """The captured table whose name an unknown one has, unless that one exists and has another name by now.
 
-    def _is_past_name(self, oid: int, name: TableId, facts: TableFacts | None) -> bool:
-        """Whether the log, in a replay, has the table's name from before a rename that is already known."""
-        return self.relation_ids.former.get(name) == oid and not self._is_named(facts, name)
+        The identifier is stored with the table's next copy, so that every replay reports the same until then.
+        """
+        named = TableId(self._database, relation.table, relation.schema)
+        if named not in self.schemas:
+            return None
+        before = next((oid for oid, table in self.oids.items() if table == named), None)
+        if before is not None:
+            if self._catalogue.by_oid(before) is not None:
+                return None
+            del self.oids[before]
+            report(StructureChange(DDLOperation.TRUNCATE_TABLE, named, self.schemas[named], needs_snapshot=True))
+        self.oids[relation.oid] = named
+        return named
 
     def refresh(self, oid: int, report: Callable[[StructureChange], None]) -> None:
-        """Report what the catalogue shows; called once everything written before it has been read.
+        """Report the columns that the catalogue shows; called once everything written before it has been read.
 
         The log announces a schema change with the next row only, which may never be written.
-
-        Raises:
-            SnapshotNeededError: As `on_relation`.
         """
-        facts, table = self._catalogue.by_oid(oid), self.relation_ids.name_in(oid, self.schemas)
-        if facts is None or table is None:
-            return
-        named = TableId(self._database, facts.name, facts.schema)
-        if named in self.schemas:
-            self._check_exchange(oid, named, table)
-            if named != table:
-                self._record_identifier(oid, named, report)
-        elif named != table:
-            self._rename(table, named, report)
-            self.relation_ids.rename(oid, named)
-        self._apply(self._narrow(self._catalogue.schema(facts, named)), facts, report, certain=True)
+        facts, table = self._catalogue.by_oid(oid), self.oids.get(oid)
+        if facts is not None and table is not None:
+            self._apply(self._narrow(self._catalogue.schema(facts, table)), facts, report, certain=True)
+
+    def renames(self) -> list[dict[int, tuple[TableId, TableId]]]:
+        """The tables that the catalogue shows under other names, by identifier: the name before and the name now.
+
+        Those that take each other's names are together.
+        """
+        names = self._catalogue.names(list(self.oids))
+        left = {oid: (self.oids[oid], now) for oid, now in sorted(names.items()) if now != self.oids[oid]}
+        groups = []
+        while left:
+            waiting, group = [next(iter(left))], {}
+            while waiting:
+                oid = waiting.pop()
+                group[oid] = before, now = left.pop(oid)
+                waiting += [o for o, (b, n) in left.items() if (b == now or n == before) and o not in waiting]
+            groups.append(group)
+        return groups
+
+    def are_free(self, names: Iterable[TableId]) -> bool:
+        """Whether no captured table that is known to exist has one of these names."""
+        return not set(names) & set(self.oids.values())
 
     def is_pending(self, oid: int) -> bool:
         """Whether the catalogue shows other columns than the log has shown so far."""
-        facts, table = self._catalogue.by_oid(oid), self.relation_ids.name_in(oid, self.schemas)
+        facts, table = self._catalogue.by_oid(oid), self.oids.get(oid)
         if facts is None or table is None:
             return True
         known = self.schemas[table]
@@ -171,11 +156,25 @@ class SchemaTracker:
     def replay(self, change: EmittedChange, report: Callable[[StructureChange], None]) -> None:
         """Report what an earlier run emitted from the catalogue, whatever the catalogue shows now."""
         now = change.schema.table
-        if now not in self.schemas and change.before in self.schemas:
-            self._rename(change.before, now, report)
-        if now in self.schemas:
+        if now != change.before and self.oids.get(change.oid) == change.before:
+            self.rename({change.oid: (change.before, now)}, report)
+        if (table := self.oids.get(change.oid)) is not None:
             facts = self._catalogue.by_oid(change.oid)
-            self._apply(change.schema, facts, report, certain=not change.needs_snapshot)
+            self._apply(rename_table(change.schema, table), facts, report, certain=not change.needs_snapshot)
+
+    def rename(self, names: Mapping[int, tuple[TableId, TableId]], report: Callable[[StructureChange], None]) -> None:
+        """Rename tables at once, each from the first name to the second; those that are not captured are left out."""
+        moved = {}
+        for oid, (before, now) in names.items():
+            if self.oids.get(oid) == before and before in self.schemas:
+                moved[oid] = (before, rename_table(self.schemas.pop(before), now), self.replaced.pop(before))
+        narrowed = {schema.table for before, schema, _ in moved.values() if before in self._narrowed}
+        self._narrowed = self._narrowed - {before for before, _, _ in moved.values()} | narrowed
+        for oid, (before, schema, counter) in moved.items():
+            self.oids[oid] = schema.table
+            self.renamed.add(oid)
+            self.schemas[schema.table], self.replaced[schema.table] = schema, counter
+            report(StructureChange(DDLOperation.RENAME_TABLE, schema.table, schema, previous=before))
 
     def _apply(
         self,
@@ -200,27 +199,6 @@ class SchemaTracker:
         if facts is not None and change.needs_snapshot:
             self._unlogged.mark_reported(facts.oid)
         report(change)
-
-    def _rename(self, before: TableId, now: TableId, report: Callable[[StructureChange], None]) -> None:
-        schema = rename_table(self.schemas.pop(before), now)
-        self.schemas[now] = schema
-        self.replaced[now] = self.replaced.pop(before)
-        if before in self._narrowed:
-            self._narrowed = self._narrowed - {before} | {now}
-        report(StructureChange(DDLOperation.RENAME_TABLE, now, schema, previous=before))
-
-    def _record_identifier(self, oid: int, table: TableId, report: Callable[[StructureChange], None]) -> None:
-        """Record the table's identifier; another table under a known name is a replaced table."""
-        same_name = [other for other, name in self.relation_ids.items() if name == table and other != oid]
-        if same_name and oid not in self.relation_ids:
-            report(StructureChange(DDLOperation.TRUNCATE_TABLE, table, self.schemas[table], needs_snapshot=True))
-        for other in same_name:
-            facts = self._catalogue.by_oid(other)
-            if facts is None or oid not in self.relation_ids:
-                del self.relation_ids[other]
-            else:  # the two exchanged their names
-                self.relation_ids.rename(other, TableId(self._database, facts.name, facts.schema))
-        self.relation_ids.rename(oid, table)
 
     def _observe(self, relation: Relation, facts: TableFacts | None, known: TableSchema) -> tuple[TableSchema, bool]:
         """The table's schema as the log shows it, narrowed to the captured columns."""

@@ -14,6 +14,7 @@ from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader, TableSnapshot
 from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import Endpoint, quote_identifier, replication_command
 from replicator_source_postgres.offset import PostgresOffset
+from replicator_source_postgres.relation_ids import RelationIds
 from replicator_source_postgres.schema.schema_tracker import narrow
 from replicator_source_postgres.snapshots import chunk_plan
 from replicator_source_postgres.snapshots.chunk_reader import PostgresChunkReader, import_snapshot
@@ -60,6 +61,7 @@ class PostgresSnapshotReader(SnapshotReader):
                 expressions = adbc_columns(catalogue, now, facts)
                 unlogged = UnloggedChanges(catalogue, self._publication, self._context)
                 resumes = unlogged.begin_copy(facts.oid, schema.table, resumes=bool(chunks))
+                RelationIds.change(self._context, lambda ids: ids.copied(facts.oid, schema.table))
         except BaseException:
             exported.close()
             raise

@@ -22,7 +22,7 @@ _WAL_HEADERS = (24, 40)
 _DIGESTS = """
 SELECT l.digests, pg_catalog.pg_current_wal_insert_lsn() - '0/0'::pg_lsn, pg_catalog.pg_current_wal_flush_lsn() - '0/0'::pg_lsn
 FROM (SELECT pg_catalog.array_agg(pg_catalog.format('%%s:%%s', c.oid, pg_catalog.md5(pg_catalog.concat_ws('/',
-  c.relnamespace, c.relname, c.relreplident, (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(',',
+  (SELECT n.nspname FROM pg_catalog.pg_namespace n WHERE n.oid = c.relnamespace), c.relname, c.relreplident, (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(',',
     a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull, a.attisdropped), '|' ORDER BY a.attnum)
     FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
   (SELECT pg_catalog.string_agg(i.indkey::text, '|' ORDER BY i.indexrelid) FROM pg_catalog.pg_index i
@@ -52,6 +52,7 @@ class CataloguePoller:
 
     Attributes:
         dropped: Identifiers of the tables that no longer exist.
+        began_at: The end of the log at the first poll; no earlier run has read beyond it. None before that.
     """
 
     def __init__(self, catalogue: Catalogue, unlogged: UnloggedChanges, is_pending: Callable[[int], bool]) -> None:
@@ -62,6 +63,7 @@ class CataloguePoller:
         self._waiting: dict[int, tuple[TableId, _Observation]] = {}
         self._next_poll = 0.0
         self.dropped: set[int] = set()
+        self.began_at: int | None = None
 
     def poll(self, captured: Mapping[int, TableId], *, is_idle: bool) -> None:
         """Find tables whose digest differs from the emitted one; `is_idle`: the last read of the log returned nothing.
@@ -75,6 +77,7 @@ class CataloguePoller:
             return
         self._unlogged.check(captured, self._is_pending)
         digests, position = self._digests(list(captured))
+        self.began_at = position if self.began_at is None else self.began_at
         self._waiting = {oid: waiting for oid, waiting in self._waiting.items() if oid in captured}
         self._next_poll = now + _REST * (time.monotonic() - now)
         for oid, table in captured.items():
@@ -107,6 +110,10 @@ class CataloguePoller:
     def is_waiting(self) -> bool:
         """Whether a change waits for the log to be read up to it; the offset must not pass it before it is emitted."""
         return bool(self._waiting)
+
+    def wait_again(self, oid: int, table: TableId) -> None:
+        """A change of the table that was settled cannot be emitted yet: it is settled again later."""
+        self._waiting[oid] = (table, _Observation(self._emitted.pop(oid), 0, time.monotonic()))
 
     def settled(self, read_up_to: int) -> list[tuple[int, TableId]]:
         """Tables whose change can be emitted: the log was read up to it, and the digest is still the same; each once."""

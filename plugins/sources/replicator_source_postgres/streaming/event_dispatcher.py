@@ -101,6 +101,10 @@ class EventDispatcher:
         """
         lsn, timestamp = part.part(0, 1 + int(part.where(b"B")[0])).begin_records()[0]
         self._changes.replay(lsn)
+        while self._tracker.renamed:
+            oid = self._tracker.renamed.pop()
+            if oid in self._tracker.oids:  # else it was dropped since
+                self._decoder.rename(oid, self._tracker.oids[oid])
         if first_end is None or self._decoder.borders(part.part(0, first_end)):
             self._position.begin(CommitRecord(lsn, timestamp))
 
@@ -114,8 +118,6 @@ class EventDispatcher:
             emitted += 1
 
         plan = self._tracker.on_relation(relation, report)
-        if plan is not None:
-            self._tracker.relation_ids.save(self._context)
         return plan, emitted
 
     def _emit_truncation(self, truncation: Truncation) -> None:

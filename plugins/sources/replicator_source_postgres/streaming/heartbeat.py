@@ -38,13 +38,16 @@ class Heartbeat:
         """
         if wal_end is not None:
             self._changes.replay(wal_end)
-        self._poller.poll(self._tracker.captured(), is_idle=is_idle)
+        self._poller.poll(self._tracker.oids, is_idle=is_idle)
         self._changes.emit_settled(max(self._position.offset.lsn, wal_end or 0))
+        here, is_waiting = self._position.offset.lsn, self._poller.is_waiting or self._changes.is_waiting
+        if not (is_waiting or self._position.is_settled):
+            self._position.settle(max(here, wal_end or 0))
+        elif wal_end is not None and wal_end > here and not is_waiting:
+            # Whatever commits later does so after the position that the server reported.
+            self._position.advance(wal_end)
         if wal_end is None:
             return
-        # Whatever commits later does so after the position that the server reported.
-        if wal_end > self._position.offset.lsn and not self._poller.is_waiting:
-            self._position.advance(wal_end)
         self._mark(was_large=was_large)
 
     def _mark(self, *, was_large: bool) -> None:

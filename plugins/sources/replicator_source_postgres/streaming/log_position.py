@@ -7,10 +7,9 @@ from dataclasses import replace
 import structlog
 
 from replicator_sdk.authoring.log_position import LogPosition, StructureChange
-from replicator_sdk.event import DDLOperation
-from replicator_sdk.schema import TableId
+from replicator_sdk.batch import Commits
 from replicator_sdk.source import EventEmitter
-from replicator_source_postgres.offset import BEGIN, CommitRecord, PostgresOffset
+from replicator_source_postgres.offset import BEGIN, SETTLED, CommitRecord, PostgresOffset
 from replicator_source_postgres.replication.timelines import Timelines
 
 log = structlog.get_logger(__name__)
@@ -21,19 +20,30 @@ class WalPosition(LogPosition[PostgresOffset]):
 
     Attributes:
         timelines: Which timeline holds which part of the log.
+        is_settled: Whether everything is emitted that was committed before the reader began.
     """
 
     def __init__(self, emitter: EventEmitter) -> None:
         super().__init__(emitter, PostgresOffset(0))
         self.timelines = Timelines()
+        self.is_settled = False
 
     def offset_at(self, lsn: int, commit: CommitRecord | None, step: int = 0) -> PostgresOffset:
         """The offset at a position of the log, with what is known of the log up to there."""
         return PostgresOffset(lsn, step, self.timelines.at(lsn), commit)
 
+    def commit(self, commits: Commits) -> None:
+        """Emit commits; until the catalogue was compared, more may follow that was committed before them."""
+        super().commit(commits if self.is_settled else replace(commits, more=True))
+
     def advance(self, lsn: int) -> None:
         """Emit that no transaction ends between the last commit and `lsn`."""
         self.commit_at(self.offset_at(lsn, self.offset.commit))
+
+    def settle(self, lsn: int) -> None:
+        """Emit that everything is emitted that was committed before the reader began, also what only the catalogue shows."""
+        self.is_settled = True
+        self.commit_at(max(self.offset, self.offset_at(lsn, self.offset.commit, SETTLED)))
 
     def begin(self, commit: CommitRecord) -> None:
         """Emit where the transaction with this commit record begins, for events whose position counts from there.
@@ -67,17 +77,8 @@ class WalPosition(LogPosition[PostgresOffset]):
             self.emit_structure(change)
         self.commit_at(end)
 
-    def emit_drop(self, base: PostgresOffset, table: TableId, end: PostgresOffset) -> None:
-        """Emit that a table is gone, as a transaction of its own."""
-        log.warning("table.dropped_at_source", table=str(table))
-        if self.offset != base:
-            self.commit_at(base)
-        super().emit_structure(StructureChange(DDLOperation.DROP_TABLE, table))
-        self.commit_at(end)
-
     def emit_structure(self, change: StructureChange, ordinal: int | None = None) -> None:
         """Emit a change of structure as in `LogPosition`, and log it."""
         kinds = [alter.kind.value for alter in change.alters]
         log.info("table.structure_changed", table=str(change.table), operation=change.operation.value, steps=kinds)
-        renames = change.operation is DDLOperation.RENAME_TABLE
-        super().emit_structure(replace(change, needs_snapshot=True) if renames else change, ordinal)
+        super().emit_structure(change, ordinal)

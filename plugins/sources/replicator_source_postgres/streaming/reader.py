@@ -13,9 +13,9 @@ from replicator_sdk.config import OutOfRange
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import ReplicatorError, RetryableError
 from replicator_sdk.offset import Offset
-from replicator_sdk.schema import TableSchema
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventEmitter, EventReader, EventReaderDefinition
-from replicator_source_postgres.catalogue import CatalogueConnection
+from replicator_source_postgres.catalogue import Catalogue, CatalogueConnection
 from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.diagnosis import diagnosed
 from replicator_source_postgres.offset import PostgresOffset
@@ -30,7 +30,7 @@ from replicator_source_postgres.streaming.catalogue_poller import CataloguePolle
 from replicator_source_postgres.streaming.event_dispatcher import EventDispatcher
 from replicator_source_postgres.streaming.heartbeat import Heartbeat
 from replicator_source_postgres.streaming.log_position import WalPosition
-from replicator_source_postgres.unlogged.unlogged_changes import UnloggedChanges
+from replicator_source_postgres.unlogged.unlogged_changes import UnloggedChanges, copy_again
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +39,8 @@ _WINDOW_BYTES = 16 << 20
 _QUIET_SECONDS = 0.02
 _WINDOW_SECONDS = 0.1
 _SLOT_WAIT_SECONDS = 15.0
+_FIRST_INTERVAL_SECONDS = 0.1
+"""Between two heartbeats until the catalogue was compared once, which a run that ends at the end of the log waits for."""
 
 
 class PostgresEventReader(EventReader):
@@ -75,7 +77,6 @@ class PostgresEventReader(EventReader):
         self._closed = threading.Event()
         self._has_run = False
         self._connection = CatalogueConnection(endpoint, statement_timeout_seconds=0)
-        self._relation_ids = RelationIds.load(context.get_state(STATE_KEY))
         self._position = WalPosition(emitter)
 
     # ------------------------------------------------------------ before the run
@@ -129,12 +130,15 @@ class PostgresEventReader(EventReader):
         """Add tables to the publication; see `EventReader.capture`."""
         catalogue = self._connection.catalogue
         with diagnosed("adding tables to the publication"):
-            captured = Publication(catalogue, self._publication_name).add(tables, self._relation_ids)
-            for oid, schema in captured.items():
-                if self._relation_ids.oid_of(schema.table) is None:
-                    self._relation_ids[oid] = schema.table
+            known = RelationIds.load(self._context.get_state(STATE_KEY))
+            captured = Publication(catalogue, self._publication_name).add(tables, known)
             UnloggedChanges(catalogue, self._publication_name, self._context).record_new(captured)
-        self._relation_ids.save(self._context)
+
+        def learn(ids: RelationIds) -> None:
+            for oid, schema in captured.items():
+                ids.captured(oid, schema.table)
+
+        RelationIds.change(self._context, learn)
 
     # ------------------------------------------------------------ the run
 
@@ -159,11 +163,11 @@ class PostgresEventReader(EventReader):
             self._endpoint.config.database,
             definition.tables.values(),
             self._policy,
-            self._relation_ids,
+            self._known(catalogue),
             definition.narrowed,
         )
         poller = CataloguePoller(catalogue, unlogged, tracker.is_pending)
-        unlogged.check(tracker.captured())
+        unlogged.check(tracker.oids)
         changes = CatalogueChanges(self._position, tracker, poller, self._context)
         dispatcher = EventDispatcher(self._position, tracker, changes, self._context)
         stream = ReplicationStream.open(self._endpoint, self._slot_name, self._publication_name, self._position.offset)
@@ -172,6 +176,23 @@ class PostgresEventReader(EventReader):
             self._position.timelines = stream.timelines
             self._context.set_ok()
             self._receive(stream, dispatcher, Heartbeat(self._position, tracker, poller, changes))
+
+    def _known(self, catalogue: Catalogue) -> dict[TableId, int]:
+        """The identifiers of the captured tables, by their names at the offset.
+
+        Raises:
+            SnapshotNeededError: For a table of which it is not known whether the one that has its name now was copied.
+        """
+        ids = RelationIds.load(self._context.get_state(STATE_KEY))
+        known = ids.resolve(self._definition.tables, self._position.offset)
+        for table in self._definition.tables:
+            facts = None if table in known or table in ids.lost else catalogue.find(table)
+            if facts is None:
+                continue  # it was dropped, or its copy ends
+            if facts.oid in ids or facts.oid in known.values():
+                raise copy_again(table, "another captured table took its name")
+            known[table] = facts.oid
+        return known
 
     def _durable(self) -> PostgresOffset:
         """What the server may remove from its log; 0/0, which confirms nothing, until an offset is committed.
@@ -203,7 +224,10 @@ class PostgresEventReader(EventReader):
             if messages and (is_full or came == 0 or now - since > _WINDOW_SECONDS):
                 messages = dispatcher.dispatch(messages, is_full=is_full)
                 size, since = sum(map(len, messages)), now
-            if now - last_beat >= self._endpoint.config.heartbeat_interval_seconds and not dispatcher.is_open:
+            interval = self._endpoint.config.heartbeat_interval_seconds
+            if not self._position.is_settled and came == 0 and not messages:
+                interval = min(interval, _FIRST_INTERVAL_SECONDS)
+            if now - last_beat >= interval and not dispatcher.is_open:
                 heartbeat.beat(None if messages else stream.wal_end, is_idle=came == 0, was_large=dispatcher.was_large)
                 dispatcher.was_large = dispatcher.was_large and bool(messages)
                 last_beat = now

@@ -70,26 +70,6 @@ class UnloggedChanges:
         before, now = self._store.get(oid), self._query.fingerprints([oid]).get(oid)
         return None if before is None or now is None else self._difference(before, now)
 
-    def check_copied_as(self, oid: int, table: TableId, captured: Iterable[TableId], *, is_exchange: bool) -> None:
-        """Check that the copy under the name `table` is one of the table with this identifier.
-
-        Args:
-            oid: The table.
-            table: Its name now.
-            captured: The names of all captured tables.
-            is_exchange: Whether it was known by another name, and another table by this one.
-
-        Raises:
-            SnapshotNeededError: When it was copied under another captured table's name: the two exchanged their names, and the
-                copy of this name has the other's rows. Raised until a copy of this table under this name begins.
-        """
-        fingerprint = self._store.get(oid)
-        copied_as = fingerprint.copied_as if fingerprint is not None else ""
-        if copied_as == str(table):
-            return
-        if copied_as in map(str, captured) if copied_as else is_exchange:
-            raise _copy_again(table, "another captured table took its name")
-
     def mark_reported(self, oid: int) -> None:
         """Record that a schema change has already requested a copy of the table, so that `check` does not do it again."""
         self._reported.add(oid)
@@ -121,7 +101,7 @@ class UnloggedChanges:
                 self._store.put(oid, now if before is None else replace(now, copied_as=before.copied_as))
                 self._digests[oid] = now.digest
             elif oid not in self._reported and not is_pending(oid):
-                to_raise = to_raise or _copy_again(table, why)
+                to_raise = to_raise or copy_again(table, why)
         if to_raise is not None:
             raise to_raise
 
@@ -189,7 +169,8 @@ class UnloggedChanges:
         return "a partition was detached or dropped" if lost else None
 
 
-def _copy_again(table: TableId, why: str) -> SnapshotNeededError:
+def copy_again(table: TableId, why: str) -> SnapshotNeededError:
+    """The error for a table that has to be copied again, because of a change that the log does not hold."""
     return SnapshotNeededError(
         f"{table}: {why}; the log does not hold that, so the table is copied again",
         code="RPL-3606",

@@ -65,6 +65,7 @@ class Run:
         committed_offset: What the source may acknowledge: the save *before* the last one, so that a run can still start
             from it when the newest offset file is damaged. None until this run has saved once.
         saved_sequence: The sequence number there.
+        expects_more: Whether the source may still emit what was committed before the commits read last (`Commits.more`).
         spark: The Spark session, which starts when a plugin asks for it.
         table_store: What is stored of the tables; their states are changed by `TableLifecycle` only.
     """
@@ -82,6 +83,7 @@ class Run:
     saved_offset: Offset | None = None
     saved_sequence: int = 0
     committed_offset: Offset | None = None
+    expects_more: bool = False
     spark: SparkHandle = field(init=False)
     table_store: TableStore = field(init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock)

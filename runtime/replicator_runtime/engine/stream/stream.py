@@ -176,11 +176,13 @@ class Stream:
         isolate = self._run.config.on_table_error == "isolate"
         if not isinstance(error, SnapshotNeededError) and verdict(error, isolate=isolate) is not Verdict.TABLE:
             return
-        for record in self._lifecycle.records.values():
-            if str(record.table) == error.table and record.table not in self._lifecycle.stopped:
-                self._in_flight.flush()
-                self._tables.failed(record.table, error)
-                raise Rejoin
+        records = [r for r in self._lifecycle.records.values() if r.table not in self._lifecycle.stopped and r.schemas]
+        # The reader knows a table by the name that it had where the reader is.
+        here = [r for r in records if str(r.schema_at(self._batcher.offset).table) == error.table]
+        for record in here or [r for r in records if str(r.table) == error.table]:
+            self._in_flight.flush()
+            self._tables.failed(record.table, error)
+            raise Rejoin
 
     def _take(self, item: Item) -> None:
         if isinstance(item, ChangeBatch):
@@ -193,6 +195,7 @@ class Stream:
             self._renames.end()
             self._schema_changes.commit(item)
             self._batcher.commit(item)
+            self._run.expects_more = item.commits.more
             if not waiting and not self._batcher.empty:
                 self._waiting_since = time.monotonic()
         elif item.operation is DDLOperation.RENAME_TABLE:
@@ -221,7 +224,7 @@ class Stream:
 
     def _reached(self, goal: Offset | None) -> bool:
         """Whether everything up to `goal` is durable and nothing waits to join."""
-        if goal is None or self._expects_tables() or self._batcher.offset < goal:
+        if goal is None or self._run.expects_more or self._expects_tables() or self._batcher.offset < goal:
             return False
         self._in_flight.flush()
         return not self._expects_tables()

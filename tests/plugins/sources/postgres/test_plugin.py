@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from replicator_sdk.testing.contexts import CollectingConfigurer
 from replicator_source_postgres import PostgresConfig, PostgresOffset, PostgresSource, delta_sources
 from replicator_source_postgres.connection import quote_identifier, quote_literal
 from replicator_source_postgres.plugin import derived_name
-from replicator_source_postgres.relation_ids import RelationIds
+from replicator_source_postgres.relation_ids import EmittedNames, RelationIds
 from tests.plugins.sources.postgres.pump import source_of
 from tests.services.postgres.server import PostgresDatabase
 
@@ -95,12 +96,53 @@ def test_the_identity_is_the_server_s_and_the_database_s(postgres_database: Post
         assert source_of(other).identity() != source.identity()
 
 
-def test_relation_ids_survive_storing_with_former_names() -> None:
-    ids, old, new = RelationIds(), TableId("d", "t", "s"), TableId("d", "ü", "s")
-    ids[5] = old
-    ids.rename(5, new)
-    again = RelationIds.load(ids.dump())
-    assert (again, again.former) == ({5: new}, {old: 5})
-    assert again.oid_of(old) == again.oid_of(new) == 5
-    assert (again.name_in(5, {old}), again.name_in(5, {TableId("d", "x", "s")})) == (old, None)
+OLD, NEW, OTHER = (TableId("d", name, "s") for name in ("t", "ü", "other"))
+
+
+def _renamed(names: dict[int, tuple[TableId, TableId | None]], at: int) -> RelationIds:
+    ids = RelationIds()
+    for oid, (before, _) in names.items():
+        ids.captured(oid, before)
+    ids.emit(EmittedNames(PostgresOffset(at), PostgresOffset(at, 1), names), None)
+    return RelationIds.load(ids.dump())
+
+
+def test_relation_ids_survive_storing_with_what_was_emitted() -> None:
+    ids = _renamed({5: (OLD, NEW), 6: (OTHER, None)}, 100)
+    assert ids == {5: NEW}
+    assert ids.oid_of(OLD) == ids.oid_of(NEW) == 5
+    assert ids.names_at(PostgresOffset(100)) == {5: OLD, 6: OTHER}
+    assert ids.names_at(PostgresOffset(100, 1)) == {5: NEW}
     assert RelationIds.load(None) == {}
+    ids.emit(EmittedNames(PostgresOffset(200), PostgresOffset(200, 1), {5: (NEW, OLD)}), PostgresOffset(150))
+    assert [one.base.lsn for one in ids.emitted] == [200]
+
+
+def test_former_names_that_an_earlier_version_stored_are_found() -> None:
+    stored = {"tables": {"5": NEW.to_json()}, "former": [{"oid": 5, **OLD.to_json()}]}
+    ids = RelationIds.load(json.dumps(stored).encode())
+    assert ids.resolve([OLD], PostgresOffset(1)) == {OLD: 5}
+
+
+def test_tables_are_known_by_their_names_at_an_offset() -> None:
+    ids = _renamed({5: (OLD, NEW), 6: (NEW, OLD)}, 100)
+    assert ids.resolve([OLD, NEW, OTHER], PostgresOffset(100)) == {OLD: 5, NEW: 6}
+    assert ids.resolve([OLD, NEW], PostgresOffset(101)) == {OLD: 6, NEW: 5}
+
+
+def test_a_table_copied_under_its_later_name_is_known_by_it_before_the_rename_too() -> None:
+    ids = _renamed({5: (OLD, NEW)}, 100)
+    assert ids.resolve([NEW], PostgresOffset(1)) == {NEW: 5}
+    ids.copied(7, OLD)  # a new table of the former name
+    assert ids.resolve([OLD, NEW], PostgresOffset(1)) == {OLD: 7, NEW: 5}
+
+
+def test_a_name_whose_table_was_copied_under_another_one_is_lost_until_it_is_copied() -> None:
+    ids = RelationIds()
+    ids.captured(5, OLD)
+    ids.copied(5, NEW)
+    assert (ids.lost, ids.resolve([OLD, NEW], PostgresOffset(1))) == ({OLD: NEW}, {NEW: 5})
+    ids.captured(7, OLD)
+    assert ids == {5: NEW}
+    ids.copied(7, OLD)
+    assert (ids, ids.lost) == ({5: NEW, 7: OLD}, {})
