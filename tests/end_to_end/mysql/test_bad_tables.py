@@ -7,9 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from replicator_sdk.errors import NeedsUserError
+from replicator_source_mysql.connect.connection import Server
 from tests.end_to_end.mysql.conftest import MakeMysqlPipeline
 from tests.end_to_end.mysql.database.pipeline import MysqlPipeline
 from tests.end_to_end.mysql.test_bad_input import account
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MARIADB_10_11, MARIADB_11_8, MYSQL_9, Release
 from tests.services.mysql.server import MysqlDatabase
 
 WHOLE = ("item", "note")
@@ -176,3 +180,39 @@ def test_system_versioning_of_the_only_table_is_the_reason_shown(
         ended = pipeline.replicator.run("--until-current", seconds=60)
         assert ended.error["code"] in {"RPL-3790", "RPL-3845"}, ended.messages
         assert "versioning" in ended.error["message"] or "versioned" in ended.error["message"]
+
+
+_GENERATED = """CREATE TABLE price (id int PRIMARY KEY, net int, gross int GENERATED ALWAYS AS (net * 2) VIRTUAL,
+    label varchar(20) GENERATED ALWAYS AS (concat('#', net)) STORED)"""
+
+
+@pytest.mark.parametrize("release", [MYSQL_9, MARIADB_10_11, MARIADB_11_8], ids=lambda release: release.name)
+def test_generated_columns_are_equal_or_refused(
+    release: Release, mysql_server: PrivateMysql, make_mysql: MakeMysqlPipeline
+) -> None:
+    """MariaDB leaves them out of updates in its log since 11.8.9: they must not be taken for unchanged."""
+    server = mysql_server(release)
+    is_left_out = server.is_mariadb and server.version >= (11, 8, 9)
+    assert Server(".".join(map(str, server.version)), server.is_mariadb).logs_generated_columns is not is_left_out
+    with server.database() as database:
+        pipeline = make_mysql(database, "price")
+        pipeline.execute(_GENERATED, "INSERT INTO price (id, net) VALUES (1, 10), (2, 20)")
+        pipeline.assert_nothing_lost()
+        for number in range(3):
+            pipeline.execute(
+                f"UPDATE price SET net = {number} WHERE id = 1", f"INSERT INTO price (id, net) VALUES (1{number}, 5)"
+            )
+            if is_left_out:
+                pipeline.fails(
+                    NeedsUserError, "the server leaves the generated column 'gross' out of the rows of its log"
+                )
+            else:
+                pipeline.assert_nothing_lost()
+        if is_left_out:
+            table = {"database": database.name, "table": "price", "columns": ["id", "net"]}
+            without = pipeline.with_settings(tables=[table])
+            for number in range(3):
+                without.replicator.until_current()
+                pipeline.execute(
+                    f"UPDATE price SET net = 1{number} WHERE id = 1", f"ALTER TABLE price ADD COLUMN c{number} int"
+                )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from replicator_sdk.discovery.assessment import Finding, Severity
 from replicator_source_mysql.assessment.server_facts import ServerFacts
@@ -32,7 +32,7 @@ def table_findings(
     found = [*_about_engine(facts), *_about_cascades(facts, server, ignored=ignores_cascades)]
     found += [*_about_log(facts, server), *_about_rights(facts, server)]
     if definition is not None:
-        found += [*_about_key(facts, definition, server), *_about_columns(facts, definition)]
+        found += [*_about_key(facts, definition, server), *_about_columns(facts, definition, server)]
     return found
 
 
@@ -199,9 +199,28 @@ def _about_key(facts: TableFacts, definition: TableDefinition, server: ServerFac
     return found
 
 
-def _about_columns(facts: TableFacts, definition: TableDefinition) -> list[Finding]:
-    marks: Mapping[str, list[str]] = {
-        "generated": [column.name for column in definition.columns if column.is_generated],
+def _about_columns(facts: TableFacts, definition: TableDefinition, server: ServerFacts) -> list[Finding]:
+    generated = [column.name for column in definition.columns if column.is_generated]
+    if generated and not server.server.logs_generated_columns:
+        return [*_about_columns_of(facts, definition, ()), _not_logged(facts, generated)]
+    return _about_columns_of(facts, definition, generated)
+
+
+def _not_logged(facts: TableFacts, generated: Sequence[str]) -> Finding:
+    return Finding(
+        "generated_columns_not_logged",
+        Severity.WARNING,
+        f"the server leaves the generated columns {', '.join(generated)} of {facts.table} out of the updates in its log",
+        "the table stops at its first update, since their new values are unknown",
+        "leave them out by the table's `columns`, and compute them where the table is read",
+        table=facts.table,
+        code="RPL-3716",
+    )
+
+
+def _about_columns_of(facts: TableFacts, definition: TableDefinition, generated: Sequence[str]) -> list[Finding]:
+    marks: Mapping[str, Sequence[str]] = {
+        "generated": generated,
         "invisible": [column.name for column in definition.columns if column.is_invisible],
     }
     return [

@@ -64,6 +64,11 @@ class Server:
         digits = [*self.version.split("-", 1)[0].split("."), "0", "0"][:3]
         return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in digits)  # type: ignore[return-value]
 
+    @property
+    def logs_generated_columns(self) -> bool:
+        """Whether the rows of updates in its log have generated columns. Found by trying: 10.11.18 has them, 11.8.9 has not."""
+        return not self.is_mariadb or self.number < (11, 8, 9)
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:

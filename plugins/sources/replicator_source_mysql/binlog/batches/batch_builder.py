@@ -29,7 +29,8 @@ def make_batch(events: Events, reading: Reading, runs: Sequence[Run], first: Int
         first: For each event the rank of its first row.
 
     Raises:
-        NeedsUserError: When the images lack a column that can neither be known nor left open.
+        NeedsUserError: When the images lack a column that can neither be known nor left open, or the server leaves generated
+            columns out of them, as MariaDB 11.8.9 does.
         DataError: On a value outside its type's range, when the policy is to fail.
     """
     return _Maker(events, reading, runs, first).make()
@@ -42,6 +43,7 @@ class _Maker:
         self._changes = Changes(runs, first, reading.ranks, reading.key or reading.ranks)
 
     def make(self) -> ChangeBatch:
+        self._refuse_without_generated()
         changes, fields = self._changes, list(self._schema.arrow)
         row: list[pa.Array] = []
         unchanged: dict[str, pa.BooleanArray] = {}
@@ -125,6 +127,32 @@ class _Maker:
                 if side is not None and rank not in side[0].columns:
                     return str(self._events.place(int(run.index[0])))
         return str(self._events.place(int(self._runs[0].index[0])))
+
+    def _refuse_without_generated(self) -> None:
+        """Refuse images that have every column but generated ones: whether these changed is unknown then.
+
+        Where other columns are missing too (`binlog_row_image` is not FULL), a generated column that is missing did not change.
+        """
+        definition = self._reading.plan.definition.columns
+        lacking = [rank for rank in self._reading.ranks if definition[rank].is_generated and self._is_lacking(rank)]
+        if not lacking:
+            return
+        others = {rank for rank, column in enumerate(definition) if not column.is_generated}
+        for run in self._runs:
+            sides = (run.after,) if self._reading.key else (run.before, run.after)
+            images = [set(side[0].columns) for side in sides if side is not None]
+            gone = [rank for image in images if others <= image for rank in lacking if rank not in image]
+            if gone:
+                raise self._lacking_generated(definition[gone[0]].name, gone[0])
+
+    def _lacking_generated(self, column: str, rank: int) -> NeedsUserError:
+        return NeedsUserError(
+            f"the server leaves the generated column {column!r} out of the rows of its log",
+            code="RPL-3716",
+            table=str(self._schema.table),
+            position=self._example(rank),
+            hint="leave the generated columns out by the table's `columns`, and compute them where the table is read",
+        )
 
     def _refuse_keyless(self, absent: Bools) -> None:
         if not self._reading.key and absent.any():
