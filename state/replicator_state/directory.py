@@ -145,6 +145,7 @@ def check_identifier(text: str, what: str) -> str:
 
 def _open_url(url: str, parts: tuple[str, ...], options: Mapping[str, Any]) -> Folder:
     # Most replicators keep their state on a local path, which needs no fsspec.
+    from fsspec import available_protocols
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
 
@@ -159,8 +160,13 @@ def _open_url(url: str, parts: tuple[str, ...], options: Mapping[str, Any]) -> F
             f"{shown} cannot be opened: {error}", code="RPL-7102", path="offsetBasePath", hint=hint
         ) from error
     except ValueError as error:
-        hint = "use a local path or a URL of a file system that fsspec knows"
-        message = f"{shown} is no URL of a known file system"
+        message, hint = (
+            f"{shown} is no URL of a known file system",
+            "use a local path or a URL of a file system that fsspec knows",
+        )
+        if url.partition("://")[0] in available_protocols():
+            message = f"{shown} cannot be opened: its file system's package lacks an option, or refuses one"
+            hint = "set it in the environment, as AZURE_STORAGE_ACCOUNT_NAME (abfs) or any option as FSSPEC_<SCHEME>_<OPTION>"
         raise ConfigError(message, code="RPL-7102", path="offsetBasePath", hint=hint) from error
     if isinstance(fs, LocalFileSystem):
         return LocalFolder(Path(root).joinpath(*parts))

@@ -91,6 +91,14 @@ def test_credentials_in_a_url_are_shown_nowhere() -> None:
 
 def test_a_url_whose_package_is_missing_names_the_package_to_install() -> None:
     with pytest.raises(ConfigError, match=r"RPL-7102.*pip install"):
+        ReplicatorDirectory("oci://bucket@namespace/x", "n", "shop")
+
+
+def test_a_url_of_azure_without_its_account_names_the_option_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("adlfs")
+    for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match=r"RPL-7102.*AZURE_STORAGE_ACCOUNT_NAME"):
         ReplicatorDirectory("abfs://container/x", "n", "shop")
 
 

@@ -27,7 +27,6 @@ class EventDispatcher:
 
     Attributes:
         is_open: Whether the last transaction was emitted without its commit, which is still to come.
-        was_large: Whether some transaction was, since the reader last reset this.
     """
 
     def __init__(
@@ -39,7 +38,6 @@ class EventDispatcher:
         self._context = context
         self._decoder = Decoder(self._plan)
         self.is_open = False
-        self.was_large = False
 
     def dispatch(self, messages: list[memoryview | bytes], *, is_full: bool) -> list[memoryview | bytes]:
         """Decode and emit up to the last commit; returns the messages of the transaction still open.
@@ -83,7 +81,6 @@ class EventDispatcher:
         ranks = self._decoder.ranks
         self.is_open = not len(commits.index)
         if self.is_open:
-            self.was_large = True
             self._position.ordinal = int(ranks[-1])
             return
 

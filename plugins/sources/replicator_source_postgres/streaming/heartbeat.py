@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from replicator_source_postgres.replication.log_continuity import HELD_BYTES
+from replicator_source_postgres.offset import CommitRecord
+from replicator_source_postgres.replication.held_log import SEGMENT_BYTES, HeldLog
 from replicator_source_postgres.schema.schema_tracker import SchemaTracker
 from replicator_source_postgres.streaming.catalogue_changes import CatalogueChanges
 from replicator_source_postgres.streaming.catalogue_poller import CataloguePoller
@@ -17,24 +18,30 @@ class Heartbeat:
         tracker: The captured tables.
         poller: Finds tables whose catalogue entry changed.
         changes: Emits these changes.
+        held: Measures the log that the slot keeps.
     """
 
     def __init__(
-        self, position: WalPosition, tracker: SchemaTracker, poller: CataloguePoller, changes: CatalogueChanges
+        self,
+        position: WalPosition,
+        tracker: SchemaTracker,
+        poller: CataloguePoller,
+        changes: CatalogueChanges,
+        held: HeldLog,
     ) -> None:
         self._position = position
         self._tracker = tracker
         self._poller = poller
         self._changes = changes
-        self._marked = -HELD_BYTES
+        self._held = held
+        self._last_commit: CommitRecord | None = None
 
-    def beat(self, wal_end: int | None, *, is_idle: bool, was_large: bool) -> None:
+    def beat(self, wal_end: int | None, *, is_idle: bool) -> None:
         """Emit what only the catalogue shows, and advance an idle source's offset.
 
         Args:
             wal_end: The end of the log, when all of it was emitted; None when messages wait for their commit.
             is_idle: Whether the last read of the log returned nothing.
-            was_large: Whether a large transaction was read since the last heartbeat.
         """
         if wal_end is not None:
             self._changes.replay(wal_end)
@@ -46,17 +53,16 @@ class Heartbeat:
         elif wal_end is not None and wal_end > here and not is_waiting:
             # Whatever commits later does so after the position that the server reported.
             self._position.advance(wal_end)
-        if wal_end is None:
-            return
-        self._mark(was_large=was_large)
+        self._release(all_emitted=wal_end is not None)
 
-    def _mark(self, *, was_large: bool) -> None:
-        """Write a commit to the log when the last one is far before its end: the slot keeps the log from that commit on.
+    def _release(self, *, all_emitted: bool) -> None:
+        """Write a commit to the log when the last one is old and keeps much log: the slot keeps all from that commit on.
 
-        At the first start there is no commit yet; that of a large transaction would keep all of its log.
+        Again at each heartbeat while it is so: the server lets go only what was before a point that it notes from time to time, and
+        a single commit may come before the first such point. At the first start there is no commit yet.
         """
-        here, commit = self._position.offset.lsn, self._position.offset.commit
-        is_far = commit is None or here - commit.lsn > HELD_BYTES // 2
-        if was_large or (is_far and here - self._marked > HELD_BYTES // 2):
-            self._marked = here
+        held = self._held.measure()
+        commit, before = self._position.offset.commit, self._last_commit
+        self._last_commit = commit
+        if all_emitted and commit == before and (commit is None or held >= SEGMENT_BYTES):
             self._poller.write_marker()

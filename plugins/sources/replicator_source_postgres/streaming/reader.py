@@ -7,8 +7,6 @@ import threading
 import time
 from collections.abc import Sequence
 
-import structlog
-
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import ReplicatorError, RetryableError
@@ -20,6 +18,7 @@ from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.diagnosis import diagnosed
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.relation_ids import STATE_KEY, RelationIds
+from replicator_source_postgres.replication.held_log import HeldLog
 from replicator_source_postgres.replication.log_continuity import LogContinuity, check_timeline, confirmable_lsn
 from replicator_source_postgres.replication.publication import Publication
 from replicator_source_postgres.replication.replication_stream import ReplicationStream, StatusThread
@@ -31,8 +30,6 @@ from replicator_source_postgres.streaming.event_dispatcher import EventDispatche
 from replicator_source_postgres.streaming.heartbeat import Heartbeat
 from replicator_source_postgres.streaming.log_position import WalPosition
 from replicator_source_postgres.unlogged.unlogged_changes import UnloggedChanges, copy_again
-
-log = structlog.get_logger(__name__)
 
 _WINDOW_MESSAGES = 65_536
 _WINDOW_BYTES = 16 << 20
@@ -117,14 +114,7 @@ class PostgresEventReader(EventReader):
                     raise
                 pause = min(2.0, pause * 2)
             else:
-                self._watch_held(state.held_bytes)
                 return state
-
-    def _watch_held(self, held_bytes: int) -> None:
-        self._context.metrics.gauge("source.held_wal_bytes", held_bytes)
-        limit = self._endpoint.config.max_held_wal_bytes
-        if limit is not None and held_bytes > limit:
-            log.warning("slot.holds_much_wal", slot=self._slot_name, held_bytes=held_bytes, limit_bytes=limit)
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """Add tables to the publication; see `EventReader.capture`."""
@@ -175,7 +165,9 @@ class PostgresEventReader(EventReader):
             check_timeline(stream.timelines, self._position.offset, self._slot_name)
             self._position.timelines = stream.timelines
             self._context.set_ok()
-            self._receive(stream, dispatcher, Heartbeat(self._position, tracker, poller, changes))
+            slot = Slot(catalogue.connection, self._slot_name, self._endpoint.config.database)
+            held = HeldLog(slot, self._context.metrics, self._endpoint.config.max_held_wal_bytes)
+            self._receive(stream, dispatcher, Heartbeat(self._position, tracker, poller, changes, held))
 
     def _known(self, catalogue: Catalogue) -> dict[TableId, int]:
         """The identifiers of the captured tables, by their names at the offset.
@@ -228,8 +220,7 @@ class PostgresEventReader(EventReader):
             if not self._position.is_settled and came == 0 and not messages:
                 interval = min(interval, _FIRST_INTERVAL_SECONDS)
             if now - last_beat >= interval and not dispatcher.is_open:
-                heartbeat.beat(None if messages else stream.wal_end, is_idle=came == 0, was_large=dispatcher.was_large)
-                dispatcher.was_large = dispatcher.was_large and bool(messages)
+                heartbeat.beat(None if messages else stream.wal_end, is_idle=came == 0)
                 last_beat = now
 
     # ------------------------------------------------------------ the end
