@@ -132,6 +132,13 @@ class EventConsumer(ABC):
         """
         return False
 
+    def discard_table(self, table: TableId) -> None:
+        """Delete a table of this replicator with its rows, whatever the settings say of dropped tables; idempotent.
+
+        Called for tables only that the runtime itself put aside by a RENAME_TABLE and that nothing renames any more. A
+        table of another writer is left as it is. A target that renames no tables is not called.
+        """
+
     @abstractmethod
     def apply_dml(self, event: DMLEvent) -> None:
         """Take one change, or a COMMIT; may hold it back until `flush`."""
@@ -239,6 +246,14 @@ class SnapshotLoader(ABC):
     @abstractmethod
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         """All chunks are loaded: the table is at `position` from now on and takes changes. Idempotent."""
+
+    def discard_snapshot(self, table: TableId, snapshot_id: str) -> None:
+        """Delete what the unfinished plan `snapshot_id` left that no reader of the table sees; idempotent.
+
+        Called for a plan that no run resumes, such as of a table that the source has dropped. Chunks that were committed
+        stay as they are. The table may be this replicator's, another's, or not exist; another plan of it may be loading
+        meanwhile. So a target deletes only what it knows, by name, as of that plan. By default nothing is deleted.
+        """
 
     def load_whole(
         self,

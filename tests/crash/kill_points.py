@@ -176,6 +176,12 @@ OF_RENAMES: frozenset[str] = frozenset(
 OF_DATABASES: frozenset[str] = frozenset({"delta.database.deleted"})
 """While a dropped database is followed, which a SQLite database is not: tried in `plugins/targets/delta/ddl/test_databases.py`."""
 
+OF_REMAINS: frozenset[str] = frozenset({"engine.remains.discarded"})
+"""While the target deletes what a killed copy left: tried in `sqlite/test_remains.py`."""
+
+PARTS_OF_REMAINS: frozenset[str] = frozenset({"remains"})
+"""The part of the recovery without which it stays there."""
+
 PARTS_OF_RENAMES: frozenset[str] = frozenset({"rename", "renamed"})
 """The parts of the recovery that they need."""
 

@@ -358,6 +358,13 @@ def release_unnoted(patch: Patch) -> None:
     patch.setattr(TableStore, "save", save)
 
 
+def note_no_remains(patch: Patch) -> None:
+    """What an unfinished copy or a refused rename leaves at the target is not noted."""
+    from replicator_runtime.engine.tables.remains import RemainsList
+
+    patch.setattr(RemainsList, "note", lambda self, remains: None)
+
+
 PARTS: dict[str, Callable[[Patch], None]] = {
     "lease": no_take_over,
     "identity": identity_of_a_process,
@@ -376,6 +383,7 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "rename": rename_nothing,
     "renamed": rename_again,
     "orphans": adopt_orphans,
+    "remains": note_no_remains,
     "session": keep_dead_session,
     "files": leave_files,
 }

@@ -16,6 +16,7 @@ from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
 from replicator_target_bigquery.api.clients import Clients
 from replicator_target_bigquery.api.jobs import Jobs
+from replicator_target_bigquery.commit_log.commit import DROPPED
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.ddl.alteration import Alteration
 from replicator_target_bigquery.ddl.database_ddl import DatabaseDDL
@@ -106,6 +107,23 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         table = self._table(schema.table)
         with table.lock:
             self.snapshot_load(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
+
+    def discard_snapshot(self, table: TableId, snapshot_id: str) -> None:
+        """Delete the plan's files in the staging bucket."""
+        self.snapshot_load(self._table(table), self._turn(table)).discard_files(snapshot_id)
+
+    def discard_table(self, table: TableId) -> None:
+        """Drop the table, if it is this replicator's, with its staging table; the commit log says that it was dropped."""
+        target = self._table(table)
+        with target.lock:
+            target.forget()
+            progress = target.state().progress
+            if progress is None or target.state().dropped:
+                return
+            for table_id in (target.ref.id, target.ref.staging_id):
+                self._session.catalogue.drop(table_id, table)
+            target.changed()
+            target.commit(target.row(progress, "discarded", kind=DROPPED))
 
     def stop(self) -> None:
         """End requests that wait, and close the connections; no call holds rows back, so none are lost."""

@@ -27,6 +27,7 @@ from replicator_target_delta.ddl.database_folder import DatabaseFolders
 from replicator_target_delta.ddl.ddl_events import TableDDL
 from replicator_target_delta.ddl.table_folder import delete_folder, move_folder, renames_at_once
 from replicator_target_delta.location import table_path
+from replicator_target_delta.maintenance.remains import discard_snapshot
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.table import TargetTable
 from replicator_target_delta.warmup import WarmUp
@@ -193,6 +194,18 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
         self._folders.prepare(self._folder(schema.table))
         with table.lock:
             return self._load(table).load_whole(schema, snapshot_id, position, chunks, read, all_read)
+
+    def discard_snapshot(self, table: TableId, snapshot_id: str) -> None:
+        """Delete the files that the plan's copy wrote and did not commit."""
+        discard_snapshot(self._table(table).log, self._spark, snapshot_id)
+
+    def discard_table(self, table: TableId) -> None:
+        """Delete the table's folder, if the table is this replicator's."""
+        target = self._table(table)
+        with target.lock:
+            if target.progress() is not None:
+                delete_folder(self._spark, target.log.path)
+        self._forget(table)
 
     def stop(self) -> None:
         """Nothing is held back between calls, so there is nothing to drop."""

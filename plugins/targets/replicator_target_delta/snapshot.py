@@ -43,14 +43,14 @@ class ChunkLoad:
     root: str
     layout: Layout
     metadata_names: dict[str, str]
-    batch: str
+    snapshot_id: str
     read: ChunkReader
     target_bytes: int
 
     def __call__(self, chunk: SnapshotChunk) -> list[dict[str, Any]]:
         """The contents of the `add` actions of the chunk's files; nothing is seen of them before they are committed."""
         storage = Storage(self.root)
-        stamper = Stamper(self.metadata_names, self.batch)
+        stamper = Stamper(self.metadata_names, f"snapshot-{self.snapshot_id}")
         made: list[dict[str, Any]] = []
         buffer: list[pa.Table] = []
         size = 0
@@ -58,10 +58,10 @@ class ChunkLoad:
             buffer.append(encode_rows(batch, self.layout, stamper.snapshot(batch.num_rows)))
             size += buffer[-1].nbytes
             if size >= self.target_bytes:
-                made.append(write_data_file(storage, pa.concat_tables(buffer)))
+                made.append(write_data_file(storage, pa.concat_tables(buffer), self.snapshot_id))
                 buffer, size = [], 0
         if size or any(part.num_rows for part in buffer):
-            made.append(write_data_file(storage, pa.concat_tables(buffer)))
+            made.append(write_data_file(storage, pa.concat_tables(buffer), self.snapshot_id))
         return made
 
 
@@ -159,7 +159,7 @@ class TableSnapshotLoad:
             self._table.log.storage.root,
             layout,
             self._config.metadata_names(),
-            f"snapshot-{snapshot_id}",
+            snapshot_id,
             read,
             _FILES_LARGER * state.written_bytes(self._config.target_file_bytes),
         )

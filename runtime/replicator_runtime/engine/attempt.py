@@ -15,6 +15,7 @@ from replicator_runtime.engine.preparation.discovery import discover, gone_table
 from replicator_runtime.engine.preparation.log_preparation import prepare_log
 from replicator_runtime.engine.preparation.low_watermarks import copied_watermark, find_watermarks
 from replicator_runtime.engine.preparation.new_names import schemas_at
+from replicator_runtime.engine.preparation.remains import discard_remains
 from replicator_runtime.engine.preparation.renames import finish_renames
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
@@ -89,6 +90,7 @@ class Attempt:
             self._exit.callback(self._consumer.stop)
             self._consumer.start()
             finish_renames(self._lifecycle, self._consumer)
+            discard_remains(self._lifecycle, self._consumer)
             self._applier = self._make_applier(self._consumer)
             self._exit.callback(self._applier.close)
             if self._lifecycle.takes_snapshots:

@@ -149,6 +149,9 @@ class InMemoryConsumer(BatchConsumer, SnapshotLoader):
         kept.commits += 1
         STORAGE.fault("after", changes.table)
 
+    def discard_table(self, table: TableId) -> None:
+        STORAGE.tables.pop(table, None)
+
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         kept = STORAGE.tables.get(schema.table)
         if kept is None or kept.progress is None or kept.progress.snapshot_id != snapshot_id:

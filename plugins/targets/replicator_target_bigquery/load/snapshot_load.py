@@ -16,11 +16,12 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import TableProgress
+from replicator_target_bigquery.api.first_answer import Service
 from replicator_target_bigquery.api.jobs import job_name
 from replicator_target_bigquery.commit_log.commit import LOADING
 from replicator_target_bigquery.load.parquet import load_config
 from replicator_target_bigquery.load.snapshot_chunks import ChunkRows, ChunkUpload, tasks_of
-from replicator_target_bigquery.load.uploads import FILE_BYTES, Upload
+from replicator_target_bigquery.load.uploads import FILE_BYTES, ROOT, Upload, delete_folder, try_to_delete
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.schema_check import schema_mismatch
 from replicator_target_bigquery.tables.target_table import TargetTable
@@ -55,6 +56,7 @@ class TableSnapshotLoad:
         self._settle()
         fits = self._fits(schema)
         if self._is_of(snapshot_id) and fits:
+            try_to_delete(self._table.session.storage, self._config.staging_bucket, self._folder(snapshot_id))
             record = self._table.state().record
             return record.chunks if record else frozenset()
         table = self._table
@@ -83,8 +85,8 @@ class TableSnapshotLoad:
         table = self._table
         loaded = table.ownership.chunks_loaded(progress, {c.index for c in wanted})
         fields = table.ensure_created(schema).fields
-        session, ref = table.session, table.ref
-        folder = f"{session.owner}/{ref.dataset}/{ref.table}"
+        session = table.session
+        folder = self._folder(snapshot_id).removeprefix(f"{ROOT}/")
         upload = Upload(session.storage, session.jobs, self._config.staging_bucket, folder, schema.table)
         try:
             self._upload(wanted, ChunkRows(session.layout, schema, fields, read), upload)
@@ -127,6 +129,21 @@ class TableSnapshotLoad:
         config = load_config(fields, encryption=self._config.encryption_key_name)
         session.jobs.load(name, upload.uris, ref.id, config, f"loading a snapshot of {ref.id}", schema.table)
         failpoint("bigquery.snapshot.loaded")
+
+    def discard_files(self, snapshot_id: str) -> None:
+        """Delete what runs that were killed left of this plan in the staging bucket; the loads that read it are settled."""
+        session, bucket = self._table.session, self._config.staging_bucket
+        session.jobs.request(
+            "deleting what is left of a snapshot",
+            self._table.table,
+            lambda: delete_folder(session.storage, bucket, self._folder(snapshot_id)),
+            place=f"gs://{bucket}",
+            service=Service.STORAGE,
+        )
+
+    def _folder(self, snapshot_id: str) -> str:
+        ref = self._table.ref
+        return f"{ROOT}/{self._table.session.owner}/{ref.dataset}/{ref.table}/snapshot-{snapshot_id}"
 
     def _settle(self) -> None:
         """Find out how announced loads ended; one that never started cannot start any more."""

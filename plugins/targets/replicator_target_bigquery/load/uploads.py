@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from replicator_target_bigquery.load.parquet import ParquetFile
 
 FILE_BYTES: Final = 128 << 20
 """How many bytes of Arrow, before compression, end a file."""
-_ROOT: Final = "replicator"
+ROOT: Final = "replicator"
+"""The folder of everything that is written to the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,28 @@ class Folder:
         return path
 
 
+def delete_folder(client: Any, bucket: str, path: str) -> None:
+    """Delete all files of a folder; one that is gone is no error.
+
+    Raises:
+        GoogleAPICallError: What the request failed with; also GoogleAuthError and OSError.
+    """
+    from google.api_core.exceptions import NotFound
+
+    for blob in client.list_blobs(bucket, prefix=f"{path}/", retry=None):
+        with contextlib.suppress(NotFound):
+            blob.delete(retry=None)
+
+
+def try_to_delete(client: Any, bucket: str, path: str) -> None:
+    """The same; where the request fails, what is left is left to the bucket's lifecycle rule."""
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+
+    with contextlib.suppress(GoogleAPICallError, GoogleAuthError, OSError):
+        delete_folder(client, bucket, path)
+
+
 class Upload:
     """The files of one load, in a folder of its own. Used by one thread.
 
@@ -90,7 +114,7 @@ class Upload:
         self._client = client
         self._requester = requester
         self._files: list[str] = []
-        self.folder = Folder(bucket, f"{_ROOT}/{folder}/{uuid.uuid4().hex}", table)
+        self.folder = Folder(bucket, f"{ROOT}/{folder}/{uuid.uuid4().hex}", table)
         self.rows = 0
 
     @property
@@ -112,14 +136,4 @@ class Upload:
 
         What cannot be deleted, or is written later by an abandoned attempt, is left to the bucket's lifecycle rule.
         """
-        from google.api_core.exceptions import GoogleAPICallError, NotFound
-        from google.auth.exceptions import GoogleAuthError
-
-        try:
-            for blob in self._client.list_blobs(self.folder.bucket, prefix=f"{self.folder.path}/", retry=None):
-                try:
-                    blob.delete(retry=None)
-                except NotFound:
-                    continue
-        except (GoogleAPICallError, GoogleAuthError, OSError):
-            return
+        try_to_delete(self._client, self.folder.bucket, self.folder.path)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
 
 from replicator_sdk.errors import RetryableError, SchemaDriftError, SnapshotNeededError
 from replicator_sdk.schema import TableId
@@ -82,6 +85,17 @@ def delete_folder(spark: SparkSession, path: str) -> None:
     else:
         _delete(spark, path)
         _forget(spark, path)
+
+
+def delete_empty_folder(spark: SparkSession, path: str) -> None:
+    """Delete a folder that holds nothing, or only an empty log; any other stays, and object stores have none."""
+    if not renames_at_once(path):
+        return
+    system = file_system(spark, path)
+    for folder in map(JvmClasses.of(spark).path, (f"{path}/_delta_log", path)):
+        if system.exists(folder) and not system.listStatus(folder):
+            with contextlib.suppress(Py4JJavaError):  # another run has written into it since
+                system.delete(folder, False)
 
 
 def _delete(spark: SparkSession, path: str) -> None:

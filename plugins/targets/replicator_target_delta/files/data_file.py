@@ -22,13 +22,23 @@ def is_data_file(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def write_data_file(storage: Storage, rows: pa.Table) -> dict[str, Any]:
+def is_of_snapshot(name: str, snapshot_id: str) -> bool:
+    """Whether `write_data_file` named the file for this snapshot."""
+    return is_data_file(name) and name.startswith(f"part-{_first_half(snapshot_id)}-")
+
+
+def write_data_file(storage: Storage, rows: pa.Table, snapshot_id: str = "") -> dict[str, Any]:
     """Write `rows` (physical schema) as one new Parquet file; durable on return.
+
+    Args:
+        storage: The table's files.
+        rows: What to write.
+        snapshot_id: The snapshot that it is part of, which its name says; empty for none.
 
     Returns:
         The content of its `add` action. Until that is committed no reader sees the file.
     """
-    name = f"part-{uuid.uuid4()}.snappy.parquet"
+    name = f"part-{_identifier(snapshot_id)}.snappy.parquet"
     with storage.open_output(name) as file:
         pq.write_table(
             rows,
@@ -48,6 +58,16 @@ def write_data_file(storage: Storage, rows: pa.Table) -> dict[str, Any]:
         "dataChange": True,
         "stats": file_statistics(dict(zip(rows.column_names, rows.columns, strict=True)), rows.num_rows),
     }
+
+
+def _identifier(snapshot_id: str) -> str:
+    """A new one, in the form of a UUID; the first half of one that is of a snapshot is the same for all its files."""
+    other = str(uuid.uuid4())
+    return f"{_first_half(snapshot_id)}-{other[19:]}" if snapshot_id else other
+
+
+def _first_half(snapshot_id: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, snapshot_id))[:18]
 
 
 def _repetitive(rows: pa.Table) -> list[str]:

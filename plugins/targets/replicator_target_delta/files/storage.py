@@ -96,7 +96,7 @@ class Storage:
         filesystem, base = _filesystem(self.root)
         folders = [base]
         while folders:
-            for found in filesystem.get_file_info(fs.FileSelector(folders.pop())):
+            for found in filesystem.get_file_info(fs.FileSelector(folders.pop(), allow_not_found=True)):
                 if found.base_name.startswith(("_", ".")):
                     continue
                 if found.type is fs.FileType.Directory:

@@ -46,7 +46,7 @@ def vacuum(
         _vacuum_by_spark(spark, table.log.path, retention_hours)
         return MaintenanceReport()
     files = list(table.log.storage.data_files())
-    kept = removed | _live_names(state)
+    kept = removed | live_names(state)
     old = [file for file in files if file.modified_at < since and file.name not in kept]
     failpoint("delta.vacuum.listed")
     deleted = _delete(table, old, is_stopping)
@@ -56,7 +56,8 @@ def vacuum(
     return MaintenanceReport(len(deleted) == len(old), len(files), len(files) - len(deleted), size, left)
 
 
-def _live_names(state: State) -> set[str]:
+def live_names(state: State) -> set[str]:
+    """The names, without folders, of the data files and deletion vectors of a version."""
     return {name for file in state.files for name in names_of(file.path, file.vector)}
 
 

@@ -23,9 +23,10 @@ from replicator_sdk.errors import DataError, SchemaDriftError, TableHistoryLostE
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
     from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.remains import Remains
     from replicator_runtime.engine.tables.rename_step import Rename, RenameStep
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
@@ -284,7 +285,7 @@ class TableLifecycle:
         self._stopped[record.table] = error
         self._retry_at.pop(record.table, None)
         if isinstance(error, TableHistoryLostError):
-            record.forget_copy()
+            self._forget_copy(record)
         self._show_failing(record, cause, error)
         if self._can_be_copied_again(record) and (record.released or self._release.is_due(record)):
             self._give_log_up(record)
@@ -327,7 +328,7 @@ class TableLifecycle:
         self._retry_at.pop(record.table, None)
         self._budgets.succeeded(record.table)
         self._stopped[record.table] = error
-        record.forget_copy()
+        self._forget_copy(record)
         record.released = True
         self._release.delay_copy(record)
         self._show_failing(record, Cause.RELEASE_FAILING, error)
@@ -343,7 +344,7 @@ class TableLifecycle:
         for record in self.records.values():
             if str(record.table) == error.table and record.schemas:
                 self.copies.end(record.table)
-                record.forget_copy()
+                self._forget_copy(record)
                 self._show_failing(record, Cause.RECORD_LOST_HISTORY, error)
                 self.save()
 
@@ -353,6 +354,7 @@ class TableLifecycle:
         """Forget its snapshot: an attempt copies it again; durable when this returns."""
         self.copies.end(record.table)
         self._set(record, Cause.COPY_AGAIN, TableState.PENDING)
+        self._store.note_remains(record)
         record.snapshot = None
         self.save()
 
@@ -360,6 +362,10 @@ class TableLifecycle:
         """Forget its snapshot, schemas and scope: an attempt that selects it describes and copies it again."""
         self.copies.end(record.table)
         self._set(record, Cause.START_OVER, TableState.PENDING)
+        self._forget_copy(record)
+
+    def _forget_copy(self, record: TableRecord) -> None:
+        self._store.note_remains(record)
         record.forget_copy()
 
     def rename(self, renames: Sequence[Rename], position: Position, steps: list[RenameStep]) -> None:
@@ -389,12 +395,26 @@ class TableLifecycle:
             del record.renames[:done]
         self.save()
 
+    def may_discard(self, remains: Remains) -> bool:
+        """Whether the target may delete this: no table goes on with that plan, and none has the name of a table put aside."""
+        record = self.records.get(remains.table)
+        if record is None:
+            return True
+        plan = record.snapshot
+        return bool(remains.snapshot_id) and (plan is None or plan.snapshot_id != remains.snapshot_id)
+
+    def forget_remains(self, discarded: Collection[Remains]) -> None:
+        """The target has deleted these; durable when this returns."""
+        self._store.remains.forget(discarded)
+        self.save()
+
     def forget(self, table: TableId) -> None:
         """It is replicated no more, and its target stays as it is; durable when this returns."""
         self.copies.end(table)
         record = self.records.get(table)
         if record is not None:
             check(record.state, Cause.FORGET, None, str(table))
+            self._store.note_remains(record)
             del self._store.records[table]
         self._release.forget(table)
         self._stopped.pop(table, None)

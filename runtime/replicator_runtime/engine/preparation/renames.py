@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
+from replicator_runtime.engine.tables.remains import Remains
+from replicator_runtime.engine.tables.rename_step import is_aside
 from replicator_sdk.errors import SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
-    from replicator_sdk import EventConsumer
+    from replicator_sdk import EventConsumer, TableId
 
 register("engine.rename.applied")
 log = structlog.get_logger()
@@ -42,9 +44,17 @@ def finish_renames(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
 
 
 def _copy_instead(lifecycle: TableLifecycle, error: Exception) -> None:
-    """Copy the tables of all steps that are left; durable when this returns."""
+    """Copy the tables of all steps that are left, and note what was put aside; durable when this returns."""
     left = {step.schema.table for step in lifecycle.run.table_store.renames} & lifecycle.records.keys()
     for table in left:
         log.warning("table.copied_again", table=str(table), code=getattr(error, "code", ""), error=str(error))
         lifecycle.copy_again(lifecycle.records[table])
+    for table in _left_aside(lifecycle):
+        lifecycle.run.table_store.remains.note(Remains(table))
     lifecycle.end_rename(len(lifecycle.run.table_store.renames))
+
+
+def _left_aside(lifecycle: TableLifecycle) -> set[TableId]:
+    """The names of the runtime's own that a table may have at the target, now that no step takes it from there."""
+    names = {name for step in lifecycle.run.table_store.renames for name in (step.former, step.schema.table)}
+    return {name for name in names if is_aside(name)}

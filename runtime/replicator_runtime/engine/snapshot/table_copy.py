@@ -97,6 +97,7 @@ class TableCopy:
         record = self._copy.record
         if plan is not record.snapshot:  # the log of a resumed one is applied from where its first rows were read
             record.learn_from_copy(Position(snapshot.position), snapshot.schema)
+            self._run.table_store.note_remains(record)
         record.snapshot = plan
         self._lifecycle.begin_copy(record)
         self._lifecycle.save(record)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
-from replicator_runtime.engine.tables.rename_step import Rename, rename_steps
+from replicator_runtime.engine.tables.rename_step import Rename, aside, rename_steps
 from replicator_runtime.engine.tables.table_scope import TableScope
-from replicator_sdk import DDLEvent, DDLOperation, Position, TableId
+from replicator_sdk import DDLEvent, DDLOperation, Position
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.apply.active_tables import ActiveTables
     from replicator_runtime.engine.apply.applier import Applier
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_sdk import TableId
 
 register("engine.rename.saved")
 log = structlog.get_logger()
@@ -146,8 +146,3 @@ class TableRenames:
             log.warning("table.left", table=str(event.prev_table), later=str(event.table), why=why)
             self._tables.forget(event.prev_table)
         raise Rejoin
-
-
-def aside(table: TableId) -> TableId:
-    """The name that the target's table has while tables exchange their names."""
-    return TableId(table.database, f"_replicator_renamed_{zlib.crc32(str(table).encode()):08x}", table.schema)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from replicator_sdk import DDLEvent, DDLOperation, Position, TableId, TableSchema
 from replicator_sdk.schema import rename_table
@@ -12,6 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from replicator_sdk import Offset
+
+_ASIDE: Final = "_replicator_renamed_"
+
+
+def aside(table: TableId) -> TableId:
+    """The name that the target's table has while tables exchange their names."""
+    return TableId(table.database, f"{_ASIDE}{zlib.crc32(str(table).encode()):08x}", table.schema)
+
+
+def is_aside(table: TableId) -> bool:
+    """Whether `aside` gives such names."""
+    return table.table.startswith(_ASIDE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.engine.tables.remains import Remains, RemainsList
 from replicator_runtime.engine.tables.rename_step import RenameStep
 from replicator_runtime.engine.tables.table_file import TableFile, table_key
 from replicator_runtime.engine.tables.table_scope import TableScope
@@ -192,6 +193,8 @@ class TableStore:
         self.records: dict[TableId, TableRecord] = {}
         self.selection: dict[str, Any] | None = None
         """The pipeline's selection when this was saved last, as `edits` writes it; None when unknown."""
+        self.remains = RemainsList()
+        """What is to be deleted at the target."""
 
     @property
     def renames(self) -> list[RenameStep]:
@@ -201,13 +204,21 @@ class TableStore:
     def load(self) -> None:
         """Read what an earlier run or attempt kept; the record of a table whose copy runs stays as it is."""
         with self._lock:
-            tables, self.selection = self._file.load()
+            tables, selection = self._file.load()
+            self.remains.add_stored((selection or {}).pop("remains", ()))
+            self.selection = selection or None
             copying = {table: record for table, record in self.records.items() if record.copying}
             self.records = {r.table: r for r in map(self._record, tables)} | copying
 
     def record(self, table: TableId) -> TableRecord:
         """The record of `table`; a new one when there is none."""
         return self.records.setdefault(table, TableRecord(table, selected=True))
+
+    def note_remains(self, record: TableRecord) -> None:
+        """The table's plan is about to be forgotten: note what it may leave at the target, unless it is finished."""
+        plan = record.snapshot
+        if plan is not None and not plan.done:
+            self.remains.note(Remains(record.table, plan.snapshot_id))
 
     def save(self, record: TableRecord | None = None) -> None:
         """Keep `record`, or everything; durable when it returns."""
@@ -234,7 +245,12 @@ class TableStore:
             list(self.records.values()) if everything else [self.records[t] for t in save.tables if t in self.records]
         )
         texts = {table_key(r.table.to_json()): json.dumps(self._json(r)) for r in records}
-        self._file.put(texts, json.dumps(self.selection), only_these=everything)
+        self._file.put(texts, self._selection_text(), only_these=everything)
+
+    def _selection_text(self) -> str:
+        """The selection, with what is to be deleted at the target where there is any."""
+        remains = self.remains.to_json()
+        return json.dumps({**(self.selection or {}), "remains": remains} if remains else self.selection)
 
     def _json(self, record: TableRecord) -> dict[str, Any]:
         snapshot = record.snapshot

@@ -197,3 +197,56 @@ def test_a_snapshot_interrupted_anywhere_loads_each_row_once(lake: Lake, point: 
         failpoint.arm("")
     load(lake)
     assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(30))
+
+
+def killed_copy(lake: Lake, plan: str) -> set[str]:
+    """The data files that a copy by this plan left, which ended before its commit."""
+    before = data_files(lake)
+    failpoint.arm("delta.snapshot.whole_written=raise")
+    try:
+        with pytest.raises(RetryableError):
+            load_whole(lake, plan, CHUNKS[:1])
+    finally:
+        failpoint.arm("")
+    return data_files(lake) - before
+
+
+def data_files(lake: Lake) -> set[str]:
+    return {path.name for path in lake.path(TABLE).glob("*.parquet")}
+
+
+def test_what_a_plan_left_is_deleted_and_what_other_plans_write_stays(lake: Lake) -> None:
+    left, others = killed_copy(lake, "left"), killed_copy(lake, "other")
+    assert left
+    lake.consumer().discard_snapshot(TABLE, "left")
+    assert data_files(lake) == others
+    lake.consumer().discard_snapshot(TABLE, "other")
+    assert not lake.path(TABLE).exists()
+    lake.consumer().discard_snapshot(TABLE, "other")
+    load(lake)
+    assert len(lake.rows(TABLE)) == 30
+
+
+def test_files_of_a_plan_that_the_log_names_stay_also_when_a_later_version_removed_them(lake: Lake) -> None:
+    load(lake, "plan")
+    first = data_files(lake)
+    load(lake, "later")
+    killed_copy(lake, "left")
+    before = data_files(lake)
+    for plan in ("plan", "later"):
+        lake.consumer().discard_snapshot(TABLE, plan)
+        assert data_files(lake) == before
+    lake.consumer().discard_snapshot(TABLE, "left")
+    assert first < data_files(lake) < before
+    assert len(lake.rows(TABLE)) == 30
+
+
+def test_a_table_that_was_put_aside_is_deleted_and_another_writers_is_not(lake: Lake) -> None:
+    load(lake)
+    with pytest.raises(NeedsUserError):
+        lake.consumer(name="another").discard_table(TABLE)
+    assert len(lake.rows(TABLE)) == 30
+    lake.consumer().discard_table(TABLE)
+    assert not lake.path(TABLE).exists()
+    lake.consumer().discard_table(TABLE)
+    assert not lake.path(TABLE).exists()

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replicator_runtime.engine import attempt
 from replicator_sdk import DDLOperation, failpoint
-from replicator_sdk.errors import FencedError, ReplicatorError
+from replicator_sdk.errors import FencedError, ReplicatorError, SnapshotNeededError
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.test_run import Shop, change, fill, shop
 
 if TYPE_CHECKING:
-    from replicator_sdk import TableId
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_sdk import EventConsumer, TableId
 
 __all__ = ["shop"]
 SWAP = ("ALTER TABLE customers RENAME TO x", "ALTER TABLE notes RENAME TO customers", "ALTER TABLE x RENAME TO notes")
@@ -263,3 +265,34 @@ def test_a_table_that_the_target_refuses_to_rename_is_copied(shop: Shop) -> None
 def no_failpoint() -> Any:
     yield
     failpoint.arm("")
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_names_exchanged_in_part_leave_nothing_under_a_name_of_the_replicators_own(
+    monkeypatch: pytest.MonkeyPatch, shop: Shop, steps: int
+) -> None:
+    """The target refuses after that many steps; the run that has noted that is killed, and another one deletes."""
+    fill(shop)
+    shop.run()
+    shop.sql(*SWAP)
+    done = itertools.count()
+
+    def fault(step: str, where: TableId) -> None:
+        if step == "ddl" and next(done) == steps:
+            raise SnapshotNeededError("no", code="RPL-9197", table=str(where))
+
+    in_memory_target.STORAGE.fault = fault
+    monkeypatch.setattr(attempt, "discard_remains", _dies)
+    with pytest.raises(DiedError):
+        shop.run()
+    monkeypatch.undo()
+    in_memory_target.STORAGE.fault = lambda step, where: None
+    if steps:
+        assert tables() - {"customers", "notes"}
+    three_runs(shop, "notes", "customers")
+    assert tables() == {"customers", "notes"}
+
+
+def _dies(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
+    if lifecycle.run.table_store.remains.noted():
+        raise DiedError("dead", code="RPL-9198", hint="none")
