@@ -27,10 +27,14 @@ class KafkaOffset(Offset):
     Attributes:
         topics: Topic → its id, which changes when the topic is created again; empty if the broker has no ids.
         next: (topic, partition) → the next Kafka offset to read.
+        epochs: (topic, partition) → the leader epoch of the record before it, or a later epoch under which that record
+            was seen to be in the log. No part of the place: equal offsets may differ in it. Missing where it is unknown,
+            as in offsets of earlier versions.
     """
 
     topics: Mapping[str, str]
     next: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    epochs: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @cached_property
     def _identity(self) -> tuple[Any, ...]:
@@ -63,27 +67,31 @@ class KafkaOffset(Offset):
         """The partitions of one topic and their next offsets."""
         return ((partition, there) for (name, partition), there in self.next.items() if name == topic)
 
-    def after(self, ranges: Iterable[PartitionRange]) -> KafkaOffset:
-        """The offset after `ranges` are read."""
+    def after(self, ranges: Iterable[PartitionRange], epochs: Mapping[tuple[str, int], int]) -> KafkaOffset:
+        """The offset after `ranges` are read, which had these leader epochs."""
         read = {(piece.topic, piece.partition): piece.end for piece in ranges}
-        return KafkaOffset(self.topics, {**self.next, **read})
+        return KafkaOffset(self.topics, {**self.next, **read}, {**self.epochs, **epochs})
 
     def joined(self, topics: Mapping[str, str], begin: Mapping[tuple[str, int], int]) -> KafkaOffset:
         """This offset with additional topics or partitions that have not been read yet."""
-        return KafkaOffset({**self.topics, **topics}, {**self.next, **begin})
+        return KafkaOffset({**self.topics, **topics}, {**self.next, **begin}, self.epochs)
 
     def to_json(self) -> dict[str, Any]:
-        """The stored form: topic → id and next offsets by partition."""
-        return {
+        """The stored form: topic → id, next offsets and leader epochs by partition. Earlier versions ignore the epochs."""
+        stored: dict[str, Any] = {
             topic: {"id": self.topics[topic], "next": {str(p): there for p, there in sorted(self.partitions(topic))}}
             for topic in sorted(self.topics)
         }
+        for (topic, partition), epoch in sorted(self.epochs.items()):
+            stored[topic].setdefault("epochs", {})[str(partition)] = epoch
+        return stored
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
         partitions = {(topic, int(p)): int(there) for topic, kept in value.items() for p, there in kept["next"].items()}
-        return cls({topic: str(kept["id"]) for topic, kept in value.items()}, partitions)
+        epochs = {(t, int(p)): int(epoch) for t, kept in value.items() for p, epoch in kept.get("epochs", {}).items()}
+        return cls({topic: str(kept["id"]) for topic, kept in value.items()}, partitions, epochs)
 
     def fields(self) -> Mapping[str, bytes]:
         """One field of compact JSON."""

@@ -1,4 +1,4 @@
-"""Requests to the brokers: where partitions begin and end, and raw record batches.
+"""Requests to the brokers: where partitions and leader epochs begin and end, and raw record batches.
 
 kafka-python's connections and requests are used, its consumer is not: the consumer creates an object for every record,
 keeps its own offsets, and continues in a re-created topic without an error.
@@ -6,7 +6,8 @@ keeps its own offsets, and continues in a re-created topic without an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from replicator_source_kafka.client.fetch_request import READ_COMMITTED, Fetched, FetchLimits, fetch_request, fetched
@@ -16,6 +17,19 @@ from replicator_source_kafka.partition_range import TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAt:
+    """A leader epoch of a partition.
+
+    Attributes:
+        offset: A Kafka offset.
+        epoch: The leader epoch there; -1 where it is unknown.
+    """
+
+    offset: int
+    epoch: int
 
 
 class Cluster(TopicMetadata):
@@ -47,10 +61,16 @@ class Cluster(TopicMetadata):
         if not when:
             return {}
         found = self.with_retries(lambda: self._listed(when))
-        late = {tp: LATEST for tp, offset in found.items() if offset < 0}
-        return {**found, **self.with_retries(lambda: self._listed(late))} if late else found
+        late = {tp: LATEST for tp, at in found.items() if at.offset < 0}
+        found |= self.with_retries(lambda: self._listed(late)) if late else {}
+        return {tp: at.offset for tp, at in found.items()}
 
-    def _listed(self, when: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, EpochAt]:
+        """The last stable offset of each partition, and its leader's epoch; -1 where the broker is too old for epochs."""
+        when = dict.fromkeys(partitions, LATEST)
+        return self.with_retries(lambda: self._listed(when)) if when else {}
+
+    def _listed(self, when: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochAt]:
         from kafka.protocol.consumer import ListOffsetsRequest
 
         requests = {
@@ -66,7 +86,37 @@ class Cluster(TopicMetadata):
             for topic in response.topics:
                 for part in topic.partitions:
                     self.check(part.error_code, (topic.name, part.partition_index))
-                    found[topic.name, part.partition_index] = int(part.offset)
+                    found[topic.name, part.partition_index] = EpochAt(int(part.offset), int(part.leader_epoch))
+        return found
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where the records of an epoch and of all epochs before it end, by partition.
+
+        -1 for an epoch that is later than all that the leader knows. Empty when the brokers are too old for the request.
+        """
+        from kafka import errors
+
+        try:
+            return self.with_retries(lambda: self._epoch_ends(epochs)) if epochs else {}
+        except errors.IncompatibleBrokerVersion:
+            return {}
+
+    def _epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+
+        requests = {
+            leader: OffsetForLeaderEpochRequest(
+                replica_id=-1,
+                topics=[_epochs_wanted(name, partitions, epochs) for name, partitions in topics.items()],
+            )
+            for leader, topics in self.by_leader(epochs).items()
+        }
+        found = {}
+        for response in self.ask_all(requests):
+            for topic in response.topics:
+                for part in topic.partitions:
+                    self.check(part.error_code, (topic.topic, part.partition))
+                    found[topic.topic, part.partition] = int(part.end_offset)
         return found
 
     # ------------------------------------------------------------ records
@@ -109,6 +159,20 @@ def _offsets_wanted(name: str, partitions: list[TopicPartition], when: Mapping[T
         name=name,
         partitions=[
             kind.ListOffsetsPartition(partition_index=tp[1], current_leader_epoch=-1, timestamp=when[tp])
+            for tp in partitions
+        ],
+    )
+
+
+def _epochs_wanted(name: str, partitions: list[TopicPartition], epochs: Mapping[TopicPartition, int]) -> Any:
+    """One topic's part of a request for the ends of epochs."""
+    from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+
+    kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    return kind(
+        topic=name,
+        partitions=[
+            kind.OffsetForLeaderPartition(partition=tp[1], current_leader_epoch=-1, leader_epoch=epochs[tp])
             for tp in partitions
         ],
     )

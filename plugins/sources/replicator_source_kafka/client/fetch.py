@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from replicator_sdk.errors import ReplicatorError, RetryableError
-from replicator_source_kafka.client.cluster import Cluster
+from replicator_source_kafka.client.cluster import Cluster, EpochAt
 from replicator_source_kafka.client.diagnosis import diagnosed
 from replicator_source_kafka.client.fetch_request import Fetched
+from replicator_source_kafka.client.leader_epochs import LeaderEpochs
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.partition_range import PartitionRange, TopicPartition
 from replicator_source_kafka.record_batches.decoding import (
@@ -53,14 +54,17 @@ def read_range(config: KafkaConfig, ids: Mapping[str, str], wanted: PartitionRan
     """
     with diagnosed(f"reading {wanted}"), Cluster(config) as cluster:
         cluster.pin(ids)
-        (piece,) = read_ranges(cluster, [wanted])
+        (piece,) = read_ranges(cluster, [wanted], LeaderEpochs())
         return piece.records
 
 
-def read_new(cluster: Cluster, begin: Mapping[TopicPartition, int]) -> list[RangeRecords]:
+def read_new(cluster: Cluster, begin: Mapping[TopicPartition, int], epochs: LeaderEpochs) -> list[RangeRecords]:
     """The records available from the given offsets, up to about `fetch.max.bytes`; waits briefly if there are none.
 
     Every partition gets its share first. Partitions with more records are read further as long as the limit allows.
+
+    Raises:
+        HistoryLostError: When a partition lost records before those that it has now; see `LeaderEpochs.follow`.
     """
     found: dict[TopicPartition, list[Records]] = {}
     partitions, left, wait = dict(begin), cluster.fetch_bytes, None
@@ -68,8 +72,8 @@ def read_new(cluster: Cluster, begin: Mapping[TopicPartition, int]) -> list[Rang
     while partitions and left > 0:
         answers = cluster.fetch({tp: at[tp] for tp in partitions}, max_bytes=left, wait_ms=wait)
         partitions, wait = {}, 0
-        for fetched in answers:
-            tp, batches = fetched.tp, _batches(fetched)
+        for fetched, batches in _followed(cluster, answers, epochs):
+            tp = fetched.tp
             left -= len(fetched.data)
             end = _end(fetched, batches)
             if end == fetched.begin:
@@ -96,8 +100,12 @@ def _passed(cluster: Cluster, begin: Mapping[TopicPartition, int]) -> list[Range
     return pieces
 
 
-def read_ranges(cluster: Cluster, wanted: Iterable[PartitionRange]) -> list[RangeRecords]:
-    """All records of ranges that were planned before, and no others."""
+def read_ranges(cluster: Cluster, wanted: Iterable[PartitionRange], epochs: LeaderEpochs) -> list[RangeRecords]:
+    """All records of ranges that were planned before, and no others.
+
+    Raises:
+        HistoryLostError: When a partition lost records before those that it has now; see `LeaderEpochs.follow`.
+    """
     ranges = list(wanted)
     open_ranges = {(r.topic, r.partition): r for r in ranges}
     begin = {tp: r.begin for tp, r in open_ranges.items()}
@@ -105,8 +113,8 @@ def read_ranges(cluster: Cluster, wanted: Iterable[PartitionRange]) -> list[Rang
     since = time.monotonic()
     while begin:
         is_alone = len(begin) == 1  # otherwise its share of the answer may have been zero bytes
-        for fetched in cluster.fetch(begin):
-            tp, batches = fetched.tp, _batches(fetched)
+        for fetched, batches in _followed(cluster, cluster.fetch(begin), epochs):
+            tp = fetched.tp
             end = min(_end(fetched, batches, is_alone=is_alone), open_ranges[tp].end)
             if end > fetched.begin:
                 part = PartitionRange(*tp, fetched.begin, end)
@@ -117,7 +125,7 @@ def read_ranges(cluster: Cluster, wanted: Iterable[PartitionRange]) -> list[Rang
         begin = _rotated(begin)
         if time.monotonic() - since > _PATIENCE_SECONDS:
             raise _stuck(begin)
-    return [RangeRecords(r, concatenated(found[r.topic, r.partition], r.topic, r.partition)) for r in ranges]
+    return [RangeRecords(r, concatenated(found[tp], *tp)) for tp, r in open_ranges.items()]
 
 
 def stream_range(cluster: Cluster, wanted: PartitionRange, expected_bytes: int) -> Iterator[Records]:
@@ -131,11 +139,12 @@ def stream_range(cluster: Cluster, wanted: PartitionRange, expected_bytes: int) 
         expected_bytes: Its estimated size at the broker, which limits the size of answers.
     """
     tp, begin, since = (wanted.topic, wanted.partition), wanted.begin, time.monotonic()
+    epochs = LeaderEpochs()
     a_record = expected_bytes / max(1, wanted.end - wanted.begin)
     while begin < wanted.end:
         most = int((wanted.end - begin) * a_record * _MARGIN) + _LEAST_BYTES
-        (fetched,) = cluster.fetch({tp: begin}, max_bytes=min(most, cluster.fetch_bytes))
-        batches = _batches(fetched)
+        answers = cluster.fetch({tp: begin}, max_bytes=min(most, cluster.fetch_bytes))
+        ((fetched, batches),) = _followed(cluster, answers, epochs)
         end = min(_end(fetched, batches, is_alone=True), wanted.end)
         if end > begin:
             with _at(fetched):
@@ -151,6 +160,16 @@ def bytes_per_record(cluster: Cluster, tp: TopicPartition, begin: int, *, sample
     (fetched,) = cluster.fetch({tp: begin}, max_bytes=sample_bytes, wait_ms=0)
     batches = _batches(fetched)
     return len(fetched.data) / max(1, batches[-1].next_offset - begin) if batches else 0.0
+
+
+def _followed(
+    cluster: Cluster, answers: Iterable[Fetched], epochs: LeaderEpochs
+) -> list[tuple[Fetched, list[RecordBatch]]]:
+    """Answers with their batches, whose leader epochs are followed."""
+    found = [(fetched, _batches(fetched)) for fetched in answers]
+    places = {fetched.tp: EpochAt(fetched.begin, batches[-1].epoch) for fetched, batches in found if batches}
+    epochs.follow(cluster, places)
+    return found
 
 
 def _batches(fetched: Fetched) -> list[RecordBatch]:

@@ -41,6 +41,7 @@ class RecordBatch:
     first_timestamp: int
     max_timestamp: int
     producer: int
+    epoch: int
     packed: memoryview
 
     @property
@@ -89,11 +90,11 @@ def read_batches(data: bytes) -> Iterator[RecordBatch]:
 def _read_batch(view: memoryview) -> RecordBatch:
     from crc32c import crc32c
 
-    base, _, _, _, crc, attributes, last, first_time, max_time, producer, _, _, count = _HEADER.unpack_from(view)
+    base, _, epoch, _, crc, attributes, last, first_time, max_time, producer, _, _, count = _HEADER.unpack_from(view)
     if crc32c(view[_CRC_END:]) != crc:
         raise CorruptBatchError("a record batch with a wrong checksum")
     records = view[_HEADER.size :]
-    return RecordBatch(base, base + last + 1, count, attributes, first_time, max_time, producer, records)
+    return RecordBatch(base, base + last + 1, count, attributes, first_time, max_time, producer, epoch, records)
 
 
 def committed(batches: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]]) -> list[RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final
 
@@ -13,10 +14,11 @@ from replicator_sdk.errors import BugError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.source import EventReaderDefinition
-from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
+from replicator_source_kafka.client.cluster import EARLIEST, Cluster, EpochAt
 from replicator_source_kafka.client.consumer_group import GroupOffsetReporter
 from replicator_source_kafka.client.diagnosis import diagnosed
 from replicator_source_kafka.client.fetch import bytes_per_record
+from replicator_source_kafka.client.leader_epochs import LeaderEpochs, check_not_truncated
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset, ranges_between
 from replicator_source_kafka.partition_range import TopicPartition
@@ -50,6 +52,7 @@ class KafkaLog(DistributedLog):
         self._group = GroupOffsetReporter(config.group, context) if config.group else None
         self._sizes: dict[str, tuple[float, float]] = {}
         self._checked_at = -math.inf
+        self._epochs = LeaderEpochs()
 
     # ------------------------------------------------------------ before the first slice
 
@@ -66,6 +69,7 @@ class KafkaLog(DistributedLog):
             else:
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
             on_error.pop_all()
+        self._epochs.begin(position)
         self._new_partitions = NewPartitions(cluster, self._config)
         self._pin(position)
         return position
@@ -105,20 +109,30 @@ class KafkaLog(DistributedLog):
             joined = self._new_partitions.join(start)
             if joined != start:
                 return joined
-        ends = self._open.offsets(dict.fromkeys(start.next, LATEST))
-        if any(ends[tp] < there for tp, there in start.next.items()):
+        ends = self._open.ends(start.next)
+        if any(ends[tp].offset < there for tp, there in start.next.items()):
             check_reach(self._open, start)
-        return KafkaOffset(start.topics, ends)
+        epochs = self._epochs_after(start, ends)
+        return KafkaOffset(start.topics, {tp: end.offset for tp, end in ends.items()}, epochs)
+
+    def _epochs_after(self, start: KafkaOffset, ends: Mapping[TopicPartition, EpochAt]) -> dict[TopicPartition, int]:
+        """The leader epochs of an offset after `start`. Where there is a new leader, `start` is checked first."""
+        read = {tp: EpochAt(start.next[tp], end.epoch) for tp, end in ends.items() if tp in start.next}
+        self._epochs.follow(self._open, read)
+        return self._epochs.of(read)
 
     def _fence(self, start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
         """`end`, limited to the last stable offsets; it was stable when it was planned."""
-        stable = self._open.offsets(dict.fromkeys(end.next, LATEST))
-        upto = {tp: max(start.next.get(tp, 0), min(there, stable[tp])) for tp, there in end.next.items()}
+        check_not_truncated(self._open, end)
+        stable = self._open.ends(end.next)
+        upto = {tp: max(start.next.get(tp, 0), min(there, stable[tp].offset)) for tp, there in end.next.items()}
+        epochs = self._epochs_after(start, stable)
         if grown_topics(start, end):  # older partitions first, as in `NewPartitions`
-            older = KafkaOffset(start.topics, {tp: upto.get(tp, there) for tp, there in start.next.items()})
+            before = {tp: upto.get(tp, there) for tp, there in start.next.items()}
+            older = KafkaOffset(start.topics, before, epochs)
             if older != start:
                 return older
-        return KafkaOffset(end.topics, upto)
+        return KafkaOffset(end.topics, upto, epochs)
 
     def _begun(self, start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
         """`start`, and the beginning of the partitions that were added between the two offsets."""
@@ -135,7 +149,8 @@ class KafkaLog(DistributedLog):
         if total <= limit_bytes:
             return end
         part = limit_bytes / total
-        return KafkaOffset(end.topics, {tp: begin.next[tp] + math.ceil(count * part) for tp, count in left.items()})
+        upto = {tp: begin.next[tp] + math.ceil(count * part) for tp, count in left.items()}
+        return KafkaOffset(end.topics, upto, end.epochs)
 
     def _record_bytes(self, tp: TopicPartition, begin: KafkaOffset) -> float:
         """The estimated size of a topic's records at the broker, from a sample once a minute."""

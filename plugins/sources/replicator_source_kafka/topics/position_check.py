@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
 from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.client.diagnosis import NEW_SNAPSHOT
+from replicator_source_kafka.client.leader_epochs import check_not_truncated
 from replicator_source_kafka.client.metadata import Topic
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset
@@ -20,11 +21,12 @@ def check_position(cluster: Cluster, config: KafkaConfig, offset: KafkaOffset) -
     """Check that the topics are still those of `offset`, and hold all records after it.
 
     Raises:
-        ReplicatorError: What `check_same_topics`, `check_reach` and `added_partitions` raise.
+        ReplicatorError: What `check_same_topics`, `check_reach`, `check_not_truncated` and `added_partitions` raise.
     """
     topics = find_topics(cluster, config)
     check_same_topics(topics, offset)
     check_reach(cluster, offset)
+    check_not_truncated(cluster, offset)
     added_partitions(config, topics, offset)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -18,6 +18,7 @@ from replicator_source_kafka.client.cluster import Cluster
 from replicator_source_kafka.client.consumer_group import GroupOffsetReporter
 from replicator_source_kafka.client.diagnosis import concerns_topics, diagnosed
 from replicator_source_kafka.client.fetch import RangeRecords, read_new, read_ranges
+from replicator_source_kafka.client.leader_epochs import LeaderEpochs, check_not_truncated
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import make_format
 from replicator_source_kafka.offset import KafkaOffset, ranges_between
@@ -59,6 +60,7 @@ class KafkaEventReader(EventReader):
         self._closed = threading.Event()
         self._cluster: Cluster | None = None
         self._windows = WindowLog(context)
+        self._epochs = LeaderEpochs()
         self._tables = KnownTables(definition, context)
         self._offset: KafkaOffset
         self._order: list[TopicPartition] = []
@@ -81,6 +83,8 @@ class KafkaEventReader(EventReader):
             check_position(cluster, self._config, self._offset)
             cluster.pin(self._offset.topics)
             self._windows.resume(self._offset)
+            self._epochs.begin(self._offset)
+            self._check_windows(cluster)
             self._tables.resume(self._offset)
             on_error.pop_all()
         return self._offset
@@ -147,7 +151,10 @@ class KafkaEventReader(EventReader):
     def _reread_window(self, cluster: Cluster, emitter: WindowEmitter, end: KafkaOffset) -> None:
         """Read and emit a window that an earlier run saved."""
         cluster.pin(end.topics)
-        pieces = read_ranges(cluster, ranges_between(self._offset, end))
+        before = self._epochs.of(end.next)
+        pieces = read_ranges(cluster, ranges_between(self._offset, end), self._epochs)
+        if self._epochs.of(end.next) != before:
+            self._check_windows(cluster)
         self._deliver(emitter, end, pieces)
         self._order = sorted(end.next)
 
@@ -157,15 +164,25 @@ class KafkaEventReader(EventReader):
             self._closed.wait(self._config.own_number("fetch.max.wait.ms") / 1000)
             return
         begin = {tp: self._offset.next[tp] for tp in self._order}
-        pieces = self._transactions.read(cluster, begin) if self._transactions else read_new(cluster, begin)
+        pieces = self._read_records(cluster, begin)
         self._order = [*self._order[1:], self._order[0]]
         if not pieces:
             return
         pieces.sort(key=lambda piece: piece.range)
-        end = self._offset.after(piece.range for piece in pieces)
+        end = self._offset.after((piece.range for piece in pieces), self._epochs.of(self._offset.next))
         self._windows.add(end)
         self._deliver(emitter, end, pieces)
         self._closed.wait(self._windows.seconds_between)
+
+    def _read_records(self, cluster: Cluster, begin: Mapping[TopicPartition, int]) -> list[RangeRecords]:
+        if self._transactions is None:
+            return read_new(cluster, begin, self._epochs)
+        return self._transactions.read(cluster, begin, self._epochs)
+
+    def _check_windows(self, cluster: Cluster) -> None:
+        """Check that the saved windows still have the records that they had; tables may hold them already."""
+        if self._windows.last is not None:
+            check_not_truncated(cluster, self._windows.last)
 
     def _deliver(self, emitter: WindowEmitter, end: KafkaOffset, pieces: Sequence[RangeRecords]) -> None:
         emitter.emit_window(self._offset, end, pieces)

@@ -20,6 +20,7 @@ from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.schema import TableId
 from replicator_source_kafka.client.cluster import Cluster
 from replicator_source_kafka.client.fetch import RangeRecords, read_new
+from replicator_source_kafka.client.leader_epochs import LeaderEpochs
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats.format import Format, Part
 from replicator_source_kafka.partition_range import TopicPartition
@@ -78,10 +79,10 @@ class Transactions:
         self._seconds = 0.0
         self._may_wait = False
 
-    def read(self, cluster: Cluster, begin: Mapping[TopicPartition, int]) -> list[RangeRecords]:
+    def read(self, cluster: Cluster, begin: Mapping[TopicPartition, int], epochs: LeaderEpochs) -> list[RangeRecords]:
         """Read from the given offsets, and return the records to emit next; may be empty."""
         since = time.monotonic()
-        pieces = read_new(cluster, self._unread(begin, cluster.fetch_bytes))
+        pieces = read_new(cluster, self._unread(begin, cluster.fetch_bytes), epochs)
         self._seconds += time.monotonic() - since  # a slow target must not shorten the wait
         self._may_wait = bool(pieces)
         return self.add(pieces)

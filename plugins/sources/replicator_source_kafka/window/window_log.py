@@ -42,6 +42,11 @@ class WindowLog:
         stored = self._context.get_state(_KEY)
         self._ends = [end for end in _load(stored) if offset < end] if stored else []
 
+    @property
+    def last(self) -> KafkaOffset | None:
+        """The end of the last saved window; None if there is none."""
+        return self._ends[-1] if self._ends else None
+
     def next_end(self, offset: KafkaOffset) -> KafkaOffset | None:
         """The end of the saved window after `offset`; None if there is none."""
         return next((end for end in self._ends if offset < end), None)
@@ -67,11 +72,12 @@ def _load(stored: bytes) -> Iterator[KafkaOffset]:
     steps: list[dict[str, Any]] = json.loads(zlib.decompress(stored))
     for value in steps:
         step = KafkaOffset.from_json(value)
-        end = end.joined(step.topics, step.next)
+        end = KafkaOffset({**end.topics, **step.topics}, {**end.next, **step.next}, {**end.epochs, **step.epochs})
         yield end
 
 
 def _step(begin: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
     changed = {tp: there for tp, there in end.next.items() if begin.next.get(tp) != there}
     names = {topic for topic, _ in changed} | (set(end.topics) - set(begin.topics))
-    return KafkaOffset({name: end.topics[name] for name in names}, changed)
+    epochs = {tp: epoch for tp, epoch in end.epochs.items() if tp in changed and begin.epochs.get(tp) != epoch}
+    return KafkaOffset({name: end.topics[name] for name in names}, changed, epochs)

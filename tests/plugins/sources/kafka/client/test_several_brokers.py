@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from replicator_source_kafka import KafkaOffset
 from tests.plugins.sources.kafka.harness.source_runs import Planner, Pump, inserts, orders
 from tests.services.kafka.cluster import BOTH, KafkaCluster
 
@@ -57,4 +58,8 @@ def test_a_new_leader_is_used_without_an_error(cluster: KafkaCluster, topic: str
         run.wait_for(pump.source.latest_offset())
     assert sorted(number for _, number in pump.ids(run)) == list(range(30))
     assert cluster.leaders(topic) == {0: 1, 1: 1}
+    pump.offset = run.emitter.last_offset
+    assert isinstance(pump.offset, KafkaOffset)
+    assert set(pump.offset.epochs) == {(topic, 0), (topic, 1)}
+    pump.prepare()  # the new leader has all records: a later start is not refused
     made.log.close()

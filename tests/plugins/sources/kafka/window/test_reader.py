@@ -17,6 +17,7 @@ from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
 from replicator_source_kafka import KafkaOffset
 from replicator_source_kafka.client.cluster import Cluster
 from replicator_source_kafka.client.fetch import read_range, read_ranges
+from replicator_source_kafka.client.leader_epochs import LeaderEpochs
 from replicator_source_kafka.partition_range import PartitionRange
 from tests.plugins.sources.kafka.harness.group_offsets import group_offsets
 from tests.plugins.sources.kafka.harness.simulated_database import source_of
@@ -211,7 +212,7 @@ def test_ranges_that_are_read_together_are_complete(kafka: KafkaBroker, kafka_to
     source = source_of(kafka, topics=[topic], kafka={"fetch.max.bytes": 3000})
     wanted = [PartitionRange(topic, 0, 0, 40), PartitionRange(topic, 1, 5, 190), PartitionRange(topic, 2, 0, 200)]
     with Cluster(source.config) as cluster:
-        pieces = read_ranges(cluster, wanted)
+        pieces = read_ranges(cluster, wanted, LeaderEpochs())
     assert [piece.range for piece in pieces] == wanted
     assert [piece.records.offset.tolist() for piece in pieces] == [list(range(r.begin, r.end)) for r in wanted]
 
