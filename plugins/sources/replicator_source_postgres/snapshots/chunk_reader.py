@@ -110,14 +110,18 @@ class PostgresChunkReader:
                 texts = split_columns(rows, len(converters))
                 columns = [converter.convert(text) for converter, text in zip(converters, texts, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, schema=arrow)
-            row = connection.execute(_FILENODE, [part.oid]).fetchone()
-            self._check_not_rewritten(part, row[0] if row else None)
+            row = connection.execute(statement(_what_was_read(part))).fetchone()
+            self._check(part, *(row or (None, None)))
 
-    def _check_not_rewritten(self, part: StoredTable, filenode: int | None) -> None:
-        """A rewrite (VACUUM FULL, TRUNCATE, ALTER TYPE) hides rows from older snapshots or moves their pages.
+    def _check(self, part: StoredTable, filenode: int | None, oid: int | None) -> None:
+        """Raise when not all rows were read, or those of another table.
 
-        The copy's lock on the table, held until here, keeps it from happening between copy and check.
+        A snapshot holds rows, not names: a query finds the table that has the name by then. A rewrite (VACUUM FULL, TRUNCATE,
+        ALTER TYPE) hides rows from older snapshots or moves their pages. The copy's lock on the table, held until here, keeps
+        either from happening between copy and check.
         """
+        if oid != part.oid:
+            raise self._interrupted("the table does not have its name any more")
         if part.filenode and filenode != part.filenode:
             raise RetryableError(
                 f"{self.schema.table} was rewritten while its snapshot was read",
@@ -199,14 +203,17 @@ class PostgresChunkReader:
                 columns = [c.convert(values) for c, values in zip(converters, batch.columns, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, schema=arrow)
             try:
-                cursor.execute(_FILENODE.replace("%s", str(part.oid)))
+                cursor.execute(_what_was_read(part))
                 row = cursor.fetchone()
             except gone as err:
                 raise self._interrupted(type(err).__name__) from None
-            self._check_not_rewritten(part, row[0] if row else None)
+            self._check(part, *(row or (None, None)))
 
 
-_FILENODE = "SELECT pg_catalog.pg_relation_filenode(%s::oid)::int8"
+def _what_was_read(part: StoredTable) -> str:
+    """A query of the table's file, and of the identifier of the table that has its name."""
+    name = quote_literal(part.name)
+    return f"SELECT pg_catalog.pg_relation_filenode({part.oid}::oid)::int8, pg_catalog.to_regclass({name})::oid::int8"
 
 
 def _copy_out(connection: PGconn, command: str) -> Iterator[list[memoryview | bytes]]:

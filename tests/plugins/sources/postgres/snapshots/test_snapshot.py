@@ -188,6 +188,30 @@ def test_a_column_dropped_meanwhile_leads_to_a_new_snapshot(postgres_database: P
             rows_of(snapshot)
 
 
+@pytest.mark.parametrize("by_adbc", [False, True], ids=["COPY", "ADBC"])
+@pytest.mark.parametrize("kind", ["table", "partitioned"])
+def test_the_rows_of_a_table_that_took_the_name_since_are_not_taken_for_its_own(
+    kind: str, by_adbc: bool, postgres_oldest_and_newest: PostgresDatabase
+) -> None:
+    """A query finds a table by the name that it has by then, whatever the query's snapshot is."""
+    db = postgres_oldest_and_newest
+    parts = " PARTITION BY RANGE (id)" if kind == "partitioned" else ""
+    for name in ("t", "other"):
+        db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text){parts}")
+        if parts:
+            db.execute(f"CREATE TABLE {name}_part PARTITION OF {name} DEFAULT")
+        db.execute(f"INSERT INTO {name} VALUES (1, '{name}')")
+    with open_table(Pump(db, "t")) as snapshot:
+        snapshot.read = replace(snapshot.read, **({"adbc_rows": 0} if by_adbc else {"adbc_columns": None}))  # type: ignore[type-var]
+        assert rows_of(snapshot) == [{"id": 1, "v": "t"}]
+        for name in ("t", "t_part") if parts else ("t",):
+            db.execute(f"ALTER TABLE {name} RENAME TO x")
+            db.execute(f"ALTER TABLE {name.replace('t', 'other', 1)} RENAME TO {name}")
+            db.execute(f"ALTER TABLE x RENAME TO {name.replace('t', 'other', 1)}")
+        with pytest.raises(RetryableError, match="RPL-3604"):
+            rows_of(snapshot)
+
+
 def test_a_table_dropped_before_it_is_copied_has_the_attempt_repeated(postgres_database: PostgresDatabase) -> None:
     """It was described a moment ago: a migration may have put another in its place."""
     db = postgres_database
