@@ -47,7 +47,8 @@ class EventEmitter(ABC):
 
     The reader works in windows of its own choosing. Inside a window every event (change or DDL, of any table, also of
     tables or columns that are filtered later) has an ordinal: its rank since the last emitted commits, from 0, without
-    gaps over all tables. Changes of different tables may be emitted in any order; those of one table, and a DDL event
+    gaps over all tables. In a transaction that changes structure, a table's ordinals may leave out the DDL events of other
+    tables, where these depend on the selection. Changes of different tables may be emitted in any order; those of one table, and a DDL event
     against its table's changes, in log order. `emit_commits` ends the window: the next event has ordinal 0 again.
     A transaction larger than the reader wants to hold is emitted in several batches with ordinals running on.
 

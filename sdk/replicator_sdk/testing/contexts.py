@@ -261,8 +261,7 @@ class CollectingEmitter(EventEmitter):
     def emit_commits(self, commits: Commits) -> None:
         """End the window."""
         window = self.windows[-1]
-        used = [o for ordinals in window.ordinals for o in ordinals]
-        if len(used) != len(set(used)) or (used and max(used) >= commits.events):
+        if _repeats(window) or max((o for used in window.ordinals for o in used), default=-1) >= commits.events:
             raise BugError("a window's ordinals repeat, or go beyond its commits", code="RPL-9103")
         if any(isinstance(e, DDLEvent) and e.ordinal > commits.ordinals[0] for e in window.events):
             raise BugError("a DDL event must be in the first transaction of its window", code="RPL-9104")
@@ -327,6 +326,14 @@ class CollectingEmitter(EventEmitter):
     def _raise_when_closed(self) -> None:
         if self._closed:
             raise ReaderClosed
+
+
+def _repeats(window: Window) -> bool:
+    """Whether events have the ordinals of others: of any table, or of their own where the window changes structure."""
+    has_ddl = any(isinstance(event, DDLEvent) for event in window.events)
+    pairs = zip(window.events, window.ordinals, strict=True)
+    used = [(event.table if has_ddl else None, o) for event, ordinals in pairs for o in ordinals]
+    return len(used) != len(set(used))
 
 
 def _microseconds(event: DMLEvent) -> int:

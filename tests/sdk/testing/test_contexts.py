@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from replicator_sdk import (
     DMLOperation,
     NumberOffset,
     ReaderClosed,
+    TableId,
     single_commit,
 )
 from replicator_sdk.errors import BugError
@@ -100,6 +102,17 @@ def test_a_reader_that_breaks_the_rules_is_stopped(
 
     with pytest.raises(BugError, match=code):
         window()
+
+
+def test_a_change_of_structure_may_have_the_ordinal_of_another_tables_row_but_not_of_its_own() -> None:
+    emitter = CollectingEmitter()
+    emitter.emit_batch(batch(0, 1))
+    emitter.emit(replace(truncate(1), table=TableId("d", "another")))
+    emitter.emit_commits(single_commit(3, NumberOffset(1)))
+    emitter.emit_batch(batch(0, 1))
+    emitter.emit(truncate(1))
+    with pytest.raises(BugError, match="RPL-9103"):
+        emitter.emit_commits(single_commit(3, NumberOffset(2)))
 
 
 def test_a_closed_emitter_ends_the_reader() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -21,9 +22,9 @@ from replicator_source_postgres.pgoutput.message import (
 )
 from replicator_source_postgres.pgoutput.window import Window, int32_at
 
-PlanRelation = Callable[[Relation, int, int], tuple[RelationPlan | None, int]]
-"""Called when a relation appears or changes, with the ordinal and the log position of what follows, after everything
-before it was yielded; returns how to decode it (None: it is not captured) and how many events it emitted itself."""
+PlanRelation = Callable[[Relation, Callable[[TableId], int]], RelationPlan | None]
+"""Called when a relation appears or changes, after everything before it was yielded, with what takes the ordinal of a
+table's next change of structure; returns how to decode it (None: it is not captured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,13 @@ class Truncation:
 
     Attributes:
         relations: The tables; each counts as one event.
-        ordinal: Rank of the first.
+        ordinals: The ordinal of each.
         cascade: Whether CASCADE was given; the tables it reached are listed.
         restart_identity: Whether sequences were restarted.
     """
 
     relations: tuple[Relation, ...]
-    ordinal: int
+    ordinals: tuple[int, ...]
     cascade: bool
     restart_identity: bool
 
@@ -55,15 +56,18 @@ class Decoder:
     """Decodes one connection's stream; used by one thread.
 
     Relations are announced once per connection and remembered here, so a new connection needs a new decoder and every
-    window must come in stream order. Ordinals count every change of the stream, captured or not, so that excluding a
-    table does not renumber the others.
+    window must come in stream order.
+
+    An ordinal counts every change of rows of the stream, captured or not, and the changes of structure that the same
+    transaction made before to the same table. Those of other tables are left out: which of them are emitted depends on the
+    selection, and on when those tables were copied. So a replay gives a table's events the ordinals that they had.
 
     Args:
         plan: Decides how a relation is decoded.
 
     Attributes:
         ranks: For the window decoded last, once `decode` is exhausted: how many events there are up to and including
-            each message, starting at `first`.
+            each message, changes of structure of all tables included, starting at `first`.
     """
 
     ranks: Int64s
@@ -72,13 +76,15 @@ class Decoder:
         self._plan = plan
         self._relations: dict[int, Relation] = {}
         self._plans: dict[int, RelationPlan | None] = {}
+        self._structure: Counter[TableId] = Counter()
+        """Changes of structure in the open transaction, by table."""
 
     def decode(self, window: Window, first: int = 0) -> Iterator[RelationChanges | Truncation]:
         """What the window holds, in log order per table.
 
         Args:
-            window: The next messages.
-            first: The ordinal of its first event.
+            window: The next messages; only the first transaction in them, which may have begun before, changes structure.
+            first: How many events there are before its first one.
 
         Raises:
             BugError: On a message that violates the protocol.
@@ -86,19 +92,22 @@ class Decoder:
         """
         weights = np.isin(window.kind, list(b"IUD")).astype(np.int64)
         begin, ordinal = 0, first
+        commits = window.where(b"C").tolist()
         for index in window.where(b"RTYO").tolist():
             if not self._is_border(window, index):
                 continue
-            yield from self._changes(window, begin, index, ordinal)
+            yield from self._changes(window, begin, index, ordinal, open_until=index)
             ordinal += int(weights[begin:index].sum())
             if window.kind[index] == b"R"[0]:
-                weights[index] = self._learn(parse_relation(window.payload(index)), ordinal, window.lsn(index))
+                weights[index] = self._learn(parse_relation(window.payload(index)), ordinal)
             else:
                 truncation = self._truncation(window.payload(index), ordinal)
                 weights[index] = len(truncation.relations)
                 yield truncation
             begin, ordinal = index + 1, ordinal + int(weights[index])
-        yield from self._changes(window, begin, len(window), ordinal)
+        yield from self._changes(window, begin, len(window), ordinal, open_until=min(commits, default=len(window)))
+        if commits:
+            self._structure.clear()
         self.ranks = first + np.cumsum(weights)
 
     def rename(self, oid: int, table: TableId) -> None:
@@ -123,15 +132,28 @@ class Decoder:
         {"Y": check_type, "O": check_origin}[kind](payload)
         return False
 
-    def _learn(self, relation: Relation, ordinal: int, lsn: int) -> int:
-        plan, events = self._plan(relation, ordinal, lsn)
+    def _learn(self, relation: Relation, ordinal: int) -> int:
+        """Plan how to decode a relation; returns how many changes of structure were emitted meanwhile."""
+        before = self._structure.total()
+
+        def take(table: TableId) -> int:
+            self._structure[table] += 1
+            return ordinal - before + self._structure[table] - 1
+
+        plan = self._plan(relation, take)
         self._relations[relation.oid] = relation
         self._plans[relation.oid] = plan
-        return events
+        return self._structure.total() - before
 
     def _truncation(self, payload: bytes, ordinal: int) -> Truncation:
         oids, cascade, restart = parse_truncate(payload)
-        return Truncation(tuple(self._known(oid) for oid in oids), ordinal, cascade, restart)
+        ordinals = tuple(ordinal + rank - self._of_others(oid) for rank, oid in enumerate(oids))
+        return Truncation(tuple(self._known(oid) for oid in oids), ordinals, cascade, restart)
+
+    def _of_others(self, oid: int) -> int:
+        """How many changes of structure the open transaction has made to other tables than this relation's."""
+        plan = self._plans.get(oid)
+        return self._structure.total() - (0 if plan is None else self._structure[plan.schema.table])
 
     def _known(self, oid: int) -> Relation:
         if oid not in self._relations:
@@ -142,8 +164,8 @@ class Decoder:
             )
         return self._relations[oid]
 
-    def _changes(self, window: Window, begin: int, end: int, first: int) -> Iterator[RelationChanges]:
-        """The row changes among messages `begin` to `end`, the first with ordinal `first`."""
+    def _changes(self, window: Window, begin: int, end: int, first: int, open_until: int) -> Iterator[RelationChanges]:
+        """The row changes among messages `begin` to `end`, after `first` events; the open transaction ends at `open_until`."""
         index = begin + np.flatnonzero(np.isin(window.kind[begin:end], list(b"IUD")))
         if not len(index):
             return
@@ -155,4 +177,5 @@ class Decoder:
             relation = self._known(int(oids[group[0]]))
             plan = self._plans[relation.oid]
             if plan is not None:
-                yield RelationChanges(relation, decode_rows(window, relation, plan, index[group], ordinals[group]))
+                of_table = ordinals[group] - self._of_others(relation.oid) * (index[group] < open_until)
+                yield RelationChanges(relation, decode_rows(window, relation, plan, index[group], of_table))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 
 from replicator_sdk.authoring.log_position import StructureChange
 from replicator_sdk.batch import Commits
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.event import DDLOperation
+from replicator_sdk.schema import TableId
 from replicator_source_postgres.offset import CommitRecord, PostgresOffset
 from replicator_source_postgres.pgoutput import Decoder, Relation, Truncation, Window
 from replicator_source_postgres.pgoutput.images import RelationPlan
@@ -105,24 +107,20 @@ class EventDispatcher:
         if first_end is None or self._decoder.borders(part.part(0, first_end)):
             self._position.begin(CommitRecord(lsn, timestamp))
 
-    def _plan(self, relation: Relation, ordinal: int, _: int) -> tuple[RelationPlan | None, int]:
+    def _plan(self, relation: Relation, take_ordinal: Callable[[TableId], int]) -> RelationPlan | None:
         """Plan the decoding of a relation, and emit its schema changes; called by the decoder for every relation message."""
-        emitted = 0
 
         def report(change: StructureChange) -> None:
-            nonlocal emitted
-            self._position.emit_structure(change, ordinal + emitted)
-            emitted += 1
+            self._position.emit_structure(change, take_ordinal(change.table))
 
-        plan = self._tracker.on_relation(relation, report)
-        return plan, emitted
+        return self._tracker.on_relation(relation, report)
 
     def _emit_truncation(self, truncation: Truncation) -> None:
-        for rank, relation in enumerate(truncation.relations):
+        for relation, ordinal in zip(truncation.relations, truncation.ordinals, strict=True):
             table = self._tracker.table_of(relation)
             if table is not None:
                 change = StructureChange(DDLOperation.TRUNCATE_TABLE, table, self._tracker.schemas[table])
-                self._position.emit_structure(change, truncation.ordinal + rank)
+                self._position.emit_structure(change, ordinal)
 
     def _count_replaced(self) -> None:
         for table, counter in self._tracker.replaced.items():

@@ -80,9 +80,9 @@ class Pipeline:
         with beside(body):
             yield
 
-    def run_that_dies_at(self, step: str) -> list[str]:
-        """A run that dies at the target's next `step`; returns where it did."""
-        died = self._die_at(step)
+    def run_that_dies_at(self, step: str, table: str = "") -> list[str]:
+        """A run that dies at the target's next `step`, of this table if one is given; returns where it did."""
+        died = self._die_at(step, table)
         with suppress(FencedError):
             self.run()
         self._live()
@@ -99,11 +99,11 @@ class Pipeline:
                 time.sleep(0.02)
         self._live()
 
-    def _die_at(self, step: str) -> list[str]:
+    def _die_at(self, step: str, table: str = "") -> list[str]:
         died: list[str] = []
 
         def fault(at: str, where: TableId) -> None:
-            if at == step and not died:
+            if at == step and table in {"", where.table} and not died:
                 died.append(at)
                 raise FencedError("the process dies", code="RPL-8001", table=str(where))
 

@@ -44,8 +44,8 @@ def commit(end: int) -> bytes:
 
 
 def decoder() -> Decoder:
-    def plan(_: Relation, __: int, ___: int) -> tuple[RelationPlan, int]:
-        return RelationPlan(SCHEMA, (0, 1), tuple(Converter(TABLE, c) for c in SCHEMA.columns)), 0
+    def plan(_: Relation, __: object) -> RelationPlan:
+        return RelationPlan(SCHEMA, (0, 1), tuple(Converter(TABLE, c) for c in SCHEMA.columns))
 
     return Decoder(plan)
 
