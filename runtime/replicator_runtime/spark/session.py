@@ -159,7 +159,11 @@ def _package_settings(packages: list[str], own: Mapping[str, str]) -> dict[str, 
         return {}
     jars = local_jars(packages)
     if jars is None:
-        return {"spark.jars.packages": ",".join(packages)}
+        # Java takes the home folder from the user database, where a service's user may have none.
+        return {
+            "spark.jars.packages": ",".join(packages),
+            "spark.jars.ivy": own.get("spark.jars.ivy", str(cache_folder() / "ivy")),
+        }
     return {"spark.jars": ",".join([*_listed(own.get("spark.jars", "")), *map(str, jars)])}
 
 
@@ -233,11 +237,17 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
         raise RetryableError(
             f"Spark did not start: {reason}",
             code="RPL-7204",
-            hint="read Spark's own lines above; is the master reachable, and can the packages be had "
-            f"({settings.get('spark.jars.packages') or 'none were asked for'})?",
+            hint=f"read Spark's own lines above; is the master reachable?{_about_packages(settings)}",
         ) from error
     _started.add(session)
     return session
+
+
+def _about_packages(settings: Mapping[str, str]) -> str:
+    packages = settings.get("spark.jars.packages")
+    if not packages:
+        return ""
+    return f" Without the internet, put the jars of {packages} into {cache_folder() / 'jars'} (docs/operating.md)"
 
 
 def _own_folders(settings: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import pytest
 
 from replicator_runtime.observability import redaction
 from replicator_runtime.spark import java
-from replicator_runtime.spark.jars import local_jars
+from replicator_runtime.spark.jars import cache_folder, local_jars
 from replicator_runtime.spark.java import java_version, require_java
 from replicator_runtime.spark.session import session_settings
 from replicator_sdk.errors import ConfigError, NeedsUserError
@@ -82,6 +82,8 @@ def test_packages_come_from_the_cache_when_all_are_there_else_spark_resolves_all
     settings = session_settings(packages=[*PACKAGES, "a.b:c:1"], conf={"spark.jars.packages": f"d:e:2, {PACKAGES[0]}"})
     assert settings["spark.jars.packages"] == ",".join([*PACKAGES, "a.b:c:1", "d:e:2"])
     assert "spark.jars" not in settings
+    assert settings["spark.jars.ivy"] == str(cache_folder() / "ivy")
+    assert session_settings(packages=["a.b:c:1"], conf={"spark.jars.ivy": "/mine"})["spark.jars.ivy"] == "/mine"
 
 
 @pytest.mark.parametrize("package", ["a:b", "a:b:c:d", "a:b:../../x", "a/b:c:1", "::"])
