@@ -62,8 +62,10 @@ class Endurance:
     rounds: Counter[str] = field(default_factory=Counter)
     commits: int = 0
 
-    def run(self, rounds: int, seconds: float) -> None:
-        """Run so many rounds of so many seconds; every tenth compares source and target, and so does the last.
+    def run(self, rounds: int, seconds: float, commits: int = 0) -> None:
+        """Run at least so many rounds of so many seconds, and go on until the target has so many commits.
+
+        Every tenth round compares source and target, and so does the last.
 
         Raises:
             AssertionError: When they differ, or a run ends with an error.
@@ -81,12 +83,15 @@ class Endurance:
         runs.pipeline(pipeline("endurance", self._state, source, target, history, batch_seconds=_BATCH_SECONDS))
         number, kind = 0, ""
         try:
-            for number in range(rounds):
+            while kind != "compared" or number < rounds or self.commits < commits:
                 kind = "compared" if number == rounds - 1 else _TEN[number % len(_TEN)]
                 self._round(runs, history, chance, kind, seconds)
                 self.rounds[kind] += 1
+                number += 1
         except AssertionError as error:
-            raise AssertionError(f"seed {self.seed}, round {number + 1} ({kind})\n{error}\nlog: {runs.log}") from None
+            raise AssertionError(
+                f"seed {self.seed}, round {number + 1} ({kind}), {self.commits} commits\n{error}\nlog: {runs.log}"
+            ) from None
         finally:
             runs.kill()
 

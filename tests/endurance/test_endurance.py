@@ -1,7 +1,7 @@
 """A replicator is right, as fast and as small after many rounds of changes, kills and errors as at their beginning.
 
-`make endurance ROUNDS=200` runs every source into Delta, about an hour each; its results are in `bench/endurance/`. A pair that has
-a result is not run again: delete its file. `make test` tries a few short rounds.
+`make endurance` runs every source into Delta, for 200 rounds and 100,000 commits, about an hour each; its results are in
+`bench/endurance/`. A pair that has a result is not run again: delete its file. `make test` tries a few short rounds.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from tests.soak.targets import Delta
 from tests.soak.test_random_histories import make_source
 
 ROUNDS = int(os.environ.get("ENDURANCE_ROUNDS") or 0)
+COMMITS = int(os.environ.get("ENDURANCE_COMMITS") or 100_000)
 SECONDS = float(os.environ.get("ENDURANCE_SECONDS") or 18.0)
 SEED = 20261123
 RESULTS = Path(__file__).parents[2] / "bench" / "endurance"
 SOURCES = ("sqlite", "postgres", "mysql", "mariadb", "kafka") if ROUNDS else ("sqlite",)
-_FEW_ROUNDS, _FEW_SECONDS = 4, 0.5
+_FEW_ROUNDS, _FEW_SECONDS, _FEW_COMMITS = 4, 0.5, 10
 _LARGEST_ROUND = 120.0
 # As in a week: compacted every few minutes, cleaned up every day, at 168 times the speed.
 _WEEK = {"optimizeIntervalSeconds": 5, "vacuumIntervalSeconds": 60, "dropTables": "drop"}
 
 
 @pytest.mark.parametrize("name", SOURCES)
-@pytest.mark.timeout(1200 + ROUNDS * (SECONDS + _LARGEST_ROUND))
+@pytest.mark.timeout(1200 + 2 * ROUNDS * (SECONDS + _LARGEST_ROUND))
 def test_a_replicator_stays_right_fast_and_small(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     result = RESULTS / f"{name}-delta.json"
     if ROUNDS and result.exists():
@@ -44,8 +45,9 @@ def test_a_replicator_stays_right_fast_and_small(name: str, request: pytest.Fixt
             SEED,
             lambda line: print(line, file=rounds, flush=True),
         )
-        endurance.run(ROUNDS or _FEW_ROUNDS, SECONDS if ROUNDS else _FEW_SECONDS)
-    assert endurance.commits >= len(endurance.samples)
+        endurance.run(ROUNDS or _FEW_ROUNDS, SECONDS if ROUNDS else _FEW_SECONDS, COMMITS if ROUNDS else _FEW_COMMITS)
+    assert endurance.commits >= (COMMITS if ROUNDS else _FEW_COMMITS)
+    assert endurance.rounds.total() >= (ROUNDS or _FEW_ROUNDS)
     if ROUNDS:
         measured = tenths(endurance.samples)
         result.parent.mkdir(exist_ok=True)
