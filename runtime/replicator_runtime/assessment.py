@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_name, is_pattern
+from replicator_runtime.setting_edits import settings_edits
 from replicator_runtime.stored_tables import StoredTables
 from replicator_sdk.discovery.assessment import ColumnAssessment, Finding, Severity, Support
 from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
@@ -110,6 +111,9 @@ def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
         said = {finding.code for finding in source}
         source += [finding for finding in _about_log(pipeline) if finding.code not in said]
         target += at_target.assess().findings
+        edits = _about_settings(pipeline)
+        source += edits["source"]
+        target += edits["target"]
         try:
             with pipeline.source.create_table_registry() as registry:
                 stored = StoredTables.of(pipeline)
@@ -219,6 +223,18 @@ def _about_blacklists(pipeline: Pipeline) -> list[Finding]:
             suggestion="nothing, or remove the entry",
         )
     ]
+
+
+def _about_settings(pipeline: Pipeline) -> dict[str, list[Finding]]:
+    """What follows from edits of the plugins' settings since the last run."""
+    config = pipeline.config
+    directory = ReplicatorDirectory(config.offset_base_path, config.namespace, config.name, retry_seconds=5)
+    try:
+        if directory.generations():
+            return settings_edits(pipeline, directory.states().scoped("runtime"))
+    except ReplicatorError as error:
+        return {"source": [_finding_of(error, None)], "target": []}
+    return {"source": [], "target": []}
 
 
 def _about_log(pipeline: Pipeline) -> list[Finding]:

@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 from pydantic.alias_generators import to_camel
+
+from replicator_sdk.discovery.assessment import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class SettingEdit:
+    """What follows when a setting is edited between two runs; said by `replicator assess`, and logged when a run begins.
+
+    Attributes:
+        impact: What the next run does.
+        suggestion: What to do about it; empty when there is nothing to do.
+        severity: ERROR where tables of earlier runs stop.
+        code: Of the error with which they stop.
+    """
+
+    impact: str
+    suggestion: str = ""
+    severity: Severity = Severity.INFO
+    code: str = ""
 
 
 class PluginConfig(BaseModel):
@@ -14,7 +35,13 @@ class PluginConfig(BaseModel):
 
     Fields are snake_case in Python and camelCase in the pipeline JSON. Macros are resolved before validation. Secret
     fields are `SecretStr` (also `Secret` here); a validation error never repeats the input.
+
+    Class attributes:
+        edits: Setting, as in the pipeline JSON → what follows when it is edited between two runs. Others are said to be in
+            effect from the next run on.
     """
+
+    edits: ClassVar[Mapping[str, SettingEdit]] = {}
 
     model_config = ConfigDict(
         extra="forbid",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from replicator_sdk.config import OutOfRange, PluginConfig, Secret
+from replicator_sdk.config import OutOfRange, PluginConfig, Secret, SettingEdit
+from replicator_sdk.discovery.assessment import Severity
 from replicator_source_kafka.client_settings import SECRETS, check_settings, own_number, plain
 from replicator_source_kafka.types.type_hints import parse_hint
 
@@ -26,6 +27,17 @@ StartFrom = Literal["earliest", "latest"] | datetime | dict[str, dict[int, Annot
 
 _REGISTRY_FORMATS = ("debezium-avro", "debezium-protobuf", "flattened-avro", "upsert-avro")
 _SELF_NAMING_FORMATS = ("debezium-json", "debezium-avro", "debezium-protobuf")
+
+
+_TOPICS: Final = SettingEdit(
+    "topics that are added are read from their earliest offset; what topics that are left out hold is not read, and their tables stay as they are"
+)
+_RECORDS: Final = SettingEdit(
+    "records that are read from the next run on are decoded by it, also those that an earlier run could not apply; a table whose columns"
+    " differ from then on is altered, or stops",
+    "edit it only where records of the other form begin, or where no earlier record was decoded wrongly",
+    Severity.WARNING,
+)
 
 
 class KafkaConfig(PluginConfig):
@@ -61,6 +73,23 @@ class KafkaConfig(PluginConfig):
         transaction_wait_seconds: How long the records of a transaction wait for the rest of it. After that they are
             applied without it, and counted in `source.transactions_cut`.
     """
+
+    edits: ClassVar[Mapping[str, SettingEdit]] = {
+        "bootstrapServers": SettingEdit(
+            "the saved offset is looked for there: another cluster than before is refused (RPL-7140)",
+            "nothing, if it is the same cluster under another name; else put it back",
+            Severity.WARNING,
+        ),
+        "topics": _TOPICS,
+        "topicPattern": _TOPICS,
+        "startFrom": SettingEdit("nothing: it counts for the first start only"),
+        "format": _RECORDS,
+        "tableFromTopic": _RECORDS,
+        "tableField": _RECORDS,
+        "columnTypes": _RECORDS,
+        "onPoison": SettingEdit("records that are read from the next run on follow it"),
+        "outOfRange": SettingEdit("values that are read from the next run on follow it; the others stay as they are"),
+    }
 
     bootstrap_servers: Annotated[str, Field(min_length=1)]
     topics: tuple[Annotated[str, Field(min_length=1, max_length=249)], ...] = ()

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from replicator_sdk.config import OutOfRange, PluginConfig, Secret
+from replicator_sdk.config import OutOfRange, PluginConfig, Secret, SettingEdit
+from replicator_sdk.discovery.assessment import Severity
 
 SslMode = Literal["disable", "require", "verify-ca", "verify-full"]
 ZeroDates = Literal["null", "fail", "text"]
 Cascades = Literal["fail", "ignore"]
+
+
+_SERVER: Final = SettingEdit(
+    "the saved offset is looked for there: another server than before is refused",
+    "nothing, if it is the same server or a replica of it under another name; else put it back",
+    Severity.WARNING,
+    "RPL-3783",
+)
 
 
 class MySqlConfig(PluginConfig):
@@ -35,6 +45,18 @@ class MySqlConfig(PluginConfig):
         connect_timeout_seconds: How long one attempt to connect may take.
         chunk_rows: About how many rows one chunk of a snapshot has.
     """
+
+    edits: ClassVar[Mapping[str, SettingEdit]] = {
+        "host": _SERVER,
+        "port": _SERVER,
+        "zeroDates": SettingEdit(
+            "values that are read from the next run on follow it; to or from `text` the columns of dates have other types, and their tables stop at the next change",
+            "put it back; or take tables with dates out of `tables`, run once and put them in again: they are copied again",
+            Severity.WARNING,
+        ),
+        "foreignKeyCascades": SettingEdit("tables with cascades are checked by it when the next run begins"),
+        "outOfRange": SettingEdit("values that are read from the next run on follow it; the others stay as they are"),
+    }
 
     host: str = Field(min_length=1)
     port: int = Field(default=3306, ge=1, le=65535)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from replicator_sdk.config import OutOfRange, PluginConfig, Secret
+from replicator_sdk.config import OutOfRange, PluginConfig, Secret, SettingEdit
+from replicator_sdk.discovery.assessment import Severity
 
 SslMode = Literal["disable", "require", "verify-ca", "verify-full"]
 """libpq's modes without `allow` and `prefer`, which fall back to plain text without an error."""
@@ -16,6 +18,13 @@ Identifier = Annotated[
     str,
     Field(min_length=1, max_length=63, pattern=r"^[^\x00]+$", json_schema_extra={"rule": "must not hold a zero byte"}),
 ]
+
+
+_SERVER: Final = SettingEdit(
+    "the saved offset is looked for there: another database than before is refused (RPL-7140)",
+    "nothing, if it is the same database under another name; else put it back",
+    Severity.WARNING,
+)
 
 
 class PostgresConfig(PluginConfig):
@@ -39,6 +48,24 @@ class PostgresConfig(PluginConfig):
         chunk_rows: Approximate number of rows of one snapshot chunk.
         max_held_wal_bytes: How much WAL the slot may hold back at the source before a warning; None for no warning.
     """
+
+    edits: ClassVar[Mapping[str, SettingEdit]] = {
+        "host": _SERVER,
+        "port": _SERVER,
+        "database": _SERVER,
+        "slot": SettingEdit(
+            "the log is read from another slot: one that was created after the saved offset does not hold the changes since, and the run ends; the former slot goes on holding the log",
+            "put it back; or drop the former slot once no pipeline uses it",
+            Severity.WARNING,
+            "RPL-3203",
+        ),
+        "publication": SettingEdit(
+            "changes arrive of the tables that the other publication has; a selected table that is not in it is refused",
+            "let it have the same tables, then drop the former one",
+            Severity.WARNING,
+        ),
+        "outOfRange": SettingEdit("values that are read from the next run on follow it; the others stay as they are"),
+    }
 
     host: str = Field(min_length=1)
     port: int = Field(default=5432, ge=1, le=65535)

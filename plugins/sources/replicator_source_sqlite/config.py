@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
 from replicator_sdk import OutOfRange, PluginConfig
+from replicator_sdk.config import SettingEdit
+from replicator_sdk.discovery.assessment import Severity
 
 
 class SqliteConfig(PluginConfig):
@@ -20,6 +24,15 @@ class SqliteConfig(PluginConfig):
         chunk_rows: How many rows a snapshot chunk holds.
         snapshot_folder: Where copies of tables are stored while they are read; the system's temporary folder when left out.
     """
+
+    edits: ClassVar[Mapping[str, SettingEdit]] = {
+        "path": SettingEdit(
+            "the saved offset is looked for there: another database than before is refused (RPL-7140)",
+            "nothing, if it is the same database under another name; else put it back",
+            Severity.WARNING,
+        ),
+        "outOfRange": SettingEdit("values that are read from the next run on follow it; the others stay as they are"),
+    }
 
     path: Path
     out_of_range: OutOfRange | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Annotated, Final, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from replicator_sdk.config import OutOfRange, Secret
+from replicator_sdk.config import OutOfRange, Secret, SettingEdit
 from replicator_target_bigquery.merge_flush_settings import MergeFlushSettings
+from replicator_target_bigquery.setting_edits import EDITS
 
 SEQUENCE: Final = "_sequence_num"
 IS_DELETED: Final = "_is_deleted"
@@ -103,6 +105,8 @@ class BigQueryConfig(MergeFlushSettings):
         storage_endpoint: Cloud Storage's address, likewise.
         storage_write_endpoint: The Storage Write API's address, likewise; for modes `merge-flush` and `cdc`.
     """
+
+    edits: ClassVar[Mapping[str, SettingEdit]] = EDITS
 
     project: Annotated[str, Field(min_length=1)]
     dataset_project: str = ""

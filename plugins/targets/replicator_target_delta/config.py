@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field, field_validator
 
-from replicator_sdk.config import OutOfRange, PluginConfig
+from replicator_sdk.config import OutOfRange, PluginConfig, SettingEdit
+from replicator_sdk.discovery.assessment import Severity
 
 SEQUENCE: Final = "sequence_num"
 SOURCE_TIMESTAMP: Final = "source_timestamp"
@@ -26,6 +28,16 @@ class DropTables(enum.StrEnum):
     """Its folder is deleted."""
 
 
+_OTHER_COLUMNS: Final = SettingEdit(
+    "each table of earlier runs has other columns, and stops at its next change",
+    "put it back; or, table by table, take the table out of `tables`, run once and put it in again: it is copied again, without rows"
+    " that are marked as deleted",
+    Severity.ERROR,
+    "RPL-6405",
+)
+_LATER_ROWS: Final = SettingEdit("rows that are written from the next run on follow it; the others stay as they are")
+
+
 class DeltaConfig(PluginConfig):
     """Settings of the target `delta`.
 
@@ -42,6 +54,24 @@ class DeltaConfig(PluginConfig):
         vacuum_retention_hours: How old such a file, or a commit, must be: the reach of time travel and of slow readers.
         target_file_bytes: About how large data files are, in memory before compression.
     """
+
+    edits: ClassVar[Mapping[str, SettingEdit]] = {
+        "path": SettingEdit(
+            "tables of earlier runs are looked for there; one that is not there stops (RPL-4101, RPL-4103), and is"
+            " not created again",
+            "move the tables' folders there while the replicator is stopped, or put it back; or start the pipeline under another"
+            " `name`: every table is copied",
+            Severity.WARNING,
+        ),
+        "softDeletes": _OTHER_COLUMNS,
+        "metadataColumns": _OTHER_COLUMNS,
+        "metadataPrefix": _OTHER_COLUMNS,
+        "outOfRange": _LATER_ROWS,
+        "dropTables": SettingEdit("tables that the source drops from the next run on follow it; those kept stay"),
+        "targetFileBytes": SettingEdit(
+            "files that are written from the next run on have that size; maintenance leaves the others"
+        ),
+    }
 
     path: Annotated[str, Field(min_length=1)]
     soft_deletes: bool = False

@@ -19,6 +19,8 @@ from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.observability.redaction import redact
+from replicator_runtime.setting_edits import settings_edits, store_settings
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import FencedError, ReplicatorError
 from replicator_state import check_identity
 
@@ -180,6 +182,8 @@ class _Attempts:
     def _begin(self) -> None:
         """Read what is stored, refuse a source that it does not belong to, and find the source's end."""
         source = self._run.pipeline.source
+        if not self._identified:
+            self._log_edits()
         self._run.load_offset()
         self._lifecycle.load()
         if not self._identified:
@@ -187,10 +191,18 @@ class _Attempts:
             self._maintenance.times.forget_others(self._lifecycle.records)
             self._maintenance.show_stored()
             check_identity(self._run.store, source.identity())
+            store_settings(self._run.pipeline, self._run.store)
             self._identified = True
         if self._until_current and self._goal is None:
             self._goal = source.latest_offset()
         self._run.progress.source_error = None
+
+    def _log_edits(self) -> None:
+        """Say what follows from the settings that were edited since the last run, before anything does."""
+        for end, findings in settings_edits(self._run.pipeline, self._run.store).items():
+            for found in findings:
+                write = log.warning if found.severity is not Severity.INFO else log.info
+                write("setting.edited", end=end, what=found.description, impact=found.impact, code=found.code)
 
     def _after(self, error: Exception) -> None:
         """Wait before the next attempt, stop one table, or give up."""

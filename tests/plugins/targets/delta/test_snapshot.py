@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from replicator_sdk import failpoint
-from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.snapshot import SnapshotChunk
 from tests.plugins.targets.changes import KEYED, TABLE, at, batch, ddl, insert, row, update
@@ -250,3 +251,24 @@ def test_a_table_that_was_put_aside_is_deleted_and_another_writers_is_not(lake: 
     assert not lake.path(TABLE).exists()
     lake.consumer().discard_table(TABLE)
     assert not lake.path(TABLE).exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "edit"),
+    [
+        ("softDeletes", {"soft_deletes": True}),
+        ("metadataColumns", {"metadata_columns": ("op",)}),
+        ("metadataPrefix", {"metadata_prefix": "x_"}),
+    ],
+)
+def test_a_table_stops_at_its_next_change_as_is_said_of_an_edited_setting(
+    lake: Lake, setting: str, edit: dict[str, Any]
+) -> None:
+    load_whole(lake, chunks=CHUNKS[:1])
+    said = lake.config.edits[setting]
+    lake.config = lake.config.model_copy(update=edit)
+    with pytest.raises(SchemaDriftError, match=said.code):
+        lake.consumer().apply_batch(batch(7, [insert(row(99, "x"))]))
+    lake.consumer().load_whole(KEYED, "again", at(8), CHUNKS[:1], Numbers(), lambda: None)
+    lake.consumer().apply_batch(batch(9, [insert(row(99, "x"))]))
+    assert len(lake.rows(TABLE)) == 11
