@@ -33,6 +33,9 @@ WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s
 class LockedSnapshot:
     """Holds a transaction that sees one table exactly as of `position`, until closed.
 
+    The transaction has the table's metadata lock from the position on: a change of structure waits until `close`. It sees the
+    rows of a moment, but a name is that of whatever table has it when it is read.
+
     Taking it lets writers of the table wait for the few statements between LOCK TABLES and UNLOCK TABLES; an engine
     without transactions cannot show a past moment, so there the lock stays until `close`. One thread reads at a time.
     """
@@ -56,6 +59,9 @@ class LockedSnapshot:
             execute(lock, f"LOCK TABLES {qualified(planned.schema.table)} READ")
             begin_read(self._view, with_snapshot=True)
             self.position = position(self._view)
+            # A change of structure that waits for the lock above makes this wait too.
+            execute(self._view, f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
+            planned.check(self._view)
             if not self.is_locked:
                 execute(lock, "UNLOCK TABLES")
                 lock.close()
@@ -64,10 +70,6 @@ class LockedSnapshot:
     def rows(self) -> Iterator[Packets]:
         """All rows; the same at every call. Closing the iterator early ends the statement at the server."""
         with self._planned.diagnosed():
-            # Rolling back to here lets MySQL give the metadata lock back, so that between two reads a DDL need not wait.
-            # MariaDB keeps it until `close`.
-            execute(self._view, "SAVEPOINT before_read")
-            self._planned.check(self._view)
             table = self._planned.schema.table
             rows = select(self._view, self._planned.query(), len(self._planned.schema.columns), f"reading {table}")
             is_done = False
@@ -78,7 +80,6 @@ class LockedSnapshot:
             finally:
                 if not is_done:
                     self._end_statement(rows)
-            self._give_back()
 
     def _end_statement(self, rows: Iterator[Packets]) -> None:
         """End a SELECT that is no longer read, and take what was under way."""
@@ -93,10 +94,6 @@ class LockedSnapshot:
             unread._current_timeout = None  # noqa: SLF001 - as above
             with contextlib.suppress(driver().MySQLError):
                 execute(self._view, "DO 0")  # the KILL may have come after the end, and then meets this one
-            self._give_back()
-
-    def _give_back(self) -> None:
-        execute(self._view, "ROLLBACK TO SAVEPOINT before_read")
 
     def interrupt(self) -> None:
         """Make a read that is under way fail soon, by ending the session at the server. From any thread."""

@@ -131,7 +131,15 @@ class TableRenames:
             return "RENAME_TABLE is on the ddlBlacklist"
         if event.schema is None or event.alters or event.needs_snapshot:
             return "its columns or rows may have changed in the same step"
+        if self._may_hold_another(event):
+            return "it was copied meanwhile, perhaps from the table that has its name now"
         return "" if self._lifecycle.takes_snapshots else "the source takes no snapshots"
+
+    def _may_hold_another(self, event: DDLEvent) -> bool:
+        """Whether rows were copied under the former name at a moment after the rename."""
+        assert event.position is not None
+        assert event.prev_table is not None
+        return self._tables.watermarks[event.prev_table].overlaps(event.position.offset)
 
     def _has_room(self, event: DDLEvent, table: TableId) -> bool:
         """Whether the target renames the table to `table`, and has no table there."""
