@@ -215,7 +215,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
             self._tables.clear()
 
     def _load(self, table: TargetTable) -> TableSnapshotLoad:
-        return TableSnapshotLoad(table, self._config, self._spark)
+        return TableSnapshotLoad(table, self._config, self._spark, lambda: self._context.is_stopping)
 
     def _table(self, table: TableId) -> TargetTable:
         self._warm_up.cancel()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from replicator_sdk.distributed.executors import is_local, run_here, run_on_executors
+from replicator_sdk.distributed.stopping import StoppableReader, never
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
@@ -66,10 +67,20 @@ class ChunkLoad:
 
 
 class TableSnapshotLoad:
-    """The snapshot of one table. Called under the table's lock."""
+    """The snapshot of one table. Called under the table's lock.
 
-    def __init__(self, table: TargetTable, config: DeltaConfig, spark: SparkSession) -> None:
+    Args:
+        table: The table.
+        config: The target's settings.
+        spark: The session.
+        is_stopping: Whether the copy is to end; what it reads then is read again by another.
+    """
+
+    def __init__(
+        self, table: TargetTable, config: DeltaConfig, spark: SparkSession, is_stopping: Callable[[], bool] = never
+    ) -> None:
         self._table = table
+        self._is_stopping = is_stopping
         self._config = config
         self._spark = spark
 
@@ -168,8 +179,8 @@ class TableSnapshotLoad:
     def _write(self, work: ChunkLoad, chunks: Sequence[SnapshotChunk]) -> list[list[dict[str, Any]]]:
         """Executors take several chunks; a small table is not worth a Python process of Spark's, which takes seconds to start."""
         if len(chunks) == 1 and is_local(self._spark):
-            return [run_here(work, chunks[0])]
-        return run_on_executors(self._spark, work, chunks)
+            return [run_here(replace(work, read=StoppableReader(work.read, self._is_stopping)), chunks[0])]
+        return run_on_executors(self._spark, work, chunks, self._is_stopping)
 
     def _running(self, attempt: Attempt, schema: TableSchema, snapshot_id: str) -> TableProgress:
         progress = attempt.progress

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from replicator_sdk.distributed.stopping import jobs_until_stopped, never
 from replicator_sdk.errors import ReplicatorError, RetryableError
 
 if TYPE_CHECKING:
@@ -56,22 +57,37 @@ def run_here(work: Callable[[_Task], _Result], task: _Task) -> _Result:
         raise _failed("in the driver", type(err).__name__) from err
 
 
-def run_on_executors(spark: SparkSession, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
+def run_on_executors(
+    spark: SparkSession,
+    work: Callable[[_Task], _Result],
+    tasks: Sequence[_Task],
+    is_stopping: Callable[[], bool] = never,
+) -> list[_Result]:
     """Results of `work` on each task, in order, one Spark task each. Safe from several threads.
 
     `work`, tasks and results are pickled; results come to the driver all at once, so they should be small. A
     `ReplicatorError` ends its task for good. After any other error Spark repeats the task, and it may run one task twice at
     the same time: what a run of `work` writes must have no effect unless the returned result names it.
 
+    Args:
+        spark: The session.
+        work: What each task does.
+        tasks: What it is done with.
+        is_stopping: Whether all this is to stop: five seconds later its job is cancelled.
+
     Raises:
         ReplicatorError: As `work` raised it on an executor.
-        RetryableError: When a task failed otherwise, after Spark's own attempts; its text holds no value of a row.
+        RetryableError: When a task failed otherwise, after Spark's own attempts; its text holds no value of a row. RPL-4408
+            when the job was cancelled.
     """
     if not tasks:
         return []
     context = spark.sparkContext
     try:
-        outcomes: list[Any] = context.parallelize(list(tasks), len(tasks)).map(_Guarded(work)).collect()
+        with jobs_until_stopped(context, is_stopping):
+            outcomes: list[Any] = context.parallelize(list(tasks), len(tasks)).map(_Guarded(work)).collect()
+    except RetryableError:
+        raise
     except Exception as err:
         raise _failed("on Spark's executors", _cause(err)) from err
     for outcome in outcomes:

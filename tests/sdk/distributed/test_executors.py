@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -52,3 +53,32 @@ def test_any_other_error_is_reported_by_its_kind_alone(spark: SparkSession) -> N
 
 def test_without_tasks_spark_is_not_asked() -> None:
     assert run_on_executors(cast("Any", None), str, []) == []
+
+
+def test_work_that_is_to_stop_is_cancelled_and_other_work_is_not(spark: SparkSession) -> None:
+    began = time.monotonic()
+
+    def slow(task: int) -> int:
+        time.sleep(120)
+        return task
+
+    def steady(task: int) -> int:
+        time.sleep(0.5)
+        return task
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(run_on_executors, spark, steady, range(16))
+        with pytest.raises(RetryableError, match="RPL-4408"):
+            run_on_executors(spark, slow, [0], lambda: time.monotonic() - began > 1)
+        assert time.monotonic() - began < 15
+        assert other.result(60) == list(range(16))
+
+
+def test_work_that_ends_soon_after_it_is_to_stop_is_kept(spark: SparkSession) -> None:
+    began = time.monotonic()
+
+    def work(task: int) -> int:
+        time.sleep(2)
+        return task
+
+    assert run_on_executors(spark, work, [1], lambda: time.monotonic() - began > 0.5) == [1]

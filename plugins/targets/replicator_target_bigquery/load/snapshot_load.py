@@ -7,9 +7,11 @@ begins or resumes the snapshot first settles what was announced: a load that ran
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from replicator_sdk.distributed.executors import run_on_executors
+from replicator_sdk.distributed.stopping import StoppableReader
 from replicator_sdk.errors import BugError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
@@ -108,12 +110,14 @@ class TableSnapshotLoad:
 
     def _upload(self, chunks: Sequence[SnapshotChunk], rows: ChunkRows, upload: Upload) -> None:
         """Write one chunk in this process, several on executors: a small table starts no Spark."""
+        context = self._table.session.context
         if len(chunks) == 1:
-            upload.write(rows(chunks))
+            read = StoppableReader(rows.read, lambda: context.is_stopping)
+            upload.write(replace(rows, read=read)(chunks))
         else:
-            spark = self._table.session.context.spark()
+            spark = context.spark()
             work = ChunkUpload(rows, upload.folder, FILE_BYTES)
-            for files in run_on_executors(spark, work, tasks_of(chunks)):
+            for files in run_on_executors(spark, work, tasks_of(chunks), lambda: context.is_stopping):
                 upload.add(files)
         failpoint("bigquery.snapshot.uploaded")
 

@@ -8,6 +8,7 @@ from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk import DeltaSourceContext, DeltaTargetContext
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
@@ -55,10 +56,16 @@ class SourceContext(DeltaSourceContext):
 
 
 class TargetContext(DeltaTargetContext):
-    """The target's context of one run."""
+    """The target's context of one run.
 
-    def __init__(self, run: Run) -> None:
+    Args:
+        run: The run.
+        stop: Set when what the consumer does is to end before the run; None when it does not.
+    """
+
+    def __init__(self, run: Run, stop: threading.Event | None = None) -> None:
         self._run = run
+        self._stop = stop
         self.replicator_name, self.namespace = run.config.name, run.config.namespace
         self.generation, self.run_id = run.generation, run.run_id
         self.metrics, self.lineage = run.metrics, run.lineage
@@ -67,8 +74,8 @@ class TargetContext(DeltaTargetContext):
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the run is to stop."""
-        return self._run.stop.is_set()
+        """Whether the run, or what this consumer does, is to stop."""
+        return self._run.stop.is_set() or (self._stop is not None and self._stop.is_set())
 
     def get_state(self, key: str) -> bytes | None:
         """What the target kept."""

@@ -13,7 +13,7 @@ from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
 from replicator_runtime.engine.tables.table_store import SnapshotRecord
 from replicator_sdk import DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
-from replicator_sdk.errors import BugError
+from replicator_sdk.errors import BugError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -60,6 +60,14 @@ class TableCopy:
             Exception: What source or target failed with.
         """
         self._check_stop()
+        try:
+            self._copy_rows()
+        except RetryableError as error:
+            if self._is_stopping:  # what it failed with is met again by the next copy, if it is an error
+                raise SnapshotsStopped from error
+            raise
+
+    def _copy_rows(self) -> None:
         record = self._copy.record
         with ExitStack() as opened:
             consumer = self._shared or self._own_consumer(opened)
@@ -80,7 +88,7 @@ class TableCopy:
         log.info("snapshot.end", table=str(record.table), position=str(plan.first))
 
     def _own_consumer(self, opened: ExitStack) -> EventConsumer:
-        consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
+        consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run, self._copy.stop))
         opened.callback(consumer.stop)
         consumer.start()
         return consumer
@@ -116,8 +124,12 @@ class TableCopy:
                 self._check_stop()
 
     def _check_stop(self) -> None:
-        if self._copy.stop.is_set() or self._run.stop.is_set():
+        if self._is_stopping:
             raise SnapshotsStopped
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._copy.stop.is_set() or self._run.stop.is_set()
 
     def _load(self, loader: SnapshotLoader, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """Let the target load the chunks that it does not hold yet, a wave a commit."""
@@ -178,6 +190,7 @@ class TableCopy:
             self._check_stop()
             rows = 0
             for batch in snapshot.read(chunk):
+                self._check_stop()
                 rows += batch.num_rows
                 for row in pa.Table.from_batches([batch]).to_pylist():
                     event = DMLEvent(offset, DMLOperation.INSERT, schema.table, row, is_snapshot=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +14,7 @@ from replicator_sdk import failpoint
 from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.snapshot import SnapshotChunk
+from replicator_target_delta.consumer import DeltaConsumer
 from tests.plugins.targets.changes import KEYED, TABLE, at, batch, ddl, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 
@@ -272,3 +275,38 @@ def test_a_table_stops_at_its_next_change_as_is_said_of_an_edited_setting(
     lake.consumer().load_whole(KEYED, "again", at(8), CHUNKS[:1], Numbers(), lambda: None)
     lake.consumer().apply_batch(batch(9, [insert(row(99, "x"))]))
     assert len(lake.rows(TABLE)) == 11
+
+
+class Slow:
+    """Reads the same rows, for two minutes each from the chunk `since` on."""
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
+        for rows in Numbers()(chunk):
+            if chunk.index >= self.since:
+                time.sleep(120)
+            yield rows
+
+
+@pytest.mark.parametrize("wave", [CHUNKS[1:], CHUNKS[1:2]], ids=["executors", "driver"])
+def test_a_copy_that_is_to_stop_ends_within_seconds_and_goes_on_without_loss(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, wave: list[SnapshotChunk]
+) -> None:
+    """What is committed stays; what is not is read again."""
+    if len(wave) == 1:
+        monkeypatch.setattr(time, "sleep", lambda seconds: threading.Event().wait(min(seconds, 1)))
+    context = lake.context()
+    consumer = DeltaConsumer(lake.config, context)
+    consumer.begin_snapshot(KEYED, "plan", at(5))
+    consumer.load_chunks(KEYED, "plan", CHUNKS[:1], Numbers())
+    threading.Timer(1, lambda: setattr(context, "stopping", True)).start()
+    began = time.monotonic()
+    with pytest.raises(RetryableError, match="RPL-4408"):
+        consumer.load_chunks(KEYED, "plan", wave, Slow(1))
+    assert time.monotonic() - began < 15
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(10))
+    monkeypatch.undo()
+    load(lake)
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(30))

@@ -15,6 +15,7 @@ from replicator_runtime.engine.preparation.discovery import discover
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.tables.table_state import TableState
+from replicator_sdk.distributed.stopping import stopped
 from replicator_sdk.errors import DataError, RetryableError
 from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 from replicator_source_sqlite.streaming.reader import SqliteReader
@@ -287,3 +288,24 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_a_copy_whose_work_is_cancelled_as_the_run_stops_is_no_failure_and_goes_on(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(shop)
+    stop, true_load = threading.Event(), InMemoryConsumer.load_chunks
+
+    def load(consumer: InMemoryConsumer, *given: Any) -> int:
+        if given[0].table.table != "notes":
+            return true_load(consumer, *given)
+        stop.set()
+        assert consumer._context.is_stopping
+        raise stopped()
+
+    monkeypatch.setattr(InMemoryConsumer, "load_chunks", load)
+    assert not shop.run(until_current=False, stop=stop).reached_goal
+    assert "FAILING" not in {table["state"] for table in shop.status()["tables"]}
+    monkeypatch.undo()
+    shop.run()
+    shop.assert_equal()
