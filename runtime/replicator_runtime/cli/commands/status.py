@@ -57,6 +57,8 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
     report.line(f"source {found['sourceState']}, written {found['updated']}")
     if error := found.get("sourceError"):
         report.line(f"  {_error(error)}")
+    elif last := found.get("lastError"):
+        report.line(f"  {_last(last)}")
     report.line()
     rows = [(_table(t), t["state"], t["rows"], t["snapshotPercent"], t["lagSeconds"]) for t in found["tables"]]
     report.table(("table", "state", "rows", "snapshot %", "lag s"), rows)
@@ -66,6 +68,8 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
     for table in found["tables"]:
         if table.get("error"):
             report.line(f"{_table(table)}: {_error(table['error'])}")
+        elif last := table.get("lastError"):
+            report.line(f"{_table(table)}: {_last(last)}")
         for task, shown in table.get("maintenance", {}).items():
             if shown["error"]:
                 report.line(f"{_table(table)}: the task {task} failed, and is tried again: {shown['error']}")
@@ -87,6 +91,11 @@ def _maintained(table: Mapping[str, Any]) -> str:
 
 def _table(table: Mapping[str, Any]) -> str:
     return f"{table['schema'] or table['database']}.{table['table']}"
+
+
+def _last(error: Mapping[str, Any]) -> str:
+    """An error that has gone."""
+    return f"until {error['at']}, {error['times']} times: {_error(error)}"
 
 
 def _error(error: Mapping[str, Any]) -> str:

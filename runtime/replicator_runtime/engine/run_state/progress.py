@@ -6,16 +6,18 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from replicator_runtime.engine.run_state.last_errors import LastErrors
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.observability.redaction import redact
+from replicator_sdk import TableId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from replicator_sdk import TableId
+    from replicator_runtime.engine.run_state.last_errors import LastError
 
 _Known = TypeVar("_Known")
 _NOT_READING = frozenset({"retrying", "snapshot"})
@@ -56,6 +58,7 @@ class TableView:
         copy_again_at: When it is copied again unless it works before, in seconds since 1970: until its copy it holds the source's
             log no more. None when fine, or when it cannot be copied.
         maintenance: Its tasks, by name.
+        last_error: Its error, or the one that it had until lately; None when it had none.
     """
 
     table: TableId
@@ -70,6 +73,7 @@ class TableView:
     failing_since: float | None = None
     copy_again_at: float | None = None
     maintenance: tuple[TaskView, ...] = ()
+    last_error: LastError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,8 @@ class RunView:
             time since the run was last current. None when unknown, or when the run has ended.
         current_at: When the run was last current, that is when everything read was applied, in seconds since 1970; None
             when it was not yet.
+        last_error: The error of the run as a whole, such as of its source, or the one that it had until lately; None when it
+            had none.
     """
 
     phase: str
@@ -90,6 +96,7 @@ class RunView:
     lag_seconds: float | None
     message: str = ""
     current_at: float | None = None
+    last_error: LastError | None = None
 
 
 @dataclass(slots=True)
@@ -125,7 +132,6 @@ class Progress:
     Attributes:
         copied_rows: Rows copied so far; never falls, so that more of them means progress.
         applied_rows: The same of the stream's changes.
-        source_error: What the source reported last; None when it is fine.
         retried_error: What ended the last attempt; shown while the run waits for and begins the next one.
     """
 
@@ -144,8 +150,32 @@ class Progress:
         self.applied_rows = 0
         self.phase = "starting"
         self.message = ""
-        self.source_error: Exception | None = None
+        self._last_errors = LastErrors()
+        self._source_error: Exception | None = None
         self.retried_error: Exception | None = None
+
+    @property
+    def source_error(self) -> Exception | None:
+        """What the source reported last; None when it is fine."""
+        return self._source_error
+
+    @source_error.setter
+    def source_error(self, error: Exception | None) -> None:
+        with self._lock:
+            before, self._source_error = self._source_error, error
+            if error is not None and error is not before:
+                self._last_errors.came(None, error_view(error))
+            elif error is None and before is not None:
+                self._last_errors.went(None)
+
+    def take_over(self, status: Mapping[str, Any]) -> None:
+        """Show the errors that the status of an earlier run shows until they have been away for long."""
+        with self._lock:
+            at = str(status["updated"])
+            self._last_errors.take_over(None, status.get("sourceError") or status.get("lastError"), at)
+            for table in status.get("tables", ()):
+                place = TableId(table["database"], table["table"], table["schema"])
+                self._last_errors.take_over(place, table.get("error") or table.get("lastError"), at)
 
     def set_phase(self, phase: str, message: str = "") -> None:
         """Name what the run as a whole is doing."""
@@ -161,6 +191,11 @@ class Progress:
             rows = 0 if changed and state in (TableState.SNAPSHOTTING, TableState.REPLICATING) else view.rows
             percent = view.snapshot_percent if state is TableState.SNAPSHOTTING else None
             text, parts = ("", None) if error is None else (redact(summary(error)), error_view(error))
+            if parts is not None:
+                if parts != view.error_parts:
+                    self._last_errors.came(table, parts)
+            elif view.error_parts is not None:
+                self._last_errors.went(table)
             self._tables[table] = replace(
                 view,
                 state=state,
@@ -244,13 +279,14 @@ class Progress:
                     view,
                     rows_per_second=self._meters[table].rate() if table in self._meters else 0.0,
                     lag_seconds=self._lag_of(view, lag),
+                    last_error=self._last_errors.recent(table),
                     maintenance=tuple(task for _, task in sorted(self._maintenance.get(table, {}).items())),
                 )
                 for table, view in sorted(self._tables.items())
             )
-            current_at = self._caught_up_at
+            current_at, last_error = self._caught_up_at, self._last_errors.recent(None)
         speed = sum(t.rows_per_second for t in tables)
-        return RunView(self.phase, tables, speed, lag, self.message, current_at)
+        return RunView(self.phase, tables, speed, lag, self.message, current_at, last_error)
 
     @property
     def _is_reading(self) -> bool:

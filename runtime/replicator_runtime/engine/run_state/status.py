@@ -29,7 +29,12 @@ class StatusWriter:
         self._thread = threading.Thread(target=self._loop, name="status", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin; what the run before showed of errors is shown for some more minutes."""
+        try:
+            if before := self._run.store.read_status():
+                self._run.progress.take_over(before)
+        except Exception as failure:  # noqa: BLE001 - nor must one that cannot be read
+            log.warning("status.not_read", error=summary(failure))
         self._thread.start()
 
     def close(self, error: BaseException | None = None) -> None:
@@ -68,6 +73,7 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
         "phase": view.phase,
         "sourceState": "OK" if fault is None else "FAILING",
         "sourceError": None if fault is None else error_view(fault),
+        "lastError": None if view.last_error is None else view.last_error.to_json(),
         "offset": None if run.saved_offset is None else str(run.saved_offset),
         "sequenceNumber": run.saved_sequence,
         "lagSeconds": view.lag_seconds,
@@ -83,6 +89,7 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
                 "snapshotPercent": t.snapshot_percent,
                 "lagSeconds": t.lag_seconds,
                 "error": t.error_parts,
+                "lastError": None if t.last_error is None else t.last_error.to_json(),
                 "failingSince": _time(t.failing_since),
                 "copyAgainAt": _time(t.copy_again_at),
                 "maintenance": {m.name: {"doneAt": _time(m.done_at), "error": m.error or None} for m in t.maintenance},

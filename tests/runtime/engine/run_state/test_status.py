@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 def test_a_change_of_phase_is_written_before_the_next_regular_time(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Any] = []
-    run = cast("Run", SimpleNamespace(progress=Progress(), store=SimpleNamespace(put_status=written.append)))
+    run = cast(
+        "Run",
+        SimpleNamespace(
+            progress=Progress(), store=SimpleNamespace(put_status=written.append, read_status=lambda: None)
+        ),
+    )
     monkeypatch.setattr(status, "status", lambda run, error: run.progress.phase)
     writer = status.StatusWriter(run)
     writer.start()
