@@ -26,9 +26,11 @@ _ON_DISK: Final[Mapping[str, str]] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-# Clean-up writes no commits, since these would be without condition.
 _ON_S3: Final[Mapping[str, str]] = {
+    # Clean-up writes no commits, since these would be without condition.
     f"{_DELTA}.vacuum.logging.enabled": "false",
+    # A listing begins at the newest checkpoint, not at the first commit that is kept.
+    "spark.hadoop.delta.enableFastS3AListFrom": "true",
 }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import secrets
 import time
-import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -54,8 +53,11 @@ class ConditionalCommit:
         self._path = path
         self._classes, self._files = JvmClasses.of(spark), file_system(spark, path)
 
-    def write(self, version: int, actions: Sequence[str], description: dict[str, Any]) -> None:
-        """Write the version: what the commit is, and its actions as JSON; durable on return.
+    def write(self, version: int, actions: Sequence[str], description: dict[str, Any]) -> Any:
+        """Write the version: what the commit is, with a `txnId` that no other has, and its actions as JSON; durable on return.
+
+        Returns:
+            Hadoop's `FileStatus` of the commit's file.
 
         Raises:
             NeedsUserError: RPL-3409 when the store cannot refuse a version that exists.
@@ -63,7 +65,7 @@ class ConditionalCommit:
         """
         self._prove()
         now = time.time_ns() // 1_000_000
-        first = {"commitInfo": {"timestamp": now, **description, "txnId": str(uuid.uuid4())}}
+        first = {"commitInfo": {"timestamp": now, **description}}
         content = "\n".join((json.dumps(first), *actions)).encode()
         name = f"{version:020}.json"
         # The client repeats a request whose answer is lost, and then meets its own commit.
@@ -73,6 +75,7 @@ class ConditionalCommit:
                 code="RPL-4407",
                 hint="retried by itself; end the other program that writes there",
             )
+        return self._files.getFileStatus(self._at(name))
 
     def _prove(self) -> None:
         bucket = "/".join(self._path.split("/", 3)[:3])

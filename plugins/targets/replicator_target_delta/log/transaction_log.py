@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOMAIN: Final = "replicator.progress"
+OPERATION: Final = "STREAMING UPDATE"
+"""Delta's name for the kind of our commits."""
 # Delta writes a checkpoint each `delta.checkpointInterval` commits where maintenance does not; a listing finds it.
 _MANY_COMMITS: Final = 600
 # What Delta's own commits take by default; only where the commits are ours.
@@ -172,9 +174,40 @@ class TableLog:
         """Take `state` for what the version it names holds; only for the commit just made."""
         self._states[self.path] = state
 
-    def take_in(self, version: int) -> None:
-        """Have the JVM read the version that was written past it, and a checkpoint written when one is due."""
-        self._log.update(False, self._none, self._none)
+    def take_in(self, version: int, handle: Any, actions: Any, commit: Any) -> None:
+        """Have the JVM learn of the version that was written past it, and a checkpoint written when one is due.
+
+        As Delta does after a commit of its own: what it knows of the version before and the commit's actions make the version's
+        checksum, so nothing is listed or read. The log is listed only where the checksum of the version before is not known.
+        No file is written for the checksum: that takes Delta ten requests on S3.
+
+        Args:
+            version: The version.
+            handle: The transaction that prepared it.
+            actions: Its actions, as that transaction prepared them.
+            commit: The `FileStatus` of its file.
+        """
+        derived = handle.incrementallyDeriveChecksum(
+            self._spark._jsparkSession,  # noqa: SLF001
+            self._log,
+            version,
+            actions,
+            self._option.apply(handle.metadata()),
+            self._option.apply(handle.protocol()),
+            OPERATION,
+            self._option.apply(handle.txnId()),
+            self._classes["scala.util.Left"](handle.snapshot()),
+            False,
+            False,
+        ).toOption()
+        if derived.isDefined():
+            written = self._classes["io.delta.storage.commit.Commit"](version, commit, commit.getModificationTime())
+            segment = handle.preCommitLogSegment()
+            self._log.updateAfterCommit(
+                version, self._option.apply(written), derived, segment, self._none, self._none, False
+            )
+        else:
+            self._log.update(False, self._none, self._none)
         if version and version % _CHECKPOINT_EACH == 0:
             self.checkpoint(_CHECKPOINT_EACH)
 
@@ -305,15 +338,17 @@ class Transaction:
                 return int(self._handle.commit(self._log.to_scala(actions), operation))
         check_timestamps(self._log.path, self.state.metadata)
         version = self.state.version + 1
-        prepared = self._log.to_java(self._handle.prepareCommit(self._log.to_scala(actions), operation))
+        prepared = self._handle.prepareCommit(self._log.to_scala(actions), operation)
         parameters = {"outputMode": "Update", "queryId": writer, "epochId": str(sequence)}
-        description = {"operation": "STREAMING UPDATE", "operationParameters": parameters, "isBlindAppend": False}
+        description = {"operation": OPERATION, "operationParameters": parameters, "isBlindAppend": False}
         if version:
             description["readVersion"] = version - 1
         if note:
             description["userMetadata"] = note
-        self._log.conditional.write(version, [str(action.json()) for action in prepared], description)
-        self._log.take_in(version)
+        description["txnId"] = self._handle.txnId()
+        texts = [str(action.json()) for action in self._log.to_java(prepared)]
+        commit = self._log.conditional.write(version, texts, description)
+        self._log.take_in(version, self._handle, prepared, commit)
         return version
 
     def _remember(

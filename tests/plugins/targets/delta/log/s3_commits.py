@@ -102,6 +102,44 @@ class Scenes:
         answer = _code(lambda: self._table("careless"))
         return [answer, self._files.find(f"{self._bucket}/careless")]
 
+    def requests(self) -> Any:
+        """What three commits ask of the store, and how its log is listed then, after ten commits and after more than a page."""
+        return [self._asked(10), self._asked(1_200)]
+
+    def _asked(self, length: int) -> dict[str, Any]:
+        log = self._table(f"long-{length}")
+        log.checkpoint(0)
+        self._lengthen(f"{self._bucket}/long-{length}/_delta_log", length)
+        TableLog._states.clear()
+        log = TableLog(self._spark, log.path)
+        log.begin().commit({}, writer="test")  # reads the log once, as a run does that starts
+        self._server.clear()
+        for _ in range(3):
+            log.begin().commit({}, writer="test")
+        commits = [path for path, _ in self._server.requests()]
+        self._server.clear()
+        log.checkpoint(0)
+        after = [path for path, _ in self._server.requests()]
+        assert log.begin().state.version == length + 4
+        return {
+            "commits": len(commits),
+            "lists": sum(path.endswith("_delta_log%2F") for path in commits),
+            "update": [
+                path for path in after if path.endswith(f"start-after=long-{length}%2F_delta_log%2F{length:020}-")
+            ],
+        }
+
+    def _lengthen(self, log: str, length: int) -> None:
+        """Give the table's only version the number `length`, and put as many commits before it."""
+        for path in self._files.ls(log, detail=False):
+            name = path.rpartition("/")[2]
+            if name.startswith(f"{0:020}"):
+                self._files.mv(path, f"{log}/{name.replace(f'{0:020}', f'{length:020}')}")
+        pointer = json.loads(self._files.cat_file(f"{log}/_last_checkpoint"))
+        pointer.pop("checksum", None)
+        self._files.pipe_file(f"{log}/_last_checkpoint", json.dumps({**pointer, "version": length}).encode())
+        self._files.pipe({f"{log}/{version:020}.json": b"{}" for version in range(length)})
+
 
 def _code(action: Callable[[], object]) -> str:
     try:
@@ -120,6 +158,7 @@ def main(endpoint: str, bucket: str) -> None:
         "late": scenes.late(),
         "late with Delta alone": scenes.late(delta_alone=True),
         "faults": scenes.faults(),
+        "requests": scenes.requests(),
         "careless": scenes.careless(),
     }
     sys.stdout.write(f"found {json.dumps(found)}\n")

@@ -58,6 +58,16 @@ def test_refused_throttled_lost_and_slow_writes_leave_one_commit_each(found: dic
     assert found["faults"] == 4
 
 
+def test_a_commit_asks_the_same_of_the_store_however_long_the_log_is(found: dict[str, Any]) -> None:
+    after_few, after_many = found["requests"]
+    assert after_few["commits"] == after_many["commits"]
+    assert after_many["lists"] == 0
+
+
+def test_a_listing_of_the_log_begins_at_its_newest_checkpoint(found: dict[str, Any]) -> None:
+    assert [len(after["update"]) for after in found["requests"]] == [1, 1]
+
+
 def test_a_store_that_ignores_the_condition_gets_no_commit(found: dict[str, Any]) -> None:
     code, keys = found["careless"]
     assert code == "RPL-3409"
