@@ -201,7 +201,8 @@ def _about_key(facts: TableFacts, definition: TableDefinition, server: ServerFac
 
 def _about_columns(facts: TableFacts, definition: TableDefinition, server: ServerFacts) -> list[Finding]:
     generated = [column.name for column in definition.columns if column.is_generated]
-    if generated and not server.server.logs_generated_columns:
+    is_full = server.settings.get("binlog_row_image", "FULL").upper() == "FULL"
+    if generated and not (server.server.logs_generated_columns and (is_full or not server.server.is_mariadb)):
         return [*_about_columns_of(facts, definition, ()), _not_logged(facts, generated)]
     return _about_columns_of(facts, definition, generated)
 

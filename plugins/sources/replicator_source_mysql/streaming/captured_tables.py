@@ -42,9 +42,18 @@ class CapturedTables:
         definition: Tables, policy, and which tables are narrowed to selected columns.
         config: The source's settings.
         definitions: Where definitions come from.
+        logs_generated: As in `TablePlan`.
     """
 
-    def __init__(self, definition: EventReaderDefinition, config: MySqlConfig, definitions: Definitions) -> None:
+    def __init__(
+        self,
+        definition: EventReaderDefinition,
+        config: MySqlConfig,
+        definitions: Definitions,
+        *,
+        logs_generated: bool = True,
+    ) -> None:
+        self._logs_generated = logs_generated
         self._definitions = definitions
         self._zero_dates = config.zero_dates
         self._out_of_range: OutOfRange = config.out_of_range or definition.out_of_range
@@ -67,7 +76,7 @@ class CapturedTables:
             return None
         replaced = self._replaced.setdefault(table, Counter())
         policy = Policy(self._zero_dates, self._out_of_range, str(table), replaced)
-        return TablePlan(self._schema(definition), definition, policy)
+        return TablePlan(self._schema(definition), definition, policy, self._logs_generated)
 
     def _schema(self, definition: TableDefinition) -> TableSchema:
         return table_schema(definition, zero_dates=self._zero_dates, names=self._selected[definition.table])

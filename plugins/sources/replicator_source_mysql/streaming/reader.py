@@ -90,7 +90,12 @@ class MySqlEventReader(EventReader):
                 self._structure.resume(start.reading_from)
             usual = _usual_session(connection, is_mariadb=origin.server.is_mariadb)
         self._place = BinlogPosition(origin, start, self._emitter)
-        captured = CapturedTables(self._definition, self._endpoint.config, self._structure)
+        captured = CapturedTables(
+            self._definition,
+            self._endpoint.config,
+            self._structure,
+            logs_generated=not origin.server.is_mariadb,
+        )
         self._dispatcher = EventDispatcher(self._place, self._structure, captured, usual, self._context)
         return start
 

@@ -131,13 +131,15 @@ class _Maker:
     def _refuse_without_generated(self) -> None:
         """Refuse images that have every column but generated ones: whether these changed is unknown then.
 
-        Where other columns are missing too (`binlog_row_image` is not FULL), a generated column that is missing did not change.
+        Where other columns are missing too (`binlog_row_image` is not FULL), a generated column that is missing did not change,
+        unless the server never writes it.
         """
         definition = self._reading.plan.definition.columns
         lacking = [rank for rank in self._reading.ranks if definition[rank].is_generated and self._is_lacking(rank)]
         if not lacking:
             return
-        others = {rank for rank, column in enumerate(definition) if not column.is_generated}
+        is_logged = self._reading.plan.logs_generated
+        others = {rank for rank, column in enumerate(definition) if is_logged and not column.is_generated}
         for run in self._runs:
             sides = (run.after,) if self._reading.key else (run.before, run.after)
             images = [set(side[0].columns) for side in sides if side is not None]

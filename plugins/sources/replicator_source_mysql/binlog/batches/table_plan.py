@@ -22,11 +22,14 @@ class TablePlan:
         schema: The schema of the batches.
         definition: All columns, in the binlog's order.
         policy: What happens to values out of range.
+        logs_generated: Whether a generated column that is not in the row of an update did not change. MariaDB leaves them out
+            of its log when `binlog_row_image` is not FULL, and since 11.8.9 always.
     """
 
     schema: TableSchema
     definition: TableDefinition
     policy: Policy
+    logs_generated: bool = True
 
 
 class Reading:
