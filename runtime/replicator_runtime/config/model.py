@@ -163,7 +163,11 @@ class BatchConfig(Settings):
 
     max_rows: int = Field(default=500_000, ge=1, description="Changes in a batch.")
     max_bytes: int = Field(default=134_217_728, ge=1024, description="Bytes held for a batch.")
-    max_interval_seconds: float = Field(default=1.0, ge=0, description="Seconds since the batch's first change.")
+    max_interval_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        description="Seconds since the batch's first change. When left out, 1, and up to 10 while few rows come all the time.",
+    )
 
 
 class ParallelismConfig(Settings):

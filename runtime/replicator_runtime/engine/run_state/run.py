@@ -32,7 +32,7 @@ class Limits:
     Attributes:
         max_rows: Changes in a batch, about; a transaction is never split.
         max_bytes: Bytes in a batch, about.
-        max_interval_seconds: Longest time changes wait for more.
+        max_interval_seconds: Longest time changes wait for more; None to follow how many come.
         queue_bytes: Bytes between reader and apply.
         spill_bytes: An open transaction larger than this is written to disk.
         parallel_tables: Tables snapshotted or applied at once.
@@ -40,7 +40,7 @@ class Limits:
 
     max_rows: int
     max_bytes: int
-    max_interval_seconds: float
+    max_interval_seconds: float | None
     queue_bytes: int
     spill_bytes: int
     parallel_tables: int

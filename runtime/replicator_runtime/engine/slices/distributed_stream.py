@@ -14,6 +14,7 @@ from replicator_runtime.engine.apply.active_tables import ActiveTables
 from replicator_runtime.engine.apply.operation_filter import FilteringReader
 from replicator_runtime.engine.apply.periodic_work import PeriodicWork
 from replicator_runtime.engine.apply.rejoining import Rejoining
+from replicator_runtime.engine.batching.batch_interval import BatchInterval
 from replicator_runtime.engine.batching.batching import Batcher
 from replicator_runtime.engine.maintenance.beside_stream import BesideStream
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
@@ -67,6 +68,7 @@ class DistributedStream:
         self._watermarks = watermarks
         self._limits = run.limits
         self._size = SliceSize(self._limits)
+        self._interval = BatchInterval(self._limits.max_interval_seconds)
         self._slice_store = SliceStore(run.store, run.read_offset)
         self._doubtful: set[Offset] = set()
         """Positions, certain or possible, of tables that no longer take changes."""
@@ -99,7 +101,7 @@ class DistributedStream:
             else:
                 self._take(piece)
                 if goal is None and not self._size.is_full(piece.estimated_bytes):
-                    self._rest(self._limits.max_interval_seconds - (time.monotonic() - began))
+                    self._rest(self._interval.seconds() - (time.monotonic() - began))
             self._run_periodic_work()
         self._run.progress.set_phase("stopping")
 
@@ -138,10 +140,12 @@ class DistributedStream:
             positions = {*self._doubtful, *(watermark.position.offset for watermark in self._watermarks.values())}
             self._slice_store.plan(piece.end, self._current, self._run.saved_offset, positions)
             failpoint("engine.slice.planned")
+            self._interval.waiting()
             began = time.monotonic()
             with self._maintenance.locks.hold(self._watermarks):
                 tally = self._apply(piece)
             failpoint("engine.slice.applied")
+            self._interval.applied(tally.rows)
             self._size.learn(piece.estimated_bytes, time.monotonic() - began, tally.rows, tally.nbytes)
         self._current = piece.end
         self._rejoining.passed(piece.end)

@@ -32,7 +32,7 @@ class SliceSize:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._seconds = max(_CATCHING_UP_SECONDS, limits.max_interval_seconds)
+        self._seconds = max(_CATCHING_UP_SECONDS, limits.max_interval_seconds or 0)
         self._cost = SliceCost()
         self.limit_bytes = _FIRST_BYTES
 

@@ -16,6 +16,7 @@ from replicator_runtime.engine.apply.active_tables import ActiveTables
 from replicator_runtime.engine.apply.operation_filter import keep_operations
 from replicator_runtime.engine.apply.periodic_work import PeriodicWork
 from replicator_runtime.engine.apply.rejoining import Rejoining
+from replicator_runtime.engine.batching.batch_interval import BatchInterval
 from replicator_runtime.engine.batching.batching import Batcher
 from replicator_runtime.engine.batching.event_queue import EventQueue
 from replicator_runtime.engine.batching.sequencer import CommitMark, Item, SequencingEmitter
@@ -76,6 +77,7 @@ class Stream:
         self._watermarks = watermarks
         self._snapshots = snapshots
         self._limits = run.limits
+        self._interval = BatchInterval(self._limits.max_interval_seconds)
         self._queue: EventQueue[Item] = EventQueue(self._limits.queue_bytes)
         self.emitter = SequencingEmitter(self._queue, schemas)
         self._waiting_since = 0.0
@@ -162,6 +164,7 @@ class Stream:
             self._take(item)
         self._in_flight.poll()
         if self._due():
+            self._interval.applied(self._batcher.rows)
             self._in_flight.begin_batch()
         self._join_snapshots()
         self._run_periodic_work()
@@ -198,6 +201,7 @@ class Stream:
             self._run.expects_more = item.commits.more
             if not waiting and not self._batcher.empty:
                 self._waiting_since = time.monotonic()
+                self._interval.waiting()
         elif item.operation is DDLOperation.RENAME_TABLE:
             self._renames.take(item)
         elif item.operation in DATABASES:
@@ -220,7 +224,7 @@ class Stream:
         if batcher.rows >= limits.max_rows or batcher.nbytes >= limits.max_bytes:
             return True
         waited = time.monotonic() - self._waiting_since
-        return not self._in_flight.is_applying and waited >= limits.max_interval_seconds
+        return not self._in_flight.is_applying and waited >= self._interval.seconds(batcher.rows)
 
     def _reached(self, goal: Offset | None) -> bool:
         """Whether everything up to `goal` is durable and nothing waits to join."""
