@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.services.schema_registry.fixtures",
     "tests.services.spark.fixtures",
     "tests.services.network",
+    "tests.services.strangers",
     "tests.quick",
     "tests.unclosed",
 ]

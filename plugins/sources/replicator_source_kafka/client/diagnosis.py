@@ -6,11 +6,14 @@ import contextlib
 from collections.abc import Iterator
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
-from replicator_source_kafka.client.fail_fast import is_permanent, is_tls_error
+from replicator_source_kafka.client.fail_fast import answers_otherwise, is_permanent, is_tls_error
 from replicator_source_kafka.record_batches.decoding import OldFormatError
 from replicator_source_kafka.record_batches.record_fields import CorruptBatchError
 
 NEW_SNAPSHOT = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location; to continue without the lost records, set startFrom there"
+
+FROM_NEW_SNAPSHOT = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location, and with `startFrom` at the time when that snapshot began"
+"""For topics whose earlier records must not be read again: they are out of order, or deletes among them are lost."""
 
 
 @contextlib.contextmanager
@@ -44,6 +47,12 @@ def _translated(error: Exception, doing: str, table: str | None) -> ReplicatorEr
             code="RPL-3961",
             hint="copy the topic into a new one with a current producer",
             table=table,
+        )
+    if answers_otherwise(error):
+        return NeedsUserError(
+            f"{doing}: a server answers that does not speak Kafka's protocol, or not with this security.protocol",
+            code="RPL-3975",
+            hint="check the host and port in bootstrapServers, and that security.protocol is what the brokers have there",
         )
     if isinstance(error, (CorruptBatchError, ConnectionError, TimeoutError)):
         return RetryableError(

@@ -8,10 +8,20 @@ the sockets of failed attempts open until they are garbage-collected.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from replicator_source_kafka.client.library import check_library
+
+_Received = tuple[bytes, Exception | None]
+_OTHER_ANSWERS: Final = (b"HTTP/", b"\x15\x03")
+"""How HTTP servers and TLS servers (an alert) begin their answers; as lengths of Kafka's answers they are far above 300 MB."""
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
+
+
+class OtherProtocolError(ConnectionError):
+    """A server answers that does not speak Kafka's protocol."""
 
 
 @cache
@@ -50,19 +60,21 @@ def fail_fast_connections() -> Any:
             transport = None
             try:
                 transport = self._transport(sock, node.host)
-                await transport.handshake()
+                if self.ssl_enabled:
+                    await _handshake(self._net, transport._sock, timeout_at)  # noqa: SLF001 - no public name
             except BaseException as error:
                 (transport or sock).close()
                 if transport is None or not isinstance(error, Exception):
                     raise
                 raise errors.KafkaConnectionError(f"Handshake failed: {error}") from error
             receive = transport._sock_recv  # noqa: SLF001 - there is no public hook between socket and connection
-            transport._sock_recv = lambda: _data_before_error(*receive())  # noqa: SLF001
+            transport._sock_recv = _checked(receive)  # noqa: SLF001
             return transport
 
         def _transport(self, sock: Any, host: str) -> Any:
             if not self.ssl_enabled:
                 return KafkaTCPTransport(self._net, sock, host=host)
+            sock.getpeername()  # raises after a reset: Python's TLS would raise, too, and leave the socket open
             settings = {name: value for name, value in self.config.items() if name.startswith("ssl_")}
             return KafkaSSLTransport(self._net, sock, host=host, **settings)
 
@@ -95,9 +107,34 @@ def _closing_sockets() -> str:
     return f"{ClosingSocket.SCHEMES[0]}://"
 
 
-def _data_before_error(data: bytes, error: Exception | None) -> tuple[bytes, Exception | None]:
-    """The received data first; the end of the connection is reported by the next read."""
-    return data, None if data else error
+async def _handshake(net: Any, sock: ssl.SSLSocket, timeout_at: float | None) -> None:
+    """TLS's handshake. kafka-python's own waits for ever where the server accepts the connection and never answers."""
+    while True:
+        try:
+            return sock.do_handshake()
+        except ssl.SSLWantReadError:
+            await net.wait_read(sock, timeout_at)
+        except ssl.SSLWantWriteError:
+            await net.wait_write(sock, timeout_at)
+
+
+def _checked(receive: Callable[[], _Received]) -> Callable[[], _Received]:
+    """Reads as `receive` does, the data before the end of the connection, which the next read reports.
+
+    The first data has to be an answer of Kafka's. The client would take text for a length, and only report a timeout.
+    """
+    begun = False
+
+    def read() -> _Received:
+        nonlocal begun
+        data, error = receive()
+        if data and not begun:
+            begun = True
+            if data.startswith(_OTHER_ANSWERS):
+                return b"", OtherProtocolError("not an answer of Kafka's")
+        return data, None if data else error
+
+    return read
 
 
 def is_permanent(error: Exception) -> bool:
@@ -110,10 +147,22 @@ def is_permanent(error: Exception) -> bool:
         errors.AuthorizationError,
         errors.KafkaConfigurationError,
     )
-    return isinstance(error, lasting) or is_tls_error(error)
+    return isinstance(error, lasting) or answers_otherwise(error) or is_tls_error(error)
+
+
+def answers_otherwise(error: Exception) -> bool:
+    """Whether a server answered in another protocol: not Kafka's, in clear instead of TLS, or TLS instead of in clear."""
+    below = _below(error)
+    return isinstance(below, OtherProtocolError) or (isinstance(below, ssl.SSLError) and below.reason in _NOT_TLS)
 
 
 def is_tls_error(error: Exception) -> bool:
     """Whether TLS failed, rather than the network below it."""
-    below = error if isinstance(error, ssl.SSLError) else error.__cause__ or error.__context__
+    below = _below(error)
     return isinstance(below, ssl.SSLError) and not isinstance(below, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+
+
+def _below(error: Exception) -> BaseException | None:
+    """The error of the network below an error of the client's."""
+    direct = isinstance(error, (ssl.SSLError, OtherProtocolError))
+    return error if direct else error.__cause__ or error.__context__

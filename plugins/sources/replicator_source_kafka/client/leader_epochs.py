@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from replicator_sdk.errors import HistoryLostError
 from replicator_source_kafka.client.cluster import Cluster, EpochAt
+from replicator_source_kafka.client.diagnosis import FROM_NEW_SNAPSHOT
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.partition_range import TopicPartition
 
@@ -35,8 +36,7 @@ def _check(cluster: Cluster, places: Mapping[TopicPartition, EpochAt]) -> None:
                 " them was elected leader (unclean election), or lost a part of its disk",
                 code="RPL-3974",
                 position=f"{tp[0]}-{tp[1]}@{there}",
-                hint="let the connector snapshot its tables again and start the pipeline under another `name` with another"
-                " target location; and set unclean.leader.election.enable of the topic to false",
+                hint=f"{FROM_NEW_SNAPSHOT}; and set unclean.leader.election.enable of the topic to false",
             )
 
 

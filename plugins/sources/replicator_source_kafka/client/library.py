@@ -12,13 +12,18 @@ from replicator_sdk.errors import NeedsUserError
 
 _VERSION: Final = "3.0"
 _USED: Final = {
-    "NetworkSelector": ("start", "close"),
+    "NetworkSelector": ("start", "close", "wait_read", "wait_write"),
     "KafkaConnectionManager": ("_build_transport", "get_connection", "bootstrap", "send", "run", "close"),
-    "KafkaTCPTransport": ("_sock_recv", "handshake", "close"),
-    "KafkaSSLTransport": ("_sock_recv", "handshake", "close"),
+    "KafkaTCPTransport": ("_sock_recv", "close"),
+    "KafkaSSLTransport": ("_sock_recv", "close"),
     "KafkaNetSocket": ("register_class", "sock_connect"),
 }
-_PARAMETERS: Final = {"_build_transport": ("self", "node", "timeout_at"), "_sock_recv": ("self",)}
+_PARAMETERS: Final = {
+    "_build_transport": ("self", "node", "timeout_at"),
+    "_sock_recv": ("self",),
+    "wait_read": ("self", "fileobj", "timeout_at"),
+    "wait_write": ("self", "fileobj", "timeout_at"),
+}
 
 
 @cache

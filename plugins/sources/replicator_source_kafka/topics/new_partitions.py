@@ -17,7 +17,7 @@ def with_new_partitions(cluster: Cluster, config: KafkaConfig, offset: KafkaOffs
         ReplicatorError: What `check_same_topics` and `added_partitions` raise.
     """
     topics = find_topics(cluster, config)
-    check_same_topics(topics, offset)
+    check_same_topics(config, topics, offset)
     new = {name: topic for name, topic in topics.items() if name not in offset.topics}
     partitions = [*added_partitions(config, topics, offset), *partitions_of(new)]
     ids = {name: topic.id for name, topic in new.items()}

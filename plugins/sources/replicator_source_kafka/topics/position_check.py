@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
 from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
-from replicator_source_kafka.client.diagnosis import NEW_SNAPSHOT
+from replicator_source_kafka.client.diagnosis import FROM_NEW_SNAPSHOT, NEW_SNAPSHOT
 from replicator_source_kafka.client.leader_epochs import check_not_truncated
 from replicator_source_kafka.client.metadata import Topic
 from replicator_source_kafka.config import KafkaConfig
@@ -24,13 +24,13 @@ def check_position(cluster: Cluster, config: KafkaConfig, offset: KafkaOffset) -
         ReplicatorError: What `check_same_topics`, `check_reach`, `check_not_truncated` and `added_partitions` raise.
     """
     topics = find_topics(cluster, config)
-    check_same_topics(topics, offset)
+    check_same_topics(config, topics, offset)
     check_reach(cluster, offset)
     check_not_truncated(cluster, offset)
     added_partitions(config, topics, offset)
 
 
-def check_same_topics(topics: Mapping[str, Topic], offset: KafkaOffset) -> None:
+def check_same_topics(config: KafkaConfig, topics: Mapping[str, Topic], offset: KafkaOffset) -> None:
     """Check that the topics are those of the offset.
 
     Raises:
@@ -39,12 +39,7 @@ def check_same_topics(topics: Mapping[str, Topic], offset: KafkaOffset) -> None:
     """
     for name, known in offset.topics.items():
         if name not in topics:
-            raise NeedsUserError(
-                f"the topic {name} no longer exists, or is no longer selected",
-                code="RPL-3954",
-                position=str(offset),
-                hint="restore the topic, or its name in the pipeline; to continue without it, start the pipeline under another `name` with another target location",
-            )
+            raise _missing(config, name, offset)
         if known and topics[name].id and topics[name].id != known:
             raise HistoryLostError(
                 f"the topic {name} was deleted and created again: its records after the saved offset are unknown",
@@ -52,6 +47,24 @@ def check_same_topics(topics: Mapping[str, Topic], offset: KafkaOffset) -> None:
                 position=str(offset),
                 hint=_AGAIN,
             )
+
+
+def _missing(config: KafkaConfig, name: str, offset: KafkaOffset) -> NeedsUserError:
+    if config.wants(name):
+        return NeedsUserError(
+            f"the topic {name} no longer exists, or the login may no longer DESCRIBE it",
+            code="RPL-3954",
+            position=str(offset),
+            hint="grant DESCRIBE on it; if it was deleted, start the pipeline under another `name` with another target location: it"
+            " reads what the topics have then, and a topic of the same name once the connector has written it",
+        )
+    return NeedsUserError(
+        f"the topic {name} is no longer selected",
+        code="RPL-3954",
+        position=str(offset),
+        hint="put it back into `topics` or `topicPattern`; to continue without it, start the pipeline under another `name` with"
+        " another target location",
+    )
 
 
 def check_reach(cluster: Cluster, offset: KafkaOffset) -> None:
@@ -77,7 +90,7 @@ def check_reach(cluster: Cluster, offset: KafkaOffset) -> None:
                 f"{name} ends at {ends[tp]}, before the saved offset {there}: it was created again, or lost records",
                 code="RPL-3956",
                 position=str(offset),
-                hint=_AGAIN,
+                hint=FROM_NEW_SNAPSHOT,
             )
 
 
@@ -95,7 +108,7 @@ def added_partitions(config: KafkaConfig, topics: Mapping[str, Topic], offset: K
             " newer changes may be read out of order",
             code="RPL-3957",
             position=str(offset),
-            hint="if the topic was read to its end before partitions were added, set onNewPartitions to read; otherwise let the"
-            " connector snapshot its tables again and start the pipeline under another `name` with another target location",
+            hint="if the topic was read to its end before partitions were added, set onNewPartitions to read; otherwise"
+            f" {FROM_NEW_SNAPSHOT}",
         )
     return new

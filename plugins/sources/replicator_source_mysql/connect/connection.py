@@ -117,9 +117,8 @@ class Endpoint:
             RetryableError: When the server cannot be reached now.
             NeedsUserError: When it refuses.
         """
-        connect = driver().connect
         with diagnosed(f"connecting to {self}"):
-            connection: pymysql.Connection[Any] = connect(**self.parameters())
+            connection = open_connection(**self.parameters())
             with contextlib.ExitStack() as undo:
                 undo.callback(connection.close)
                 for statement in SESSION:
@@ -135,6 +134,20 @@ class Endpoint:
 
     def __str__(self) -> str:
         return f"{self.config.host}:{self.config.port} as {self.config.user}"
+
+
+def open_connection(**settings: Any) -> pymysql.Connection[Any]:
+    """Connect with the driver's settings. Greeting and login have to arrive within the time for the connection.
+
+    PyMySQL waits for them as long as for the answer to a statement: an endpoint that accepts and says nothing would hold
+    the run for minutes.
+    """
+    patience = settings["read_timeout"]
+    connection: Any = driver().connect(**{**settings, "read_timeout": settings["connect_timeout"]})
+    connection._read_timeout = connection._current_timeout = patience  # noqa: SLF001 - PyMySQL has no public setter
+    connection._sock.settimeout(patience)  # noqa: SLF001 - as above
+    opened: pymysql.Connection[Any] = connection
+    return opened
 
 
 def execute(connection: pymysql.Connection[Any], statement: str, values: Sequence[Any] = ()) -> list[Row]:

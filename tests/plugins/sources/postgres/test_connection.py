@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import psutil
@@ -13,11 +14,13 @@ from replicator_sdk.errors import (
     ReplicatorError,
     RetryableError,
 )
+from replicator_source_postgres import PostgresConfig, PostgresSource
 from replicator_source_postgres.diagnosis import diagnose
 from tests.plugins.sources.postgres.faults import PREPARED, error_of, ids
 from tests.plugins.sources.postgres.pump import Pump, source_of
 from tests.services.postgres.fixtures import PrivatePostgres
 from tests.services.postgres.server import PostgresServer
+from tests.services.strangers import Stranger
 
 
 def refusal(pump: Pump, **settings: object) -> ReplicatorError:
@@ -171,3 +174,14 @@ def test_each_cause_of_refused_tls_has_its_own_next_step() -> None:
 def test_a_table_called_certificate_is_not_a_tls_error(pump: Pump) -> None:
     with pytest.raises(NeedsUserError, match="RPL-3108"), source_of(pump.database).endpoint().session() as session:
         session.execute("SELECT * FROM certificate")
+
+
+@pytest.mark.parametrize("ssl_mode", ["verify-full", "disable"])
+@pytest.mark.parametrize("kind", ["http", "silent"])
+def test_a_server_that_is_no_postgres_is_an_error_soon(stranger: Stranger, kind: str, ssl_mode: str) -> None:
+    place = {"host": "127.0.0.1", "port": stranger(kind), "database": "shop", "user": "reader"}
+    config = PostgresConfig.model_validate({**place, "connect_timeout_seconds": 2, "ssl_mode": ssl_mode})
+    since = time.monotonic()
+    with pytest.raises(RetryableError, match="RPL-3107"):
+        PostgresSource(config).latest_offset()
+    assert time.monotonic() - since < 10

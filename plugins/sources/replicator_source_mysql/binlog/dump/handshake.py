@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from replicator_sdk.authoring.driver_errors import required_library
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.event import FilePosition
-from replicator_source_mysql.connect.connection import Endpoint, Server, driver
+from replicator_source_mysql.connect.connection import Endpoint, Server, open_connection
 from replicator_source_mysql.connect.diagnosis import diagnosed
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def begin_dump(
         resume_stream=True,
         slave_heartbeat=heartbeat_seconds,
         enable_logging=False,
-        pymysql_wrapper=_checked(driver().connect, check),
+        pymysql_wrapper=_checked(open_connection, check),
         **_place(server, start),
     )
     try:

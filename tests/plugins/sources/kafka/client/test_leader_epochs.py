@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from replicator_source_kafka import KafkaOffset, KafkaSource
 from replicator_source_kafka.client.cluster import Cluster
 from replicator_source_kafka.client.fetch import read_new
 from replicator_source_kafka.client.leader_epochs import LeaderEpochs
+from tests.plugins.sources.kafka.harness.lost_end import LostEnd
 from tests.plugins.sources.kafka.harness.simulated_database import source_of
 from tests.plugins.sources.kafka.harness.source_runs import Planner, Pump, inserts, orders
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
@@ -95,36 +95,10 @@ def _ids(store: Path) -> list[int]:
 # ------------------------------------------------------------ one broker that loses a part of its disk
 
 
-class LostEnd:
-    """A topic of 20 rows whose partition loses the last ten, and gets 30 others."""
-
-    def __init__(self, broker: KafkaBroker) -> None:
-        self.broker = broker
-        self.topic = broker.create_topic("orders")
-        broker.produce(self.topic, inserts(range(10)))
-        broker.stop()
-        self._kept = broker.data.parent / "kept"
-        shutil.copytree(self._folder, self._kept)
-        broker.start()
-        broker.produce(self.topic, inserts(range(10, 20)))
-
-    @property
-    def _folder(self) -> Path:
-        return self.broker.data / f"{self.topic}-0"
-
-    def lose(self) -> None:
-        """The broker dies, and comes back with what its disk had before."""
-        self.broker.kill()
-        shutil.rmtree(self._folder)
-        shutil.copytree(self._kept, self._folder)
-        self.broker.start()
-        assert self.broker.ends(self.topic) == {0: 10}
-        self.broker.produce(self.topic, inserts(range(100, 130)))
-
-
 @pytest.fixture
 def lost_end(private_kafka: PrivateKafka) -> LostEnd:
-    return LostEnd(private_kafka())
+    """20 rows, of which ten are lost."""
+    return LostEnd(private_kafka(), inserts(range(10)), inserts(range(10, 20)))
 
 
 def test_a_lost_end_is_refused_by_readers_that_go_on_and_in_windows_that_are_read_again(lost_end: LostEnd) -> None:
@@ -140,7 +114,7 @@ def test_a_lost_end_is_refused_by_readers_that_go_on_and_in_windows_that_are_rea
     epochs = LeaderEpochs()
     epochs.begin(read)
 
-    lost_end.lose()
+    lost_end.lose(inserts(range(100, 130)))
 
     with pytest.raises(HistoryLostError, match=rf"{CODE}.*from 10 on"):
         made.log.plan(first.end, 1 << 30)
@@ -164,7 +138,7 @@ def test_an_offset_before_the_lost_records_goes_on(lost_end: LostEnd) -> None:
     assert isinstance(half.end, KafkaOffset)
     assert half.end.epochs
     made.log.close()
-    lost_end.lose()
+    lost_end.lose(inserts(range(100, 130)))
     later = Planner(lost_end.broker, [orders()], topics=[lost_end.topic])
     assert later.ids(later.log.initialize(half.end)) == [*range(half.end.next[lost_end.topic, 0], 10), *range(100, 130)]  # type: ignore[arg-type]
     later.log.close()

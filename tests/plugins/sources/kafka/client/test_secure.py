@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import select
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,13 +14,17 @@ import pytest
 
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.distributed.slices import read_partitions
-from replicator_sdk.errors import NeedsUserError
-from replicator_source_kafka import KafkaOffset
+from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
+from replicator_sdk.schema import TableId
+from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
+from replicator_source_kafka import KafkaOffset, KafkaSource
 from replicator_source_kafka.slices.range_reader import KafkaRangeReader
 from tests.plugins.sources.kafka.harness.simulated_database import source_of
 from tests.plugins.sources.kafka.harness.source_runs import Planner, Pump, inserts, orders
+from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
 from tests.services.certificates import issue
 from tests.services.kafka.secure import MECHANISMS, PASSWORD, USER, SecureKafkaBroker
+from tests.services.network import Proxy
 
 TOPIC = "orders"
 PATIENCE = {"fetch.max.wait.ms": 50}
@@ -104,3 +111,97 @@ def refused_everywhere(
         assert "\n" not in str(caught.value)
         assert "not-the-password" not in str(caught.value)
     planner.log.close()
+
+
+# ------------------------------------------------------------ faults that pass by themselves
+
+
+class CutAfter(Proxy):
+    """Passes some of the server's bytes of each connection, then ends it.
+
+    Attributes:
+        passing: How many.
+        by_reset: Whether the client sees a reset; otherwise an end in order.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        self.passing, self.by_reset = 0, False
+        super().__init__(server_port)
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        left, other = self.passing, {client: server, server: client}
+        server.sendall(client.recv(1 << 16))  # the client's greeting: the connection ends inside the handshake
+        while left > 0:
+            for end in select.select([client, server], [], [], 0.1)[0]:
+                piece = end.recv(left if end is server else 1 << 16)
+                if not piece:
+                    return
+                left -= len(piece) if end is server else 0
+                other[end].sendall(piece)
+        if self.by_reset:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+
+
+@pytest.mark.parametrize("by_reset", [False, True])
+@pytest.mark.parametrize("passing", [0, 3, 1_000])
+def test_a_connection_that_ends_in_the_tls_handshake_is_retried(
+    broker: SecureKafkaBroker, passing: int, *, by_reset: bool
+) -> None:
+    proxy = CutAfter(broker.tls_port)
+    proxy.passing, proxy.by_reset = passing, by_reset
+    settings = access(broker, request_timeout_ms="1500")
+    settings["bootstrapServers"] = f"{proxy.host}:{proxy.port}"
+    source = source_of(broker, topics=[TOPIC], **settings)
+    try:
+        with pytest.raises(RetryableError, match="RPL-3967"):
+            source.latest_offset()
+        proxy.passing = 1 << 30
+        assert source.latest_offset().next.keys() == {(TOPIC, 0), (TOPIC, 1)}
+    finally:
+        proxy.close()
+
+
+@pytest.mark.parametrize("distributed", [True, False])
+def test_a_broker_that_is_killed_during_tls_traffic_comes_back(
+    broker: SecureKafkaBroker, tmp_path: Path, *, distributed: bool
+) -> None:
+    topic = broker.create_topic(f"{TOPIC}-{distributed}", 2)
+    document = PartitionedShop(tmp_path, 1).document("memory", {"store": str(tmp_path)})
+    settings = {**access(broker, request_timeout_ms="2000"), "topics": [topic], "distributed": distributed}
+    document["stages"][0]["plugin"]["properties"] = settings
+    document["retries"] = {"delaySeconds": 0.5}
+    broker.produce(topic, inserts(range(2_000)))
+    stop = threading.Event()
+    more = {"until_current": False, "stop": stop}
+    host = Host(MemoryTarget, KafkaSource)
+    following = threading.Thread(target=run_pipeline, args=(document, host), kwargs=more, daemon=True)
+    following.start()
+    try:
+        broker.produce(topic, inserts(range(2_000, 4_000)))
+        broker.kill()
+        broker.start()
+        broker.produce(topic, inserts([4_000]))
+        deadline = time.monotonic() + 60
+        while len(_ids(tmp_path)) < 4_001 and time.monotonic() < deadline:
+            time.sleep(0.2)
+    finally:
+        stop.set()
+        following.join(30)
+    assert _ids(tmp_path) == list(range(4_001))
+    MemoryStore.forget(str(tmp_path))
+
+
+def _ids(store: Path) -> list[int]:
+    return sorted(row["id"] for row in MemoryStore.of(str(store)).rows(TableId("shop", "orders", "public")))
+
+
+@pytest.mark.parametrize(("protocol", "code"), [("PLAINTEXT", "RPL-3975"), ("SSL", "RPL-3967")])
+def test_the_port_of_the_other_protocol_is_an_error_soon(broker: SecureKafkaBroker, protocol: str, code: str) -> None:
+    """A listener in clear closes the connection of a client with TLS, as one that dies does."""
+    port, tls = (broker.tls_port, {}) if protocol == "PLAINTEXT" else (broker.port, access(broker)["kafka"])
+    settings = {"bootstrapServers": f"{broker.host}:{port}", "kafka": {**tls, "request.timeout.ms": 3000}}
+    since = time.monotonic()
+    with pytest.raises(ReplicatorError, match=code) as caught:
+        source_of(broker, topics=[TOPIC], **settings).latest_offset()
+    assert time.monotonic() - since < 20
+    assert "security.protocol" in caught.value.hint
