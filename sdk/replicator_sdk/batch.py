@@ -39,6 +39,8 @@ class ChangeBatch:
             least one true. The value in `row` is then NULL and means nothing.
         before_is_full: Whether `before` holds whole rows (not only keys) wherever it is not null.
         is_snapshot: Whether the rows were read by a snapshot the reader does itself.
+        is_unordered: Of a table without a key: whether a row's removal may come before its insert, also in an earlier batch,
+            because the log has several partitions without a common order.
         sequence_numbers: int64; None until the runtime's sequencer numbered them.
         timestamps: int64 microseconds since 1970 UTC, the commit time at the source; -1 unknown; None until the
             runtime has seen the commit.
@@ -54,6 +56,7 @@ class ChangeBatch:
     is_snapshot: bool = False
     sequence_numbers: Int64s | None = None
     timestamps: Int64s | None = None
+    is_unordered: bool = False
 
     def __post_init__(self) -> None:
         arrays = [
@@ -101,6 +104,7 @@ class ChangeBatch:
             self.is_snapshot,
             None if self.sequence_numbers is None else self.sequence_numbers[cut],
             None if self.timestamps is None else self.timestamps[cut],
+            self.is_unordered,
         )
 
 
@@ -195,6 +199,8 @@ class TableChanges:
             an update is a `DataError`, also in an overlap: its values are nowhere.
         inserts_only: Whether every change is an INSERT.
         source_timestamp: Highest commit time in it, microseconds since 1970 UTC; -1 unknown.
+        unordered: Whether a row's removal may come before its insert (see `ChangeBatch.is_unordered`). Only consumers
+            with `BatchConsumer.keeps_unmatched` get such changes, unless they are inserts only.
     """
 
     def __init__(
@@ -209,6 +215,7 @@ class TableChanges:
         drops_lost_updates: bool = False,
         inserts_only: bool = False,
         source_timestamp: int = -1,
+        unordered: bool = False,
     ) -> None:
         self.schema = schema
         self.identity = identity
@@ -218,6 +225,7 @@ class TableChanges:
         self.drops_lost_updates = drops_lost_updates
         self.inserts_only = inserts_only
         self.source_timestamp = source_timestamp
+        self.unordered = unordered
         self._batches = batches
 
     @property

@@ -156,7 +156,16 @@ class BatchConsumer(EventConsumer):
 
     The runtime calls `apply_batch` for different tables from several threads at once, and `apply_ddl` of one table
     never beside that table's `apply_batch`. `apply_dml` is not used.
+
+    Class attributes:
+        keeps_unmatched: Whether it takes `TableChanges.unordered`. A removal of a row that is not there is then stored with
+            the table, in the commit of its batch, and takes the next insert of an equal row away. What is stored follows
+            changes of structure and renames, and is dropped with the table's rows when it is created or copied again;
+            a TRUNCATE keeps it, since a row's insert and its removal are on the same side of it. Otherwise the runtime
+            stops a table with such changes.
     """
+
+    keeps_unmatched: ClassVar[bool] = False
 
     @abstractmethod
     def progress(self, table: TableId) -> TableProgress | None:

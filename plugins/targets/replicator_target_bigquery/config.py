@@ -16,6 +16,7 @@ from replicator_target_bigquery.setting_edits import EDITS
 SEQUENCE: Final = "_sequence_num"
 IS_DELETED: Final = "_is_deleted"
 COMMITS: Final = "_replicator_commits"
+UNMATCHED: Final = "_replicator_unmatched_"
 _LABEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
 

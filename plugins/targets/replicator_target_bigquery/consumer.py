@@ -122,6 +122,7 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
                 return
             for table_id in (target.ref.id, target.ref.staging_id):
                 self._session.catalogue.drop(table_id, table)
+            target.drop_unmatched()
             target.changed()
             target.commit(target.row(progress, "discarded", kind=DROPPED))
 

@@ -43,6 +43,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
     """Applies events at Delta tables. Safe from several threads; calls for one table take turns."""
 
     follows_databases: ClassVar[bool] = True
+    keeps_unmatched: ClassVar[bool] = True
 
     def __init__(self, config: DeltaConfig, context: DeltaTargetContext) -> None:
         self._config = config

@@ -95,6 +95,7 @@ class TableSnapshotLoad:
             remove=list(attempt.state.files.all_actions()),
             metadata=self._changed_metadata(attempt, schema),
             dropped=False,
+            unmatched="",
         )
         failpoint("delta.snapshot.begun")
         return frozenset()
@@ -148,6 +149,7 @@ class TableSnapshotLoad:
             remove=list(attempt.state.files.all_actions()),
             metadata=metadata,
             dropped=False,
+            unmatched="",
         )
         failpoint("delta.snapshot.whole_committed")
         return sum(f.rows for f in files)

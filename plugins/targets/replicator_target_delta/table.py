@@ -124,10 +124,12 @@ class TargetTable:
         metadata: dict[str, Any] | None = None,
         dropped: bool | None = None,
         data_change: bool = True,
+        unmatched: str | None = None,
     ) -> None:
         """Commit files, metadata and `progress` in one version; durable on return.
 
-        Whether the source has dropped the table stays as it was where `dropped` does not say it.
+        Whether the source has dropped the table stays as it was where `dropped` does not say it, and removals whose rows
+        are not there yet where `unmatched` does not.
         A lost answer is looked up: the commit has happened when the table's last commit has this very progress.
         """
         record = self.ownership.record(progress, attempt.record, dropped=dropped)
@@ -141,6 +143,7 @@ class TargetTable:
                 metadata=metadata,
                 note=progress.batch if data_change else "compacted",
                 data_change=data_change,
+                unmatched=unmatched,
             )
         except ReplicatorError:
             self.log.forget()

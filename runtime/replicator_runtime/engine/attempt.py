@@ -238,7 +238,9 @@ class Attempt:
             create_tables(self._lifecycle, self._consumer, records, watermarks, start)
         for table, watermark in watermarks.items():
             selected = self._run.pipeline.selection.matches(table)
-            watermark.filtered = selected is not None and bool(TableScope.of(selected).left_out)
+            scope = None if selected is None else TableScope.of(selected)
+            watermark.filtered = scope is not None and bool(scope.left_out)
+            watermark.lacks_rows = scope is not None and scope.lacks_written_rows
         stream.start(start, self._run.saved_sequence)
         self._run.progress.set_phase("streaming")
         stream.run(reader, self._later_goal(records), self._goal or self._source.latest_offset())

@@ -27,6 +27,7 @@ class TableTally:
         nbytes: Bytes of their arrays.
         partitions: In how many partitions they are.
         newest: Highest commit time, microseconds since 1970 UTC; -1 unknown.
+        is_unordered: As `ChangeBatch.is_unordered`, of any of them.
     """
 
     inserts: int = 0
@@ -35,6 +36,7 @@ class TableTally:
     nbytes: int = 0
     partitions: int = 0
     newest: int = -1
+    is_unordered: bool = False
 
     @property
     def rows(self) -> int:
@@ -54,6 +56,7 @@ class TableTally:
             self.nbytes + other.nbytes,
             self.partitions + other.partitions,
             max(self.newest, other.newest),
+            self.is_unordered or other.is_unordered,
         )
 
 
@@ -87,6 +90,7 @@ class PartitionsRead:
             overlap=overlap,
             inserts_only=tally.inserts_only,
             source_timestamp=tally.newest,
+            unordered=tally.is_unordered,
         )
 
 
@@ -118,7 +122,7 @@ def _tally(batch: ChangeBatch) -> TableTally:
     inserts, updates, deletes = (
         int(counts[op]) for op in (DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE)
     )
-    return TableTally(inserts, updates, deletes, batch.nbytes, 0, newest)
+    return TableTally(inserts, updates, deletes, batch.nbytes, 0, newest, batch.is_unordered)
 
 
 @dataclass(frozen=True, slots=True)

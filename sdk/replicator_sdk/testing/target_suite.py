@@ -19,6 +19,7 @@ from replicator_sdk.testing.target_claims.renames import RenameClaims
 from replicator_sdk.testing.target_claims.snapshots import SnapshotClaims
 from replicator_sdk.testing.target_claims.structure import StructureClaims
 from replicator_sdk.testing.target_claims.target_system import TargetSystem
+from replicator_sdk.testing.target_claims.unordered_changes import UnorderedChangeClaims
 from replicator_sdk.testing.target_claims.unsent_columns import UnsentColumnClaims
 from replicator_sdk.testing.target_claims.writers import WriterClaims
 
@@ -32,6 +33,7 @@ class TargetConformance(
     StructureClaims,
     AtomicityClaims,
     UnsentColumnClaims,
+    UnorderedChangeClaims,
     RenameClaims,
     DatabaseClaims,
     MaintenanceClaims,

@@ -25,6 +25,7 @@ from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.slices.range_reader import KafkaRangeReader, narrow_to
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.schema_evolution import reconcile
+from replicator_source_kafka.tables.topic_tables import TopicOrder
 from replicator_source_kafka.topics.new_partitions import NewPartitions, grown_topics
 from replicator_source_kafka.topics.position_check import check_position, check_reach
 from replicator_source_kafka.topics.selection import find_topics
@@ -78,7 +79,10 @@ class KafkaLog(DistributedLog):
         """Read only from topics with these ids from now on."""
         self._open.pin(position.topics)
         out_of_range = self._config.out_of_range or self._definition.out_of_range
-        self.read = KafkaRangeReader(self._config, dict(position.topics), out_of_range, self._definition.narrowed)
+        order = TopicOrder(position)
+        self.read = KafkaRangeReader(
+            self._config, dict(position.topics), out_of_range, order, self._definition.narrowed
+        )
 
     @property
     def _open(self) -> Cluster:

@@ -23,7 +23,7 @@ from replicator_source_kafka.records import Records
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.merge_parts import merged
 from replicator_source_kafka.tables.schema_evolution import conform, reconcile
-from replicator_source_kafka.tables.topic_tables import TopicTables
+from replicator_source_kafka.tables.topic_tables import TopicOrder, TopicTables
 
 
 def narrow_to(known: TableSchema, seen: TableSchema) -> TableSchema:
@@ -41,12 +41,14 @@ class KafkaRangeReader:
         config: The source's settings.
         ids: Topic → id: records of another topic with the same name are refused.
         out_of_range: The pipeline's policy.
+        order: Which tables have one order.
         narrowed: Tables of which only some columns are selected.
     """
 
     config: KafkaConfig
     ids: Mapping[str, str]
     out_of_range: OutOfRange
+    order: TopicOrder
     narrowed: frozenset[TableId] = frozenset()
 
     def __repr__(self) -> str:
@@ -95,7 +97,8 @@ class _Decoding:
                 continue
             changes = merged([conform(self._narrowed(known, part), known) for part in parts])
             if len(changes):
-                yield _batch(changes, records)
+                known_order = bool(known.primary_key) or self._reader.order.is_known(records.topic, table)
+                yield _batch(changes, records, is_unordered=not known_order)
 
     def _parts(self, records: Records, decoded: Decoded) -> Iterable[Part]:
         poison, parts = list(decoded.poison), list(decoded.parts)
@@ -128,7 +131,7 @@ class _Decoding:
         return conform(part, narrow_to(known, part.schema))
 
 
-def _batch(changes: Part, records: Records) -> ChangeBatch:
+def _batch(changes: Part, records: Records, *, is_unordered: bool) -> ChangeBatch:
     return ChangeBatch(
         changes.schema,
         changes.op,
@@ -139,6 +142,7 @@ def _batch(changes: Part, records: Records) -> ChangeBatch:
         changes.before_is_full,
         sequence_numbers=records.offset[changes.index] + 1,
         timestamps=changes.timestamps,
+        is_unordered=is_unordered,
     )
 
 

@@ -1,11 +1,13 @@
-"""Finds the table of a topic's tombstones, which do not name it: they have no value."""
+"""What the names of topics say of tables: whose tombstones a topic has, and whether a table's records have one order."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from replicator_sdk.schema import TableId
+from replicator_source_kafka.offset import KafkaOffset
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9._-]")
 
@@ -35,6 +37,27 @@ class TopicTables:
         named = [table for table in tables if _is_named(topic, table)]
         alike = [other for other in topics if _tail(other) == _tail(topic)]
         return named[0] if len(named) == 1 and alike == [topic] else None
+
+
+class TopicOrder:
+    """Says which tables have all their records in one partition, so that the order of their changes is known. Picklable.
+
+    Args:
+        position: Names the topics and partitions that are read.
+    """
+
+    def __init__(self, position: KafkaOffset) -> None:
+        self._partitions = Counter(topic for topic, _ in position.next)
+        self._alike = Counter(map(_tail, position.topics))
+
+    def is_known(self, topic: str, table: TableId) -> bool:
+        """Whether a record of `table` in `topic` means that all its records are in the same partition.
+
+        Another topic may hold records of the table unless the topic has the table's name, and is the only one with that name.
+        """
+        if self._partitions[topic] > 1:
+            return False
+        return len(self._partitions) == 1 or (_is_named(topic, table) and self._alike[_tail(topic)] == 1)
 
 
 def _is_named(topic: str, table: TableId) -> bool:

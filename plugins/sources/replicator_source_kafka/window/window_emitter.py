@@ -22,7 +22,7 @@ from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.known_tables import KnownTables
 from replicator_source_kafka.tables.merge_parts import empty_part, merged
 from replicator_source_kafka.tables.schema_evolution import conform
-from replicator_source_kafka.tables.topic_tables import TopicTables
+from replicator_source_kafka.tables.topic_tables import TopicOrder, TopicTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,12 @@ class WindowEmitter:
         decoded = [self._decode(piece.records) for piece in pieces]
         base = self._emit_schemas(begin, decoded)
         self._tables.save(end)
-        latest = -1
+        latest, order = -1, TopicOrder(end)
         for part in decoded:
             for changes in self._by_table(part, end.topics):
-                self._emit(begin, changes, base + part.ranks)
+                known = order.is_known(part.records.topic, changes.table)
+                unordered = not known and not changes.schema.primary_key
+                self._emit(begin, changes, base + part.ranks, unordered=unordered)
                 latest = max(latest, int(changes.timestamps.max(initial=-1)))
             base += int(part.ranks[-1])
         self._emitter.emit_commits(single_commit(base, end, latest))
@@ -153,7 +155,7 @@ class WindowEmitter:
                 grouped.setdefault(part.table, []).append(ours)
         return map(merged, grouped.values())
 
-    def _emit(self, begin: KafkaOffset, part: Part, ranks: Int64s) -> None:
+    def _emit(self, begin: KafkaOffset, part: Part, ranks: Int64s, *, unordered: bool) -> None:
         """Emit a table's changes, split at TRUNCATEs.
 
         An insert may be repeated: connectors deliver at least once, and may take another snapshot. So changes of tables
@@ -168,6 +170,7 @@ class WindowEmitter:
             {name: mask for name, mask in part.unchanged.items() if name in part.schema},
             part.before_is_full,
             is_snapshot=bool(part.schema.primary_key),
+            is_unordered=unordered,
         )
         start = 0
         for truncate in part.truncates.tolist():

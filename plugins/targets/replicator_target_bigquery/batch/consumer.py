@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import ClassVar, Final
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
@@ -21,6 +21,8 @@ _LOADS_AT_ONCE: Final = 8
 
 class BatchMergeConsumer(BigQueryConsumer, DeferredConsumer):
     """Loads batches into staging tables and merges them. Safe from several threads; calls for one table take turns."""
+
+    keeps_unmatched: ClassVar[bool] = True
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         super().__init__(config, context)

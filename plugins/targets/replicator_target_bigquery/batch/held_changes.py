@@ -56,7 +56,7 @@ class HeldChanges:
 
     def together(self) -> TableChanges:
         """All of them as one batch, valid until `close`."""
-        schema, overlap, drops_lost_updates = self._kind
+        schema, overlap, drops_lost_updates, unordered = self._kind
         return TableChanges(
             schema,
             self._identity,
@@ -67,6 +67,7 @@ class HeldChanges:
             drops_lost_updates=drops_lost_updates,
             inserts_only=self._inserts_only,
             source_timestamp=self._source_timestamp,
+            unordered=unordered,
         )
 
     def close(self) -> None:
@@ -81,6 +82,6 @@ class HeldChanges:
             yield batch
 
 
-def _kind(changes: TableChanges) -> tuple[TableSchema, bool, bool]:
+def _kind(changes: TableChanges) -> tuple[TableSchema, bool, bool, bool]:
     """What all batches that are applied together have in common."""
-    return changes.schema, changes.overlap, changes.drops_lost_updates
+    return changes.schema, changes.overlap, changes.drops_lost_updates, changes.unordered

@@ -28,6 +28,7 @@ class KeylessMerge:
         inserts_only: Whether the batch has inserts only.
         pruning: For tables that require a filter of partitions: one that all rows meet.
         soft_deletes: Whether deleted rows stay, marked.
+        unmatched: The table of removals whose rows are not there yet, quoted; empty where there is none.
     """
 
     target: str
@@ -36,6 +37,7 @@ class KeylessMerge:
     inserts_only: bool = False
     pruning: Pruning = field(default_factory=Pruning)
     soft_deletes: bool = False
+    unmatched: str = ""
 
     def net_counts(self) -> str:
         """The query of how many copies of each distinct row are added (positive) or removed."""
@@ -77,20 +79,24 @@ class KeylessMerge:
     def _inserted_rows(self) -> str:
         rows = ", ".join(name(c.name) for c in self.columns)
         marked = f", FALSE AS {name(IS_DELETED)}" if self.soft_deletes else ""
-        return f"SELECT _sequence_num, {rows}{marked} FROM {self.staged} WHERE _operation = 'INSERT'"
+        if not self.unmatched:
+            return f"SELECT _sequence_num, {rows}{marked} FROM {self.staged} WHERE _operation = 'INSERT'"
+        copies = "UNNEST(GENERATE_ARRAY(1, N._count - IFNULL(U._copies, 0))) AS _copy"
+        return (
+            f"SELECT N._sequence_num, {', '.join(f'N.{name(c.name)}' for c in self.columns)}{marked}"
+            f" FROM ({self.net_counts()}) AS N LEFT JOIN {self.unmatched} AS U USING (_row), {copies}"
+        )
 
     def _changed_rows(self) -> str:
         """Rows to delete (`_taken`), once each, and copies to insert."""
         rows = ", ".join(f"N.{name(c.name)}" for c in self.columns)
-        live = f" AND T.{name(IS_DELETED)} IS NOT TRUE" if self.soft_deletes else ""
-        filters = "".join(f" AND {condition}" for condition in self.pruning.conditions("T"))
-        counted = (
-            f"SELECT {row_text('T', self.columns)} AS _row, COUNT(*) AS _copies FROM {self.target} AS T"
-            f" WHERE TRUE{live}{filters} GROUP BY _row"
-        )
-        net = f"SELECT N.*, IFNULL(H._copies, 0) AS _held FROM ({self.net_counts()}) AS N LEFT JOIN ({counted}) AS H USING (_row)"
+        net = f"SELECT N.*, IFNULL(H._copies, 0) AS _held FROM ({self.net_counts()}) AS N LEFT JOIN ({self._counted()}) AS H USING (_row)"
+        inserted = "N._count"
+        if self.unmatched:
+            net = f"SELECT N.*, IFNULL(U._copies, 0) AS _unmatched FROM ({net}) AS N LEFT JOIN {self.unmatched} AS U USING (_row)"
+            inserted = "N._count - N._unmatched"
         # Some copies of a changed row stay; with soft deletes, the others stay as deleted ones.
-        copies = "UNNEST(GENERATE_ARRAY(1, IF(N._count > 0, N._count, N._held + N._count))) AS _copy"
+        copies = f"UNNEST(GENERATE_ARRAY(1, IF(N._count > 0, {inserted}, N._held + N._count))) AS _copy"
         parts = [
             f"SELECT N._sequence_num, N._row, TRUE AS _taken, {rows}{self._mark('FALSE')} FROM Net AS N WHERE N._count < 0",
             f"SELECT N._sequence_num, N._row, FALSE, {rows}{self._mark('FALSE')} FROM Net AS N, {copies}",
@@ -102,6 +108,39 @@ class KeylessMerge:
             )
         joined = "\n  UNION ALL\n  ".join(parts)
         return f"WITH Net AS (\n    {net}\n  )\n  {joined}"
+
+    def _counted(self) -> str:
+        """The query of how many copies of each row the target has."""
+        live = f" AND T.{name(IS_DELETED)} IS NOT TRUE" if self.soft_deletes else ""
+        filters = "".join(f" AND {condition}" for condition in self.pruning.conditions("T"))
+        return (
+            f"SELECT {row_text('T', self.columns)} AS _row, COUNT(*) AS _copies FROM {self.target} AS T"
+            f" WHERE TRUE{live}{filters} GROUP BY _row"
+        )
+
+    def store_unmatched(self) -> str:
+        """The statement, to be run before the MERGE, that stores removals whose rows are not there."""
+        return (
+            f"MERGE {self.unmatched} AS T\n"
+            f"USING (\n"
+            f"  SELECT N._row, -N._count - IFNULL(H._copies, 0) AS _lacking\n"
+            f"  FROM ({self.net_counts()}) AS N LEFT JOIN ({self._counted()}) AS H USING (_row)\n"
+            f"  WHERE -N._count > IFNULL(H._copies, 0)\n"
+            f") AS D\n"
+            f"ON T._row = D._row\n"
+            f"WHEN MATCHED THEN UPDATE SET _copies = T._copies + D._lacking\n"
+            f"WHEN NOT MATCHED THEN INSERT (_row, _copies) VALUES (D._row, D._lacking)"
+        )
+
+    def forget_matched(self) -> str:
+        """The statement, to be run after the MERGE, that forgets stored removals whose rows came with the batch."""
+        return (
+            f"MERGE {self.unmatched} AS T\n"
+            f"USING (SELECT N._row, N._count FROM ({self.net_counts()}) AS N WHERE N._count > 0) AS D\n"
+            f"ON T._row = D._row\n"
+            f"WHEN MATCHED AND T._copies <= D._count THEN DELETE\n"
+            f"WHEN MATCHED THEN UPDATE SET _copies = T._copies - D._count"
+        )
 
     def _mark(self, deleted: str) -> str:
         return f", {deleted} AS {name(IS_DELETED)}" if self.soft_deletes else ""

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.errors import DataError, RetryableError, SnapshotNeededError
@@ -19,11 +21,13 @@ from replicator_target_bigquery.schema.schema_check import require_match
 from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.comparison import KeyColumn
 from replicator_target_bigquery.sql.pruning import Pruning, add_keys, key_ranges
-from replicator_target_bigquery.sql.script import LOST, UNSTAGED
+from replicator_target_bigquery.sql.script import LOST, UNMATCHED, UNSTAGED, Bounded
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 register("bigquery.apply.begun")
 _ROUNDS = 3
+MOST_UNMATCHED: Final = 10_000
+"""For how many distinct rows a table without a key may wait whose removal came first."""
 
 
 class TableMerge:
@@ -71,20 +75,43 @@ class TableMerge:
         pruning = self._pruning(changes, found, names)
         columns = self._table.session.layout.source_fields(changes.schema, found.fields)
         checks = [(f"(SELECT COUNT(*) FROM {staged.query} AS S) != {staged.rows}", UNSTAGED)]
+        first, measure = None, ""
         if changes.schema.primary_key:
             merge = self._keyed(changes, staged, columns, names, pruning)
-            statement = merge.statement()
+            statements = [merge.statement()]
             checks += [(f"{merge.lost()} > 0", LOST)] if merge.unresolved else []
         else:
-            statement = KeylessMerge(
-                self._table.ref.sql,
-                staged.query,
-                columns,
-                inserts_only=changes.inserts_only,
-                pruning=pruning,
-                soft_deletes=self._config.soft_deletes,
-            ).statement()
-        self._table.commit(row, [statement], checks=checks, refuse=lambda outcome: _refused(outcome, changes))
+            statements, first = self._keyless(changes, staged, columns, pruning)
+            if self._table.has_unmatched():
+                measure = f"(SELECT IFNULL(SUM(_copies), 0) FROM {self._table.ref.unmatched_sql})"
+        refuse = partial(_refused, changes=changes)
+        waiting = self._table.commit(row, statements, checks=checks, refuse=refuse, first=first, measure=measure)
+        if waiting is not None:
+            self._table.session.context.metrics.gauge("dml.unmatched", int(waiting), table=changes.table)
+
+    def _keyless(
+        self, changes: TableChanges, staged: Staged, columns: tuple[Field, ...], pruning: Pruning
+    ) -> tuple[list[str], Bounded | None]:
+        """The statements of a batch of a table without a key, and the one that stores removals whose rows are not there."""
+        table = self._table
+        if changes.unordered:
+            table.ensure_unmatched()
+        merge = KeylessMerge(
+            table.ref.sql,
+            staged.query,
+            columns,
+            inserts_only=changes.inserts_only,
+            pruning=pruning,
+            soft_deletes=self._config.soft_deletes,
+            unmatched=table.ref.unmatched_sql if table.has_unmatched() else "",
+        )
+        if not merge.unmatched:
+            return [merge.statement()], None
+        statements = [merge.statement(), merge.forget_matched()]
+        if changes.inserts_only or not changes.unordered:
+            return statements, None
+        excess = f"(SELECT COUNT(*) FROM {merge.unmatched}) > {MOST_UNMATCHED}"
+        return statements, Bounded(merge.store_unmatched(), excess, UNMATCHED)
 
     def _keyed(
         self,
@@ -131,6 +158,15 @@ def _refused(outcome: str, changes: TableChanges) -> Exception:
     if outcome == UNSTAGED:
         return _UnstagedError()
     table, position = str(changes.table), str(changes.identity.position)
+    if outcome == UNMATCHED:
+        return DataError(
+            f"more than {MOST_UNMATCHED} different rows were updated or deleted in one partition of the log, and their inserts"
+            " were read from no other partition",
+            code="RPL-6532",
+            table=table,
+            position=position,
+            hint="give the records keys (Debezium: message.key.columns) or the topic one partition, let the connector snapshot the table again, and start the pipeline under another `name` with another `datasetName`",
+        )
     if changes.overlap:
         return SnapshotNeededError(
             "an update does not carry all columns of a row that moved while the table was copied",

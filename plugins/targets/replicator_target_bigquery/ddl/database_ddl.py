@@ -11,7 +11,7 @@ import structlog
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId
-from replicator_target_bigquery.schema.names import is_own_table
+from replicator_target_bigquery.schema.names import is_of_one_table, is_own_table
 from replicator_target_bigquery.sql.script import FENCED, READY
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.sql.text import text
@@ -102,7 +102,7 @@ class DatabaseDDL:
     def _drop(self, ref: TableRef, of: TableId) -> str:
         """Drop the replicator's other tables, then the dataset, unless it holds something by then; returns why it stays."""
         for name in self._catalogue.tables(ref, of) or ():
-            if name.startswith(self._config.staging_table_prefix):
+            if is_of_one_table(self._config, name):
                 self._catalogue.drop(f"{ref.project}.{ref.dataset}.{name}", of)
         failpoint("bigquery.database.emptied")
         self._forget(ref)

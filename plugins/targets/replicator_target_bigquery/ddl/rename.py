@@ -65,6 +65,7 @@ def _move(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
         row = table.row(old.progress, what, note=former_columns(old.kept))
         table.commit(replace(row, chunks=old.last.chunks if old.last is not None else frozenset()))
         failpoint("bigquery.rename.begun")
+    _rename_unmatched(former, table, event)
     _run(former, table, event)
     failpoint("bigquery.rename.renamed")
     former.changed()
@@ -101,6 +102,19 @@ def _in_use(table: TargetTable, event: DDLEvent) -> SnapshotNeededError:
         table=str(event.table),
         hint="nothing to do: the table is copied under its new name",
     )
+
+
+def _rename_unmatched(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:
+    """Rename the table of removals whose rows are not there yet, before the table whose rows they are; a replay finds it done."""
+    note = table.state().last
+    assert note is not None
+    if former.has_unmatched():
+        job = f"{table.ref.dataset}_{table.ref.table}_{note.batch}_unmatched"
+        new = name(table.ref.unmatched_id.rsplit(".", 1)[1])
+        sql = f"ALTER TABLE {former.ref.unmatched_sql} RENAME TO {new}"
+        table.session.jobs.query(job, sql, f"renaming {former.ref.unmatched_id}", event.table)
+        former.forget_unmatched()
+        table.forget_unmatched()
 
 
 def _run(former: TargetTable, table: TargetTable, event: DDLEvent) -> None:

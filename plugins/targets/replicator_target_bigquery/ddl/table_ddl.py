@@ -12,6 +12,7 @@ from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
 from replicator_target_bigquery.commit_log.commit import DDL_BEGUN, DROPPED
 from replicator_target_bigquery.ddl.alteration import Alteration, Step
+from replicator_target_bigquery.ddl.unmatched_rows import follow
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import clustering
 from replicator_target_bigquery.schema.schema_check import schema_mismatch
@@ -87,6 +88,7 @@ class TableDDL:
             )
         table.session.catalogue.drop(table.ref.id, event.table)
         table.session.catalogue.drop(table.ref.staging_id, event.table)
+        table.drop_unmatched()
         table.changed()
         why = "the source dropped it; requireManualDrops is false"
         log.warning("bigquery.table_deleted", table=str(event.table), target=table.ref.id, why=why)
@@ -119,7 +121,16 @@ class TableDDL:
             if found is not None and list(found.clustered) != wanted:
                 table.session.catalogue.cluster(table.ref, wanted, event.table)
                 table.changed()
-        self._commit(event, kept=alteration.kept)
+        self._commit(event, self._unmatched(event), kept=alteration.kept)
+
+    def _unmatched(self, event: DDLEvent) -> list[str]:
+        """What has removals whose rows are not there yet follow the event, in its own commit."""
+        table, schema = self._table, event.schema
+        if schema is None or schema.primary_key or not table.has_unmatched():
+            return []
+        found = table.found()
+        fields = table.session.layout.source_fields(schema, found.fields if found is not None else ())
+        return [follow(table.ref.unmatched_sql, event, fields)]
 
     def _allow(self, steps: Sequence[Step], event: DDLEvent) -> None:
         """Refuse statements that the mode cannot run; this class allows all."""

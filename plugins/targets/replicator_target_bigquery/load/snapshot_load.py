@@ -71,6 +71,8 @@ class TableSnapshotLoad:
             table.session.catalogue.drop(table.ref.staging_id, schema.table)
             table.changed()
         table.ensure_created(schema, replacing=True, like=former)
+        if not schema.primary_key:
+            table.drop_unmatched()
         begun = table.ownership.snapshot_begun(snapshot_id, position)
         statements = [] if empty else [f"TRUNCATE TABLE {table.ref.sql}"]
         table.commit(table.row(begun, f"begin-{snapshot_id}", note=""), statements)

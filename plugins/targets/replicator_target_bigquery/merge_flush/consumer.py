@@ -125,6 +125,7 @@ class AppendConsumer(BigQueryConsumer):
     layout: ClassVar[type[TableLayout]] = MergeFlushLayout
     alteration: ClassVar[type[Alteration]] = KeyAlteration
     streams_into_tables: ClassVar[bool] = True
+    keeps_unmatched: ClassVar[bool] = True  # no removal has an effect here
 
     def __init__(self, config: BigQueryConfig, context: DeltaTargetContext) -> None:
         super().__init__(config, context)

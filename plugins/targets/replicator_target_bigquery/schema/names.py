@@ -9,7 +9,7 @@ from typing import Final
 from replicator_sdk.datatype import Record
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableSchema
-from replicator_target_bigquery.config import COMMITS, BigQueryConfig
+from replicator_target_bigquery.config import COMMITS, UNMATCHED, BigQueryConfig
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]")
 # Prefixes BigQuery keeps for itself, in any case.
@@ -78,4 +78,9 @@ def staged_names(config: BigQueryConfig, table: str) -> str:
 
 def is_own_table(config: BigQueryConfig, name: str) -> bool:
     """Whether a table of that name would be taken for one of the replicator's."""
-    return name.startswith(config.staging_table_prefix) or name.lower() == COMMITS
+    return is_of_one_table(config, name) or name.lower() == COMMITS
+
+
+def is_of_one_table(config: BigQueryConfig, name: str) -> bool:
+    """Whether a table of that name is what the replicator keeps beside one target table."""
+    return name.startswith((config.staging_table_prefix, UNMATCHED))

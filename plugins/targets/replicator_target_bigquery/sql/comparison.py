@@ -73,11 +73,9 @@ def same_value(kind: Field, left: str, right: str, *, nullable: bool) -> str:
 
 
 def row_text(alias: str, columns: tuple[Field, ...]) -> str:
-    """The whole row as text, equal for equal rows; for tables without a key."""
+    """The whole row as text, equal for equal rows; for tables without a key. It names the columns, in their order."""
     values = (
-        f"{alias}.{name(c.name)} + 0.0 AS {name(c.name)}"
-        if c.type == "FLOAT64" and c.mode != "REPEATED"
-        else f"{alias}.{name(c.name)}"
+        f"{alias}.{name(c.name)}{' + 0.0' if c.type == 'FLOAT64' and c.mode != 'REPEATED' else ''} AS {name(c.name)}"
         for c in columns
     )
     return f"TO_JSON_STRING(STRUCT({', '.join(values)}))"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId
-from replicator_target_bigquery.config import COMMITS, BigQueryConfig
+from replicator_target_bigquery.config import COMMITS, UNMATCHED, BigQueryConfig
 from replicator_target_bigquery.schema.names import is_own_table, staged_names, table_name
 from replicator_target_bigquery.sql.text import name
 
@@ -59,6 +59,16 @@ class TableRef:
     def commits_sql(self) -> str:
         """The dataset's commit log in a statement."""
         return name(self.project, self.dataset, COMMITS)
+
+    @property
+    def unmatched_sql(self) -> str:
+        """The table of removals whose rows are not there yet, in a statement."""
+        return name(self.project, self.dataset, UNMATCHED + self.table)
+
+    @property
+    def unmatched_id(self) -> str:
+        """The same as Google's client takes it."""
+        return f"{self.project}.{self.dataset}.{UNMATCHED}{self.table}"
 
     @property
     def id(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from replicator_sdk.authoring.table_ownership import chunks_after, owner_of
 from replicator_sdk.batch import TableChanges
@@ -21,12 +21,14 @@ from replicator_target_bigquery.commit_log.statements import insert, rows_of
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.schema.table_info import TableInfo
-from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED, READY, guarded
+from replicator_target_bigquery.sql.script import DONE, FENCED, MOVED, READY, Bounded, guarded
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.tables.catalogue import Catalogue
 from replicator_target_bigquery.tables.first_states import FirstStates
 from replicator_target_bigquery.tables.ownership import BigQueryOwnership
 
+UNMATCHED_FIELDS: Final = (Field("_row", "STRING", "REQUIRED"), Field("_copies", "INT64", "REQUIRED"))
+"""A row as `row_text` writes it, and how many copies of it are to be removed as soon as they arrive."""
 register("bigquery.commit.before", "bigquery.commit.after", "bigquery.claimed")
 
 
@@ -73,10 +75,11 @@ class TargetTable:
         self.ownership = BigQueryOwnership(table, session.context, self.ref.id)
         self._state: TableState | None = None
         self._found: TableInfo | None = None
+        self._has_unmatched: bool | None = None
 
     def forget(self) -> None:
         """Read the commit log and the table's columns again on the next use."""
-        self._state, self._found = None, None
+        self._state, self._found, self._has_unmatched = None, None, None
 
     def state(self) -> TableState:
         """What the commit log says, read once and then kept up to date; from then on no older run can write the table.
@@ -151,6 +154,29 @@ class TargetTable:
             )
         return found
 
+    def has_unmatched(self) -> bool:
+        """Whether removals of it were ever stored whose rows were not there; asked once by each run."""
+        if self._has_unmatched is None:
+            self._has_unmatched = self.session.catalogue.find(self.ref.unmatched_id, self.table) is not None
+        return self._has_unmatched
+
+    def ensure_unmatched(self) -> None:
+        """Create the table of removals whose rows are not there yet, unless it exists."""
+        if not self.has_unmatched():
+            catalogue = self.session.catalogue
+            catalogue.create(catalogue.definition(self.ref.unmatched_id, UNMATCHED_FIELDS), self.table)
+            self._has_unmatched = True
+
+    def drop_unmatched(self) -> None:
+        """Forget the removals whose rows are not there yet: the table's rows go."""
+        if self.has_unmatched():
+            self.session.catalogue.drop(self.ref.unmatched_id, self.table)
+            self._has_unmatched = False
+
+    def forget_unmatched(self) -> None:
+        """Ask again on the next use."""
+        self._has_unmatched = None
+
     def changed(self) -> None:
         """Note that the table's structure has changed: it is read again on the next use."""
         self._found = None
@@ -198,14 +224,21 @@ class TargetTable:
         *,
         checks: Sequence[tuple[str, str]] = (),
         refuse: Callable[[str], Exception] | None = None,
-    ) -> None:
+        first: Bounded | None = None,
+        measure: str = "",
+    ) -> Any:
         """Run `statements` and add `row` in one transaction, unless another run wrote the table.
 
         Args:
             row: From `row()`.
             statements: What runs in the same transaction.
             checks: Further conditions that must not hold, and their outcomes.
-            refuse: Makes the error for those outcomes.
+            refuse: Makes the error for those outcomes, and that of `first`.
+            first: Runs before `statements`; where it goes too far nothing is committed.
+            measure: An expression.
+
+        Returns:
+            Its value after the commit; None where it is empty.
 
         Raises:
             FencedError: When a newer run has the table.
@@ -213,7 +246,7 @@ class TargetTable:
         """
         ref = self.ref
         guards = [*self.state().checks(row.epoch, row.batch), *checks]
-        sql = guarded(guards, rows_of(ref), [*statements, insert(ref, row)])
+        sql = guarded(guards, rows_of(ref), [*statements, insert(ref, row)], first=first, measure=measure)
         failpoint("bigquery.commit.before")
         (answer,) = self.session.jobs.query(
             f"{ref.dataset}_{ref.table}_{row.batch}", sql, f"writing {ref.id}", self.table
@@ -233,6 +266,7 @@ class TargetTable:
             )
         self._state = self.state().followed_by(row)
         failpoint("bigquery.commit.after")
+        return answer[1] if measure else None
 
     def progress_at(self, position: Position, sequence: int = 0) -> TableProgress:
         """Progress of this run at `position`, snapshot state as it was."""

@@ -148,8 +148,8 @@ class SliceApply:
         for part in parts:
             if part.error is not None:
                 raise part.error
-        if not self._changes.tables[table_id].primary_key and not tally.inserts_only and tally.partitions > 1:
-            raise self._unordered(table_id)
+        if not self._changes.tables[table_id].primary_key:
+            self._require_order(table_id, tally)
         if keys := keys_in_several(parts):
             raise in_several_partitions(table_id, self._identity.position, keys)
         begun = self._begun[table_id]
@@ -175,13 +175,21 @@ class SliceApply:
         ]
         return Written(add, removed).to_changes(begun.table.log.storage, begun.state.files)
 
-    def _unordered(self, table: TableId) -> DataError:
-        return DataError(
+    def _require_order(self, table: TableId, tally: TableTally) -> None:
+        """Refuse removals whose rows may be in another partition or slice, and rows for which stored removals wait.
+
+        Raises:
+            DataError: RPL-5404.
+        """
+        removes = not tally.inserts_only and (tally.partitions > 1 or tally.is_unordered)
+        if not removes and not self._begun[table].state.unmatched:
+            return
+        raise DataError(
             "a table without a key has updates or deletes in several partitions of the log, whose order is unknown",
             code="RPL-5404",
             table=str(table),
             position=str(self._identity.position),
-            hint="give it a key at the source, or have all its records in one partition",
+            hint="set the source's `distributed` to false, give it a key at the source, or have all its records in one partition",
         )
 
 

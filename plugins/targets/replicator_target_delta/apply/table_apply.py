@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import structlog
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
@@ -27,6 +28,8 @@ from replicator_target_delta.table import Attempt, TargetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = structlog.get_logger(__name__)
 
 
 def fitting_state(
@@ -84,26 +87,39 @@ class TableApply:
         size = state.written_bytes(self._config.target_file_bytes)
         place = Place(self._spark, state, self._table.log.storage, size, self._config.soft_deletes)
         try:
-            files = self._write(place, changes)
+            files, unmatched = self._write(place, changes)
         except pa.ArrowInvalid as err:  # its text may hold the value
             raise unfitting_value(changes) from err
         progress = TableProgress.of(changes.identity)
-        self._table.commit(attempt, progress, add=files.add, remove=files.remove, metadata=metadata)
+        self._table.commit(
+            attempt, progress, add=files.add, remove=files.remove, metadata=metadata, unmatched=unmatched
+        )
 
-    def _write(self, place: Place, changes: TableChanges) -> FileChanges:
+    def _write(self, place: Place, changes: TableChanges) -> tuple[FileChanges, str | None]:
+        """The files to commit, and the new `State.unmatched`; None where it stays."""
         names = self._config.metadata_names()
         stamper = Stamper(names, str(changes.identity))
         if changes.schema.primary_key:
             keyed = KeyedApply(place, changes, stamper)
             files = keyed.run()
             self._count_missing(changes, keyed.missing)
-            return files
+            return files, None
         keyless = KeylessApply(place, changes, stamper, names)
-        if changes.inserts_only:
-            return keyless.append()
+        if keyless.only_adds:
+            return keyless.append(), None
         files = keyless.run()
         self._count_missing(changes, keyless.missing)
-        return files
+        return files, self._unmatched(changes, keyless)
+
+    def _unmatched(self, changes: TableChanges, keyless: KeylessApply) -> str | None:
+        """What is stored of removals whose rows are not there yet; shown, since it says how far the partitions are apart."""
+        found = keyless.unmatched
+        if found is None:
+            return None
+        stored = found.stored(changes.table, changes.identity.position)
+        self._context.metrics.gauge("dml.unmatched", found.copies, table=changes.table)
+        log.info("delta.unmatched_removals", table=str(changes.table), copies=found.copies)
+        return stored
 
     def _count_missing(self, changes: TableChanges, missing: int) -> None:
         """Rows that should exist: another program may have altered the table."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from replicator_sdk.errors import BugError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
 from replicator_sdk.failpoint import failpoint, register
+from replicator_target_delta.apply.unmatched_rows import UnmatchedRows
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.ddl.backfill import NewValues, rewrite_table
 from replicator_target_delta.schema.encoding import conform
@@ -18,6 +19,8 @@ from replicator_target_delta.schema.types import Layout, same_type, spark_type
 from replicator_target_delta.table import Attempt, TargetTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
 register("delta.ddl.before", "delta.ddl.after")
@@ -162,6 +165,7 @@ class TableDDL:
             made = [source.values(layout[name].arrow, before) for name, source in values.items() if name in layout]
             log = self._table.log
             files = rewrite_table(self._spark, attempt.state, log.storage, layout.physical, made)
+            unmatched = self._unmatched(attempt, event, layout, made)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as err:
             raise SchemaDriftError(
                 f"existing rows do not fit the new type of {', '.join(map(repr, values))}",
@@ -172,8 +176,26 @@ class TableDDL:
             ) from err
         progress = self._table.progress_at(attempt, _position(event), event.sequence_number)
         self._table.commit(
-            attempt, progress, add=files, remove=list(attempt.state.files.all_actions()), metadata=metadata
+            attempt,
+            progress,
+            add=files,
+            remove=list(attempt.state.files.all_actions()),
+            metadata=metadata,
+            unmatched=unmatched,
         )
+
+    def _unmatched(self, attempt: Attempt, event: DDLEvent, layout: Layout, values: Sequence[NewValues]) -> str | None:
+        """Removals whose rows are not there yet, under the new definition; the same as `rewrite_table` does with rows."""
+        stored = attempt.state.unmatched
+        if not stored:
+            return None
+        ours = set(self._config.metadata_names().values())
+        found = UnmatchedRows.of(stored, [c.arrow for c in attempt.state.layout.columns if c.name not in ours])
+        made = {v.field.name: v.of(found.rows) for v in values}
+        fields = [c.arrow for c in layout.columns if c.name not in ours]
+        columns = [made[f.name] if f.name in made else found.rows.column(f.name) for f in fields]
+        rows = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+        return UnmatchedRows(rows, found.counts).stored(event.table, event.position)
 
     def _commit(
         self,
@@ -186,7 +208,9 @@ class TableDDL:
     ) -> None:
         progress = self._table.progress_at(attempt, _position(event), event.sequence_number)
         files = list(attempt.state.files.all_actions()) if remove else []
-        self._table.commit(attempt, progress, remove=files, metadata=metadata, dropped=dropped)
+        # A row and its removal are on the same side of a TRUNCATE: what waits for its row then, waits on.
+        unmatched = "" if remove and event.operation is not DDLOperation.TRUNCATE_TABLE else None
+        self._table.commit(attempt, progress, remove=files, metadata=metadata, dropped=dropped, unmatched=unmatched)
 
 
 class _Source:

@@ -23,6 +23,7 @@ class State:
         stored: What our domain holds, parsed; None when it was never ours.
         key: The physical names of its key's columns, once changes were applied; the log does not say them.
         stamp: Of the version's commit file; None where it is not known, or the file is gone.
+        unmatched: What is stored of removals whose rows are not there yet (`UnmatchedRows`); empty for none.
     """
 
     version: int
@@ -32,6 +33,7 @@ class State:
     stored: dict[str, Any] | None
     key: tuple[str, ...] = ()
     stamp: Stamp | None = None
+    unmatched: str = ""
 
     @property
     def file_bytes(self) -> int | None:

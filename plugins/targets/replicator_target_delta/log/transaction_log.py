@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOMAIN: Final = "replicator.progress"
+UNMATCHED_DOMAIN: Final = "replicator.unmatched"
 OPERATION: Final = "STREAMING UPDATE"
 """Delta's name for the kind of our commits."""
 # Delta writes a checkpoint each `delta.checkpointInterval` commits where maintenance does not; a listing finds it.
@@ -236,6 +237,7 @@ class TableLog:
             Layout.of(json.loads(metadata["schemaString"])),
             content.files,
             json.loads(content.domains[DOMAIN]) if DOMAIN in content.domains else None,
+            unmatched=content.domains.get(UNMATCHED_DOMAIN, ""),
         )
 
     def _replayed(self, snapshot: Any) -> Content | None:
@@ -300,6 +302,7 @@ class Transaction:
         metadata: dict[str, Any] | None = None,
         note: str = "",
         data_change: bool = True,
+        unmatched: str | None = None,
     ) -> None:
         """Write one version holding all of it; durable on return.
 
@@ -311,6 +314,7 @@ class Transaction:
             metadata: The new `metaData` content, when it changes.
             note: For the table's history.
             data_change: Whether rows are added or deleted; not when they only move to other files.
+            unmatched: The new `State.unmatched`; None where it stays.
 
         Raises:
             RetryableError: When it did not, or perhaps did, come through.
@@ -321,6 +325,10 @@ class Transaction:
         ]
         domain = {"domain": DOMAIN, "configuration": json.dumps(stored), "removed": False}
         actions.append({"domainMetadata": domain})
+        kept = self.state.unmatched if unmatched is None else unmatched
+        if kept != self.state.unmatched:
+            domain = {"domain": UNMATCHED_DOMAIN, "configuration": kept, "removed": not kept}
+            actions.append({"domainMetadata": domain})
         sequence = int(stored.get("progress", {}).get("sequence", 0))
         with translated(self._log.path):
             if metadata is not None:
@@ -328,7 +336,7 @@ class Transaction:
                 self._handle.updateMetadata(parsed, False)
             version = self._write(actions, writer, sequence, note)
         self._log.storage.sync_log(version)
-        self._remember(version, added, removed, stored, changed=metadata is not None)
+        self._remember(version, added, removed, stored, kept, changed=metadata is not None)
 
     def _write(self, actions: list[dict[str, Any]], writer: str, sequence: int, note: str) -> int:
         """The version that holds the actions now."""
@@ -352,7 +360,14 @@ class Transaction:
         return version
 
     def _remember(
-        self, version: int, added: list[DataFile], removed: list[DataFile], stored: dict[str, Any], *, changed: bool
+        self,
+        version: int,
+        added: list[DataFile],
+        removed: list[DataFile],
+        stored: dict[str, Any],
+        unmatched: str,
+        *,
+        changed: bool,
     ) -> None:
         """Keep the new version's state, unless others wrote between (then it is read at the next `begin`)."""
         if version != self.state.version + 1:
@@ -364,7 +379,8 @@ class Transaction:
                 return
             metadata, layout = written, Layout.of(json.loads(written["schemaString"]))
         files = self.state.files.changed(added, removed)
-        self._log.remember(State(version, metadata, layout, files, stored, self.state.key, self._log.stamp(version)))
+        stamp = self._log.stamp(version)
+        self._log.remember(State(version, metadata, layout, files, stored, self.state.key, stamp, unmatched))
 
 
 def _is_of(state: State, snapshot: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_sdk import BatchConsumer, ChangeBatch, DeferredConsumer, DMLEvent, DMLOperation
-from replicator_sdk.errors import FencedError, NeedsUserError
+from replicator_sdk.errors import DataError, FencedError, NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from replicator_runtime.engine.batching.batching import TableBatch
     from replicator_runtime.engine.maintenance.table_locks import TableLocks
-    from replicator_sdk import DDLEvent, EventConsumer, Offset, TableId
+    from replicator_sdk import DDLEvent, EventConsumer, Offset, TableChanges, TableId
 
 register("engine.table.before_apply", "engine.table.after_apply")
 
@@ -136,6 +136,8 @@ class BatchApplier(Applier):
     def _apply_one(self, item: TableBatch) -> None:
         failpoint("engine.table.before_apply")
         try:
+            if not self._consumer.keeps_unmatched:
+                refuse_unordered(item.changes)
             self._consumer.apply_batch(item.changes)
         except Exception as error:
             raise error_of_table(error, item.changes.table, str(item.changes.identity.position)) from error
@@ -150,6 +152,8 @@ class RowApplier(Applier):
 
     def apply(self, batches: list[TableBatch], offset: Offset) -> dict[TableId, Exception]:
         """Apply the changes row by row. A failure concerns all of them: which rows the consumer has taken is unknown."""
+        for item in batches:
+            refuse_unordered(item.changes)
         rows = [event for item in batches for batch in item.changes.batches() for event in unroll(batch, offset)]
         rows.sort(key=lambda event: event.sequence_number)
         for event in rows:
@@ -172,6 +176,23 @@ class RowApplier(Applier):
     def can_rename(self, former: TableId, table: TableId) -> bool:
         """Ask the consumer."""
         return self._consumer.can_rename(former, table)
+
+
+def refuse_unordered(changes: TableChanges) -> None:
+    """Refuse removals that may come before their inserts, for a target that would drop them.
+
+    Raises:
+        DataError: RPL-5001.
+    """
+    if changes.unordered and not changes.inserts_only:
+        raise DataError(
+            "a table without a key has updates or deletes in several partitions of the log, and the target does not keep"
+            " a delete whose row is not there yet",
+            code="RPL-5001",
+            table=str(changes.table),
+            position=str(changes.identity.position),
+            hint="give the records keys (Debezium: message.key.columns) or the topic one partition, or use the target delta, or bigquery in mode batch",
+        )
 
 
 def unroll(batch: ChangeBatch, offset: Offset) -> Iterator[DMLEvent]:

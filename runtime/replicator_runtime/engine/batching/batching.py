@@ -234,11 +234,15 @@ class Batcher:
             drops_lost_updates=forgives,
             inserts_only=counted.updates == 0 and counted.deletes == 0,
             source_timestamp=counted.source_timestamp,
+            unordered=counted.is_unordered and not self._lacks_rows(run[0].schema.table),
         )
         return TableBatch(changes, counted, run)
 
     def _is_filtered(self, table: TableId) -> bool:
         return table in self._watermarks and self._watermarks[table].filtered
+
+    def _lacks_rows(self, table: TableId) -> bool:
+        return table in self._watermarks and self._watermarks[table].lacks_rows
 
     def _spill(self) -> None:
         """Move the open window's rows to disk: the transaction is larger than memory should hold."""

@@ -96,6 +96,7 @@ class Tally:
     last_sequence: int
     source_timestamp: int
     is_snapshot: bool
+    is_unordered: bool = False
 
     @property
     def rows(self) -> int:
@@ -106,7 +107,7 @@ class Tally:
 def tally(segments: list[Segment]) -> Tally | None:
     """Count what `segments` hold; None when nothing is left of them. Reads spilled ones once."""
     counts = np.zeros(8, np.int64)
-    first, last, stamp, snapshot = None, 0, -1, False
+    first, last, stamp, snapshot, unordered = None, 0, -1, False, False
     for segment in segments:
         for batch in segment.read():
             counts += np.bincount(batch.op.to_numpy(zero_copy_only=False), minlength=8)
@@ -116,9 +117,10 @@ def tally(segments: list[Segment]) -> Tally | None:
             if batch.timestamps is not None:
                 stamp = max(stamp, int(batch.timestamps.max()))
             snapshot = snapshot or batch.is_snapshot
+            unordered = unordered or batch.is_unordered
     if first is None:
         return None
     inserts, updates, deletes = (
         int(counts[op]) for op in (DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE)
     )
-    return Tally(inserts, updates, deletes, first, last, stamp, snapshot)
+    return Tally(inserts, updates, deletes, first, last, stamp, snapshot, unordered)

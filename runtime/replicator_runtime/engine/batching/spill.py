@@ -55,7 +55,8 @@ class SpillFile:
             pa.array(batch.sequence_numbers),
             *(batch.unchanged.get(name, absent) for name in self.schema.names),
         ]
-        flags = json.dumps({"full": batch.before_is_full, "snapshot": batch.is_snapshot}).encode()
+        marks = {"full": batch.before_is_full, "snapshot": batch.is_snapshot, "unordered": batch.is_unordered}
+        flags = json.dumps(marks).encode()
         self._writer.write_batch(
             pa.RecordBatch.from_arrays(arrays, schema=self._type), custom_metadata={"flags": flags}
         )
@@ -90,6 +91,7 @@ class SpillFile:
             flags["full"],
             flags["snapshot"],
             sequence.to_numpy().astype(np.int64),
+            is_unordered=flags["unordered"],
         )
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 DELETING = frozenset({"DELETE", DDLOperation.TRUNCATE_TABLE.value})
 """The names of the operations that remove rows."""
+_WRITING = frozenset({"INSERT", "UPDATE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,11 @@ class TableScope:
     def keeps_deleted_rows(self) -> bool:
         """Whether the target may hold rows on purpose that the source has deleted."""
         return bool(self.left_out & DELETING)
+
+    @property
+    def lacks_written_rows(self) -> bool:
+        """Whether the source has rows that never arrive at the target, although they may be removed there."""
+        return bool(self.left_out & _WRITING)
 
     @classmethod
     def of(cls, selected: SelectedTable) -> TableScope:

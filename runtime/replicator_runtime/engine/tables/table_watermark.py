@@ -17,11 +17,13 @@ class TableWatermark:
         position: Every change up to it is in the table.
         overlap_until: Until this offset changes may repeat what the table's snapshot holds; None when it is exact.
         filtered: Whether some operations are left out, so that an insert may find a row that the source deleted.
+        lacks_rows: Whether INSERTs or UPDATEs are left out, so that a removal may be of a row that never arrives.
     """
 
     position: Position
     overlap_until: Offset | None = None
     filtered: bool = False
+    lacks_rows: bool = False
 
     def overlaps(self, offset: Offset) -> bool:
         """Whether changes after `offset` may repeat what the snapshot holds."""

@@ -67,6 +67,7 @@ def to_table_changes(
     *,
     overlap: bool = False,
     drops_lost_updates: bool | None = None,
+    unordered: bool = False,
 ) -> TableChanges:
     """Numbered batches of one table and schema as what a target applies at once.
 
@@ -82,6 +83,7 @@ def to_table_changes(
         drops_lost_updates=overlap if drops_lost_updates is None else drops_lost_updates,
         inserts_only=all(code == DMLOperation.INSERT for b in batches for code in b.op.to_pylist()),
         source_timestamp=max(int(b.timestamps.max()) if b.timestamps is not None else -1 for b in batches),
+        unordered=unordered,
     )
 
 

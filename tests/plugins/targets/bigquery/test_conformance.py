@@ -14,6 +14,7 @@ from tests.plugins.targets.bigquery.support.project import Project
 class TestBigQuery(TargetConformance):
     cuts: ClassVar[tuple[str, ...]] = ("first alone",)
     random_histories: ClassVar[int] = 2
+    spread_histories: ClassVar[int] = 1  # a property test of its own tries more
     interruptions: ClassVar[int] = 3
     fences_maintenance: ClassVar[bool] = False  # a step deletes rows of the commit log that no run reads
     largest_decimal: ClassVar[int] = 28  # the emulator has no BIGNUMERIC

@@ -11,6 +11,7 @@ from replicator_sdk.batch import TableChanges
 from replicator_sdk.schema import TableSchema
 from replicator_target_delta.apply.key_lookup import Place
 from replicator_target_delta.apply.keyed import KeyedApply
+from replicator_target_delta.apply.keyless import KeylessApply
 from replicator_target_delta.apply.row_matching import live_rows
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.file_index.file_index import FileIndex
@@ -24,7 +25,7 @@ from replicator_target_delta.schema.types import Layout
 
 
 class FolderTable:
-    """One table with a key; `state` is its version now."""
+    """One table; `state` is its version now."""
 
     def __init__(self, folder: Path, schema: TableSchema, **settings: Any) -> None:
         self.config = DeltaConfig(path=str(folder), **settings)
@@ -37,8 +38,19 @@ class FolderTable:
         """What `TableApply` does between the beginning and the commit."""
         place = Place(None, self.state, self.storage, self.config.target_file_bytes, self.config.soft_deletes)
         names = self.config.metadata_names()
-        made = KeyedApply(place, changes, Stamper(names, str(changes.identity))).run()
+        stamper = Stamper(names, str(changes.identity))
+        if self.schema.primary_key:
+            made = KeyedApply(place, changes, stamper).run()
+            self._commit(made.add, made.remove)
+            return
+        keyless = KeylessApply(place, changes, stamper, names)
+        made = keyless.append() if keyless.only_adds else keyless.run()
+        waiting = keyless.unmatched
+        unmatched = (
+            self.state.unmatched if waiting is None else waiting.stored(changes.table, changes.identity.position)
+        )
         self._commit(made.add, made.remove)
+        self.state.unmatched = unmatched
 
     def compact(self, file_bytes: int, merges: int) -> int:
         """What `compact` does between the beginning and the commit; returns how many files were written again."""

@@ -19,6 +19,7 @@ from replicator_sdk.schema import TableId
 from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
 from replicator_source_kafka import KafkaOffset, KafkaSource
 from replicator_source_kafka.slices.range_reader import KafkaRangeReader
+from replicator_source_kafka.tables.topic_tables import TopicOrder
 from tests.plugins.sources.kafka.harness.simulated_database import source_of
 from tests.plugins.sources.kafka.harness.source_runs import Planner, Pump, inserts, orders
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
@@ -95,7 +96,7 @@ def refused_everywhere(
     piece = planner.log.plan(planner.log.initialize(None), 1 << 30)
     assert piece is not None
     assert isinstance(piece.end, KafkaOffset)
-    executors = KafkaRangeReader(stranger.config, piece.end.topics, OutOfRange.FAIL)
+    executors = KafkaRangeReader(stranger.config, piece.end.topics, OutOfRange.FAIL, TopicOrder(piece.end))
     turned_away = Planner(broker, [orders()], topics=[TOPIC], **wrong)
     attempts: list[Callable[[], object]] = [
         pump.prepare,

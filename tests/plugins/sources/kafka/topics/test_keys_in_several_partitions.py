@@ -1,4 +1,4 @@
-"""A key with records in several partitions: one row in Delta in any order of reading, or an error."""
+"""Changes of one row in several partitions: the source's rows in Delta in any order of reading, or an error."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replicator_sdk.errors import ReplicatorError
+from tests.plugins.sources.kafka.harness.connect_json import envelope
 from tests.plugins.sources.kafka.harness.delta_copy import DeltaCopy
 from tests.plugins.sources.kafka.harness.source_runs import inserts, orders
 from tests.services.kafka.broker import KafkaBroker
@@ -51,3 +52,21 @@ def test_two_topics_with_changes_of_one_key_stop_that_table_only(
         copy.run()
     assert copy.notes() == ([] if is_new else [(1, "n1")])
     assert copy.notes("others") == [(8, "n8")]
+
+
+def test_a_delete_that_is_alone_in_its_slice_stops_a_table_without_a_key_in_several_partitions(
+    tmp_path: Path, spark: SparkSession, kafka: KafkaBroker, kafka_topic: MakeTopic
+) -> None:
+    """The insert of its row may be in another partition and a later slice; one stream keeps it until then."""
+    topic, schema = kafka_topic(2), orders(keyless=True)
+    copy = DeltaCopy(tmp_path, spark, kafka, topics=[topic])
+    kafka.produce(topic, inserts([1, 2], schema), partition=0)
+    copy.run()
+    kafka.produce(topic, [(None, envelope(schema, "d", {"id": 3, "note": "n3"}, None))], partition=1)
+    with pytest.raises(ReplicatorError, match="RPL-5404"):
+        copy.run()
+    alone = DeltaCopy(tmp_path / "one stream", spark, kafka, topics=[topic], distributed=False)
+    alone.run()
+    kafka.produce(topic, inserts([3, 4], schema), partition=0)
+    alone.run()
+    assert alone.notes() == [(1, "n1"), (2, "n2"), (4, "n4")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlglot
 from sqlglot import exp
 
-_CONTROL = ("DECLARE ", "BEGIN TRANSACTION", "COMMIT TRANSACTION", "END IF")
+_CONTROL = ("DECLARE ", "BEGIN TRANSACTION", "COMMIT TRANSACTION", "ROLLBACK TRANSACTION", "ELSE\n", "END IF")
 
 
 def parse_sql(script: str) -> list[exp.Expr]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,7 @@ from replicator_target_delta import DeltaLakeTarget
 from replicator_target_delta.apply.slice import share
 from replicator_target_delta.consumer import DeltaConsumer
 from tests.crash.removed_recovery import without
-from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, delete, insert, row, update
+from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
 from tests.runtime.engine.partitioned_shop import PartitionedShop, run_pipeline
 
@@ -236,6 +237,17 @@ def test_a_table_without_a_key_takes_deletes_from_one_partition_only(copy: Copy,
         assert [r["name"] for r in copy.lake.rows(KEYLESS.table)] == ["a"]
     else:
         assert getattr(outcome.failures[KEYLESS.table], "code", "") == "RPL-5404"
+
+
+def test_a_table_without_a_key_for_whose_rows_removals_wait_is_refused(copy: Copy) -> None:
+    """One stream has stored them, and then the pipeline was given to executors."""
+    lone = batch(1, [delete({"name": "a", "number": 1}, KEYLESS)])
+    lone.unordered = True
+    lone.identity = replace(lone.identity, position=Position(PartitionedOffset((0, 0))))
+    copy.consumer().apply_batch(lone)
+    copy.folder.append([insert({"name": "a", "number": 1}, KEYLESS)], partition=0)
+    outcome = copy.take(copy.consumer())
+    assert getattr(outcome.failures[KEYLESS.table], "code", "") == "RPL-5404"
 
 
 def test_a_table_under_another_schema_waits_and_the_others_are_applied(copy: Copy) -> None:
