@@ -95,11 +95,14 @@ class TableSchema:
         columns: In source order.
         primary_key: Names of the columns that identify a row; empty when nothing does (bag semantics). Key values may
             be NULL where the source allows it and are compared null-safely.
+        source_id: What identifies the table at the source whatever its name is (Postgres' object identifier); empty where
+            the source has no such thing. The runtime keeps the one that a table was copied with and gives it back to readers.
     """
 
     table: TableId
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
+    source_id: str = ""
     _by_name: dict[str, Column] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -143,28 +146,30 @@ class TableSchema:
     @property
     def fingerprint(self) -> str:
         """Sixteen hex digits that differ when names, types, nullability, order or key differ."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+        facts = {name: value for name, value in self.to_json().items() if name != "sourceId"}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form used in state files."""
-        return {
+        value: dict[str, Any] = {
             "table": self.table.to_json(),
             "columns": [c.to_json() for c in self.columns],
             "primaryKey": list(self.primary_key),
         }
+        return {**value, "sourceId": self.source_id} if self.source_id else value
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """The inverse of `to_json`."""
         columns = tuple(Column.from_json(c) for c in value["columns"])
-        return cls(TableId.from_json(value["table"]), columns, tuple(value["primaryKey"]))
+        return cls(TableId.from_json(value["table"]), columns, tuple(value["primaryKey"]), value.get("sourceId", ""))
 
 
 def replace_columns(schema: TableSchema, columns: Iterable[Column]) -> TableSchema:
     """`schema` with other columns and the same key."""
-    return TableSchema(schema.table, tuple(columns), schema.primary_key)
+    return TableSchema(schema.table, tuple(columns), schema.primary_key, schema.source_id)
 
 
 def rename_table(schema: TableSchema, table: TableId) -> TableSchema:
     """`schema` under another table's name."""
-    return TableSchema(table, schema.columns, schema.primary_key)
+    return TableSchema(table, schema.columns, schema.primary_key, schema.source_id)

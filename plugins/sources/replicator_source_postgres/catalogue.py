@@ -204,7 +204,7 @@ class Catalogue:
     def schema(self, facts: TableFacts, table: TableId | None = None) -> TableSchema:
         """The standard schema of a table: its columns without the generated ones, and its key."""
         table = table or TableId(self._database, facts.name, facts.schema)
-        return TableSchema(table, tuple(map(self.column, facts.columns)), facts.key)
+        return TableSchema(table, tuple(map(self.column, facts.columns)), facts.key, str(facts.oid))
 
 
 class CatalogueConnection:

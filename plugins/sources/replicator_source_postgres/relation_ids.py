@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.schema import TableId
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_postgres.offset import PostgresOffset
 
 STATE_KEY = "postgres-tables"
@@ -54,7 +55,7 @@ class RelationIds(dict[int, TableId]):
     Attributes:
         emitted: Renames and drops that a replay emits again, in order.
         lost: Names whose table was copied under another name before its rename was emitted, each with that name: the copy
-            under the former name ends.
+            under the former name ends. Only looked at for copies whose schema does not say of which table they are.
         former: Former names as earlier versions stored them.
     """
 
@@ -79,6 +80,25 @@ class RelationIds(dict[int, TableId]):
             if offset < one.end:
                 names.update({oid: before for oid, (before, _) in one.names.items()})
         return names
+
+    def identify(self, schemas: Iterable[TableSchema], offset: PostgresOffset) -> dict[TableId, int]:
+        """The identifiers of tables that the runtime knows by these names at `offset`; unknown names are left out.
+
+        A copy says of which table it is; a name does not, since another table may have it by now. Of two copies of one table
+        the one is found whose name was copied or emitted last; the other one ends. Copies of earlier versions are found by name.
+        """
+        copies: defaultdict[int, list[TableId]] = defaultdict(list)
+        names, at = [], self.names_at(offset)
+        for schema in schemas:
+            if schema.source_id:
+                copies[int(schema.source_id)].append(schema.table)
+            else:
+                names.append(schema.table)
+        found = {}
+        for oid, tables in copies.items():
+            has = next((name for name in (self.get(oid), at.get(oid)) if name in tables), tables[0])
+            found[has] = oid
+        return found | {name: oid for name, oid in self.resolve(names, offset).items() if oid not in copies}
 
     def resolve(self, names: Iterable[TableId], offset: PostgresOffset) -> dict[TableId, int]:
         """The identifiers of tables that the runtime knows by these names at `offset`; unknown names are left out.

@@ -129,7 +129,7 @@ class Publication:
         wanted = {}
         missing = []
         for schema in schemas:
-            facts = self._find(schema.table, relation_ids)
+            facts = self._find(schema, relation_ids)
             if facts is None:
                 log.warning("table.dropped_at_source", table=str(schema.table))
                 continue
@@ -148,8 +148,11 @@ class Publication:
             self._add(missing)
         return wanted
 
-    def _find(self, table: TableId, relation_ids: RelationIds) -> TableFacts | None:
-        """The table by name or, when it was captured before, by identifier; None when it was dropped since."""
+    def _find(self, schema: TableSchema, relation_ids: RelationIds) -> TableFacts | None:
+        """The table by identifier when it was captured before, else by name; None when it was dropped since."""
+        table, copied = schema.table, int(schema.source_id or 0)
+        if copied in relation_ids and (facts := self._catalogue.by_oid(copied)) is not None:
+            return facts
         oid = relation_ids.oid_of(table)
         if oid is not None and self._catalogue.find(table) is None:
             return self._catalogue.by_oid(oid)

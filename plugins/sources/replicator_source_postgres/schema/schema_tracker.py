@@ -60,6 +60,8 @@ class SchemaTracker:
         self._database = database
         self.oids = {oid: table for table, oid in known.items()}
         self.renamed: set[int] = set()
+        self._waiting: dict[int, TableId] = {}
+        """Names that tables have while the copy of another table has them here; these keep the names in `oids`."""
         self._narrowed = set(narrowed)
         self._out_of_range = out_of_range
         self.schemas = {schema.table: self._with_identities(schema, known.get(schema.table)) for schema in tables}
@@ -81,6 +83,7 @@ class SchemaTracker:
 
     def remove(self, oid: int) -> None:
         """Remove a dropped table: a later table of its name is another one."""
+        self._waiting.pop(oid, None)
         self.schemas.pop(self.oids.pop(oid), None)
 
     def on_relation(self, relation: Relation, report: Callable[[StructureChange], None]) -> RelationPlan | None:
@@ -105,21 +108,38 @@ class SchemaTracker:
         named = TableId(self._database, relation.table, relation.schema)
         if named not in self.schemas:
             return None
-        before = next((oid for oid, table in self.oids.items() if table == named), None)
-        if before is not None:
+        before = next((oid for oid, table in self.oids.items() if table == named), None) or self._copied(named)
+        if before is not None and before != relation.oid:
             if self._catalogue.by_oid(before) is not None:
                 return None
-            del self.oids[before]
+            self.oids.pop(before, None)
             report(StructureChange(DDLOperation.TRUNCATE_TABLE, named, self.schemas[named], needs_snapshot=True))
         self.oids[relation.oid] = named
         return named
 
-    def refresh(self, oid: int, report: Callable[[StructureChange], None]) -> None:
-        """Report the columns that the catalogue shows; called once everything written before it has been read.
+    def _copied(self, table: TableId) -> int | None:
+        """The identifier of the table that was copied under this name; None where an earlier version did not store it."""
+        return int(self.schemas[table].source_id) if self.schemas[table].source_id else None
+
+    def copied_twice(self) -> dict[TableId, TableId]:
+        """Names under which a table was copied before it was copied under another one, which is the one given with it."""
+        found = {}
+        for table in self.schemas:
+            now = self.oids.get(self._copied(table) or 0, table)
+            if now != table:
+                found[table] = now
+        return found
+
+    def facts_of(self, oid: int) -> TableFacts | None:
+        """What the catalogue shows of a table now; None when it is gone."""
+        return self._catalogue.by_oid(oid)
+
+    def refresh(self, oid: int, facts: TableFacts | None, report: Callable[[StructureChange], None]) -> None:
+        """Report the columns that the catalogue showed; called once everything written before that has been read.
 
         The log announces a schema change with the next row only, which may never be written.
         """
-        facts, table = self._catalogue.by_oid(oid), self.oids.get(oid)
+        table = self.oids.get(oid)
         if facts is not None and table is not None:
             self._apply(self._narrow(self._catalogue.schema(facts, table)), facts, report, certain=True)
 
@@ -129,7 +149,7 @@ class SchemaTracker:
         Those that take each other's names are together.
         """
         names = self._catalogue.names(list(self.oids))
-        left = {oid: (self.oids[oid], now) for oid, now in sorted(names.items()) if now != self.oids[oid]}
+        left = {oid: (self.name_of(oid), now) for oid, now in sorted(names.items()) if now != self.oids[oid]}
         groups = []
         while left:
             waiting, group = [next(iter(left))], {}
@@ -139,6 +159,10 @@ class SchemaTracker:
                 waiting += [o for o, (b, n) in left.items() if (b == now or n == before) and o not in waiting]
             groups.append(group)
         return groups
+
+    def name_of(self, oid: int) -> TableId:
+        """The name that a captured table has, by what was emitted or could not be emitted so far."""
+        return self._waiting.get(oid, self.oids[oid])
 
     def are_free(self, names: Iterable[TableId]) -> bool:
         """Whether no captured table that is known to exist has one of these names."""
@@ -163,10 +187,19 @@ class SchemaTracker:
             self._apply(rename_table(change.schema, table), facts, report, certain=not change.needs_snapshot)
 
     def rename(self, names: Mapping[int, tuple[TableId, TableId]], report: Callable[[StructureChange], None]) -> None:
-        """Rename tables at once, each from the first name to the second; those that are not captured are left out."""
+        """Rename tables at once, each from the first name to the second; those that are not captured are left out.
+
+        A table whose new name is another one's here, which was copied under it later, keeps its former name until it has
+        another: the runtime has one table of a name.
+        """
+        wanted = {oid: now for oid, (before, now) in names.items() if self._can_leave(oid, before)}
+        while taken := [oid for oid, now in wanted.items() if now in self._names_without(wanted)]:
+            for oid in taken:
+                self._waiting[oid] = wanted.pop(oid)
         moved = {}
-        for oid, (before, now) in names.items():
-            if self.oids.get(oid) == before and before in self.schemas:
+        for oid, now in wanted.items():
+            self._waiting.pop(oid, None)
+            if (before := self.oids[oid]) != now:
                 moved[oid] = (before, rename_table(self.schemas.pop(before), now), self.replaced.pop(before))
         narrowed = {schema.table for before, schema, _ in moved.values() if before in self._narrowed}
         self._narrowed = self._narrowed - {before for before, _, _ in moved.values()} | narrowed
@@ -175,6 +208,13 @@ class SchemaTracker:
             self.renamed.add(oid)
             self.schemas[schema.table], self.replaced[schema.table] = schema, counter
             report(StructureChange(DDLOperation.RENAME_TABLE, schema.table, schema, previous=before))
+
+    def _can_leave(self, oid: int, before: TableId) -> bool:
+        return oid in self.oids and self.name_of(oid) == before and self.oids[oid] in self.schemas
+
+    def _names_without(self, leaving: Iterable[int]) -> set[TableId]:
+        """The names here of all tables and copies but those of `leaving`."""
+        return self.schemas.keys() - {self.oids[oid] for oid in leaving}
 
     def _apply(
         self,
@@ -189,6 +229,7 @@ class SchemaTracker:
         Columns that were identified by name and then have an impossible order exchanged their names: there are no steps, and
         the table needs a snapshot.
         """
+        now = replace(now, source_id=self.schemas[now.table].source_id)
         alters = compare(self.schemas[now.table], now)
         if not alters and (certain or in_order(now)):
             return
@@ -215,7 +256,7 @@ class SchemaTracker:
         ]
         observed = identify(announced, catalogue, known)
         key = self._key(relation, facts, known, observed)
-        return self._narrow(TableSchema(known.table, observed.columns, key)), observed.is_certain
+        return self._narrow(TableSchema(known.table, observed.columns, key, known.source_id)), observed.is_certain
 
     def _narrow(self, now: TableSchema) -> TableSchema:
         """Only the captured columns, where the pipeline selects them by name; the key always."""

@@ -60,6 +60,8 @@ class PostgresSnapshotReader(SnapshotReader):
                 plan = chunk_plan.plan_chunks(catalogue, now, parts, self._endpoint.config.chunk_rows)
                 expressions = adbc_columns(catalogue, now, facts)
                 unlogged = UnloggedChanges(catalogue, self._publication, self._context)
+                if unlogged.is_left_out(facts.oid):
+                    raise _another(schema.table)  # it took the name after the tables were published
                 resumes = unlogged.begin_copy(facts.oid, schema.table, resumes=bool(chunks))
                 RelationIds.change(self._context, lambda ids: ids.copied(facts.oid, schema.table))
         except BaseException:
@@ -81,14 +83,18 @@ class PostgresSnapshotReader(SnapshotReader):
 def _find(catalogue: Catalogue, table: TableId) -> TableFacts:
     facts = catalogue.find(table)
     if facts is None:
-        raise RetryableError(
-            "the table was dropped or renamed just before it was to be copied",
-            code="RPL-3605",
-            table=str(table),
-            hint="nothing to do: the attempt is repeated with the tables that exist then",
-        )
+        raise _another(table)
     check_readable(catalogue, facts, table)
     return facts
+
+
+def _another(table: TableId) -> RetryableError:
+    return RetryableError(
+        "the table was dropped or renamed just before it was to be copied",
+        code="RPL-3605",
+        table=str(table),
+        hint="nothing to do: the attempt is repeated with the tables that exist then",
+    )
 
 
 def _resumed(

@@ -12,6 +12,7 @@ from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId
+from replicator_source_postgres.catalogue import TableFacts
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.relation_ids import STATE_KEY as NAMES_KEY
 from replicator_source_postgres.relation_ids import EmittedNames, RelationIds
@@ -48,12 +49,12 @@ class CatalogueChanges:
         ids = RelationIds.load(context.get_state(NAMES_KEY))
         emitted: list[EmittedChange | EmittedNames] = [*self._emitted, *ids.emitted]
         self._to_replay = sorted((one for one in emitted if position.offset < one.end), key=lambda one: one.end)
-        self._lost = {table: now for table, now in ids.lost.items() if table in tracker.schemas}
+        self._lost = ids.lost if tracker.copied_twice() or ids.lost.keys() & tracker.schemas.keys() else None
 
     @property
     def is_waiting(self) -> bool:
         """Whether something waits for the log to be read up to it; the offset must not pass it before it is emitted."""
-        return bool(self._lost)
+        return self._lost is not None
 
     def emit_settled(self, read_up_to: int) -> None:
         """Emit what the poller found, once all that was written to the log before it has been read.
@@ -61,16 +62,18 @@ class CatalogueChanges:
         Args:
             read_up_to: Up to where the log was read, and emitted.
         """
-        if self._lost and self._poller.began_at is not None and self._poller.began_at <= read_up_to:
+        if self._lost is not None and self._poller.began_at is not None and self._poller.began_at <= read_up_to:
             self._end_lost(read_up_to)
-        settled = [oid for oid, _ in self._poller.settled(read_up_to) if oid in self._tracker.oids]
+        # Read before it is asked whether anything changed since the log was read up to it.
+        facts = {oid: self._tracker.facts_of(oid) for oid in self._poller.ready(read_up_to)}
+        settled = [oid for oid, _ in self._poller.settled(read_up_to) if oid in self._tracker.oids and oid in facts]
         for oid in settled:
             if oid in self._poller.dropped:
-                self._emit_names({oid: (self._tracker.oids[oid], None)}, read_up_to)
+                self._emit_names({oid: (self._tracker.name_of(oid), None)}, read_up_to)
         altered = [oid for oid in settled if oid not in self._poller.dropped]
         blocked = self._emit_renames(read_up_to) if altered else set()
         for oid in altered:
-            self._emit(oid, read_up_to)
+            self._emit(oid, facts[oid], read_up_to)
             if oid in blocked:
                 self._poller.wait_again(oid, self._tracker.oids[oid])
 
@@ -80,13 +83,13 @@ class CatalogueChanges:
         It is emitted by every run until the table is known no more, so its position need not be stored.
         """
         base, end = self._position.synthetic_offsets(read_up_to)
+        schemas = self._tracker.schemas
+        by_name = {t: now for t, now in (self._lost or {}).items() if t in schemas and not schemas[t].source_id}
         renames = [
-            StructureChange(
-                DDLOperation.RENAME_TABLE, now, self._tracker.schemas[table], previous=table, needs_snapshot=True
-            )
-            for table, now in self._lost.items()
+            StructureChange(DDLOperation.RENAME_TABLE, now, schemas[table], previous=table, needs_snapshot=True)
+            for table, now in {**by_name, **self._tracker.copied_twice()}.items()
         ]
-        self._lost = {}
+        self._lost = None
         self._position.emit_between(base, renames, end)
 
     def _emit_renames(self, read_up_to: int) -> set[int]:
@@ -113,17 +116,17 @@ class CatalogueChanges:
         renamed = {oid: (before, now) for oid, (before, now) in emitted.names.items() if now is not None}
         self._tracker.rename(renamed, changes.append)
         for oid, (table, now) in emitted.names.items():
-            if now is None and self._tracker.oids.get(oid) == table:
+            if now is None and oid in self._tracker.oids and self._tracker.name_of(oid) == table:
                 log.warning("table.dropped_at_source", table=str(table))
+                changes.append(StructureChange(DDLOperation.DROP_TABLE, self._tracker.oids[oid]))
                 self._tracker.remove(oid)
-                changes.append(StructureChange(DDLOperation.DROP_TABLE, table))
         self._position.emit_between(emitted.base, changes, emitted.end)
 
-    def _emit(self, oid: int, read_up_to: int) -> None:
-        """Emit the columns that the catalogue shows of a table; stored first, as above."""
+    def _emit(self, oid: int, facts: TableFacts | None, read_up_to: int) -> None:
+        """Emit the columns that the catalogue showed of a table; stored first, as above."""
         base, end = self._position.synthetic_offsets(read_up_to)
         changes: list[StructureChange] = []
-        self._tracker.refresh(oid, changes.append)
+        self._tracker.refresh(oid, facts, changes.append)
         if not changes:
             return
         schema = changes[-1].schema

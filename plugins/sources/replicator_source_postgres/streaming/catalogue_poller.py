@@ -115,9 +115,13 @@ class CataloguePoller:
         """A change of the table that was settled cannot be emitted yet: it is settled again later."""
         self._waiting[oid] = (table, _Observation(self._emitted.pop(oid), 0, time.monotonic()))
 
+    def ready(self, read_up_to: int) -> list[int]:
+        """The tables that `settled` looks at."""
+        return [oid for oid, (_, observation) in self._waiting.items() if observation.position <= read_up_to]
+
     def settled(self, read_up_to: int) -> list[tuple[int, TableId]]:
         """Tables whose change can be emitted: the log was read up to it, and the digest is still the same; each once."""
-        ready = {oid: w for oid, w in self._waiting.items() if w[1].position <= read_up_to}
+        ready = {oid: self._waiting[oid] for oid in self.ready(read_up_to)}
         if not ready:
             return []
         digests, _ = self._digests(list(ready))

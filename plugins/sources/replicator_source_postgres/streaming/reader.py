@@ -176,9 +176,9 @@ class PostgresEventReader(EventReader):
             SnapshotNeededError: For a table of which it is not known whether the one that has its name now was copied.
         """
         ids = RelationIds.load(self._context.get_state(STATE_KEY))
-        known = ids.resolve(self._definition.tables, self._position.offset)
-        for table in self._definition.tables:
-            facts = None if table in known or table in ids.lost else catalogue.find(table)
+        known = ids.identify(self._definition.tables.values(), self._position.offset)
+        for table, schema in self._definition.tables.items():
+            facts = None if schema.source_id or table in known or table in ids.lost else catalogue.find(table)
             if facts is None:
                 continue  # it was dropped, or its copy ends
             if facts.oid in ids or facts.oid in known.values():

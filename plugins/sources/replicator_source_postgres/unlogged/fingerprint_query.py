@@ -123,6 +123,11 @@ class FingerprintQuery:
         """Each table's fingerprint now, without tables that do not exist."""
         return {row[0]: _fingerprint(row) for row in self._ask(_FINGERPRINTS, oids)}
 
+    def has_publication(self) -> bool:
+        """Whether the publication exists."""
+        query = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
+        return self._connection.execute(query, [self._publication]).fetchone() is not None
+
     def new_partitions(self, oids: Sequence[int]) -> dict[int, NewPartition]:
         """How tables became partitions; those that no longer exist are missing."""
         rows = self._connection.execute(_NEW_PARTITIONS, [list(oids)])

@@ -65,6 +65,10 @@ class UnloggedChanges:
         self._store.put(oid, replace(now, replaces_chunks=resumes and not can_resume, copied_as=str(table)))
         return can_resume
 
+    def is_left_out(self, oid: int) -> bool:
+        """Whether there is the publication, without this table."""
+        return self._query.has_publication() and self._query.fingerprints([oid])[oid].membership is None
+
     def difference(self, oid: int) -> str | None:
         """What changed without the log since the table was copied; None when nothing did."""
         before, now = self._store.get(oid), self._query.fingerprints([oid]).get(oid)

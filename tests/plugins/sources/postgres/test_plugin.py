@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from replicator_sdk import TableId
+from replicator_sdk import TableId, TableSchema
 from replicator_sdk.errors import HistoryLostError
 from replicator_sdk.testing.contexts import CollectingConfigurer
 from replicator_source_postgres import PostgresConfig, PostgresOffset, PostgresSource, delta_sources
@@ -146,3 +146,22 @@ def test_a_name_whose_table_was_copied_under_another_one_is_lost_until_it_is_cop
     assert ids == {5: NEW}
     ids.copied(7, OLD)
     assert (ids, ids.lost) == ({5: NEW, 7: OLD}, {})
+
+
+def _copy(oid: int, name: TableId) -> TableSchema:
+    return TableSchema(name, (), (), str(oid))
+
+
+def test_a_copy_is_of_the_table_that_it_says_whatever_its_name_is() -> None:
+    ids = _renamed({5: (OLD, NEW), 6: (NEW, OLD)}, 100)
+    swapped = [_copy(5, NEW), _copy(6, OLD)]
+    assert ids.identify(swapped, PostgresOffset(100)) == {NEW: 5, OLD: 6}
+    assert ids.identify([_copy(7, OLD)], PostgresOffset(101)) == {OLD: 7}
+    # A copy of an earlier version is found by its name.
+    assert ids.identify([TableSchema(OLD, ()), _copy(5, NEW)], PostgresOffset(101)) == {OLD: 6, NEW: 5}
+
+
+def test_of_two_copies_of_a_table_the_one_with_its_last_name_is_found() -> None:
+    ids = _renamed({5: (OLD, NEW)}, 100)
+    for offset in (100, 101):
+        assert ids.identify([_copy(5, OLD), _copy(5, NEW)], PostgresOffset(offset)) == {NEW: 5}

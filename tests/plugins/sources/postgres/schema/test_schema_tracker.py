@@ -10,6 +10,7 @@ import pytest
 from replicator_sdk import AlterKind, DDLEvent
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.event import DDLOperation
+from replicator_source_postgres.streaming.catalogue_poller import CataloguePoller
 from tests.plugins.sources.postgres.pipeline import Pipeline
 from tests.plugins.sources.postgres.pump import Pump, Run, schema_of
 from tests.plugins.sources.postgres.replica import Replica
@@ -132,6 +133,31 @@ def test_a_change_that_no_row_announces_is_emitted(postgres_database: PostgresDa
         db.execute("INSERT INTO t VALUES (2, 2)")
         run.wait_for(pump.source.latest_offset())
         assert story(run) == [{"id": 1}, [A.ADD_COLUMN], {"id": 2, "a": 2}]
+
+
+def test_a_change_from_the_catalogue_is_not_emitted_before_rows_that_are_not_read_yet(
+    postgres_database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is altered just after the log was found read up to what the catalogue had shown."""
+    db = postgres_database
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pump = Pump(db, "t")
+    pump.prepare()
+    changes, settled = ["BEGIN; INSERT INTO t VALUES (1); ALTER TABLE t ADD a int; COMMIT"], CataloguePoller.settled
+
+    def altering(poller: CataloguePoller, read_up_to: int) -> list[Any]:
+        found = settled(poller, read_up_to)
+        if found and changes:
+            db.execute(changes[0])
+            changes.clear()
+        return found
+
+    monkeypatch.setattr(CataloguePoller, "settled", altering)
+    with pump.running() as run:
+        run.wait_until(lambda: not changes)
+        db.execute("INSERT INTO t VALUES (2, 2)")
+        run.wait_for(pump.source.latest_offset())
+    assert story(run) == [{"id": 1}, [A.ADD_COLUMN], {"id": 2, "a": 2}]
 
 
 def test_a_change_from_the_catalogue_is_replayed_at_its_position(postgres_database: PostgresDatabase) -> None:
