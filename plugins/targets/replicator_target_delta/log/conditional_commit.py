@@ -6,6 +6,7 @@ the place of the earlier one's commit. Here S3 gets the commit with the conditio
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import time
@@ -15,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_target_delta.ddl.table_folder import file_system
-from replicator_target_delta.jvm_classes import JvmClasses
+from replicator_target_delta.jvm_classes import DELTA, JvmClasses
 from replicator_target_delta.location import is_on_s3
 
 if TYPE_CHECKING:
@@ -76,6 +77,13 @@ class ConditionalCommit:
                 hint="retried by itself; end the other program that writes there",
             )
         return self._files.getFileStatus(self._at(name))
+
+    def write_checksum(self, version: int, checksum: Any) -> None:
+        """Write Delta's checksum of a version that was written, which spares the next process to compute it; failing does no harm."""
+        manifest = self._classes.scala_object("scala.reflect.ManifestFactory").classType(checksum.getClass())
+        text = self._classes.scala_object(f"{DELTA}.util.JsonUtils").toJson(checksum, manifest)
+        with contextlib.suppress(Py4JJavaError):
+            self._create(f"{version:020}.crc", f"{text}\n".encode())
 
     def _prove(self) -> None:
         bucket = "/".join(self._path.split("/", 3)[:3])

@@ -180,7 +180,6 @@ class TableLog:
 
         As Delta does after a commit of its own: what it knows of the version before and the commit's actions make the version's
         checksum, so nothing is listed or read. The log is listed only where the checksum of the version before is not known.
-        No file is written for the checksum: that takes Delta ten requests on S3.
 
         Args:
             version: The version.
@@ -202,6 +201,8 @@ class TableLog:
             False,
         ).toOption()
         if derived.isDefined():
+            if self.conditional is not None:
+                self.conditional.write_checksum(version, derived.get())
             written = self._classes["io.delta.storage.commit.Commit"](version, commit, commit.getModificationTime())
             segment = handle.preCommitLogSegment()
             self._log.updateAfterCommit(

@@ -117,12 +117,14 @@ class Scenes:
         for _ in range(3):
             log.begin().commit({}, writer="test")
         commits = [path for path, _ in self._server.requests()]
+        checksum = json.loads(self._files.cat_file(f"{self._bucket}/long-{length}/_delta_log/{length + 4:020}.crc"))
         self._server.clear()
         log.checkpoint(0)
         after = [path for path, _ in self._server.requests()]
         assert log.begin().state.version == length + 4
         return {
             "commits": len(commits),
+            "checksum": [checksum["numFiles"], [domain["domain"] for domain in checksum["domainMetadata"]]],
             "lists": sum(path.endswith("_delta_log%2F") for path in commits),
             "update": [
                 path for path in after if path.endswith(f"start-after=long-{length}%2F_delta_log%2F{length:020}-")

@@ -62,6 +62,7 @@ def test_a_commit_asks_the_same_of_the_store_however_long_the_log_is(found: dict
     after_few, after_many = found["requests"]
     assert after_few["commits"] == after_many["commits"]
     assert after_many["lists"] == 0
+    assert after_many["checksum"] == [0, ["replicator.progress"]]
 
 
 def test_a_listing_of_the_log_begins_at_its_newest_checkpoint(found: dict[str, Any]) -> None:
