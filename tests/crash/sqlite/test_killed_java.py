@@ -113,9 +113,11 @@ def test_killed_once_and_then_twice_in_a_stream_rows_are_equal_and_nothing_is_le
 
 
 def _recovers(pair: Pair, running: Running) -> None:
-    """Changes follow a kill; the run says that it tries again, and then that all is well."""
+    """Changes of rows and structure follow a kill; the run says that it tries again, and then that all is well."""
     for _ in range(3):
         pair.change_rows()
+    pair.change_structure()
+    pair.change_rows()
     _until(lambda: _status(pair).get("phase") == "retrying", "a status that says so", running)
     status = _status(pair)
     assert status["sourceError"]["code"] == "RPL-7207", status
@@ -123,6 +125,7 @@ def _recovers(pair: Pair, running: Running) -> None:
     _equal(pair, running)
     _until(lambda: _status(pair)["phase"] == "streaming", "a status that says so", running)
     assert _status(pair)["sourceError"] is None
+    assert _status(pair)["lastError"]["code"] == "RPL-7207"
 
 
 @pytest.mark.timeout(900)
@@ -137,6 +140,8 @@ def test_killed_inside_a_wave_of_a_snapshot_the_copy_goes_on(make_pair: MakePair
     log = pair.replicator.lake / "main" / "customer" / "_delta_log"
     _until(lambda: len(list(log.glob("*.json"))) > 1, "a wave", running)
     _kill_java(running)
+    pair.change_rows()
+    pair.change_structure()
     pair.change_rows()
     _equal(pair, running)
     _stop(running)
