@@ -61,6 +61,7 @@ class CapturedTables:
             table: frozenset(schema.names) if table in definition.narrowed else None
             for table, schema in definition.tables.items()
         }
+        self._given = dict(self._selected)
         self._replaced: dict[TableId, Counter[str]] = {}
 
     def __contains__(self, table: TableId) -> bool:
@@ -103,7 +104,18 @@ class CapturedTables:
             found = self._renamed(known, changes)
         else:
             found = {table: [*self._net(table, changes)] for table in names if table in self._selected}
+        self._capture_again(changes)
         return [place for name in names for place in _ranked(found.get(name, []), name, changes)]
+
+    def _capture_again(self, changes: Sequence[TableChange]) -> None:
+        """A table has taken a name that the reader was given and whose table has another name by now.
+
+        A replay from before both meets the former one under that name, and it may be the later one that was copied.
+        """
+        for change in changes:
+            is_new = change.kind in {ChangeKind.CREATED, ChangeKind.RENAMED}
+            if is_new and change.table in self._given and change.table not in self._selected:
+                self._selected[change.table] = self._given[change.table]
 
     def _renamed(
         self, moves: Mapping[TableId, TableId], changes: Sequence[TableChange]

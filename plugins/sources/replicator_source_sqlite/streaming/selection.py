@@ -14,6 +14,9 @@ class Selection:
 
     def __init__(self, columns: Mapping[TableId, frozenset[str] | None]) -> None:
         self._columns = dict(columns)
+        # A replay from before a rename meets the former table under a name that a later one has, and it may be the later
+        # one that was copied: the names that the reader was given stay selected.
+        self._given = dict(columns)
         self._displaced: dict[TableId, frozenset[str] | None] = {}
 
     @classmethod
@@ -29,9 +32,9 @@ class Selection:
     def schema(self, version: Version) -> TableSchema | None:
         """The selected part of a version; None when its table is not selected."""
         table = version.schema.table
-        if table not in self._columns:
+        if table not in self._columns and table not in self._given:
             return None
-        return _selected(version.schema, self._columns[table])
+        return _selected(version.schema, self._columns.get(table, self._given.get(table)))
 
     def former_schema(self, version: Version) -> TableSchema | None:
         """The same of a version that a schema change ends, also when another table has taken its name just then."""
@@ -43,7 +46,8 @@ class Selection:
     def follow(self, before: Version, after: Version, origin: Mapping[str, str]) -> None:
         """Follow a table and its columns to their new names. A table that has the new name still is renamed next."""
         former, table = before.schema.table, after.schema.table
-        names = self._displaced.pop(former) if former in self._displaced else self._columns.pop(former)
+        columns = self._displaced if former in self._displaced else self._columns
+        names = columns.pop(former, self._given.get(former))
         if names is not None:
             names = frozenset(new for new, old in origin.items() if old in names)
         if table in self._columns:

@@ -14,6 +14,7 @@ from replicator_sdk import EventReaderDefinition, TableId, TableSchema
 from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError, RetryableError
 from replicator_sdk.offset import NumberOffset
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
+from replicator_sdk.testing.histories.reference import RowChange
 from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.recording import interpret, recording
 from replicator_source_sqlite import connection
@@ -317,3 +318,21 @@ def _settle(condition: object) -> None:
             return
         pause.wait(0.02)
     raise AssertionError("the condition did not come true")
+
+
+def test_a_later_table_of_a_name_is_read_by_a_replay_from_before_the_rename(
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
+) -> None:
+    """It was copied after the offset; the runtime leaves the former table's changes out by their position."""
+    with recording(shop.source, schemas, None) as first:
+        first.run()
+        fill(shop, 0, 1)
+        shop.database.execute("ALTER TABLE t RENAME TO u")
+        first.catch_up(20)
+    shop.database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)")
+    tables = list(schemas.values())
+    with recording(shop.source, schemas, first.start, capture=tables, state=first.context.state) as again:
+        fill(shop, 5, 1)
+        again.run()
+        rows = [entry.change for entry in again.catch_up(20) if isinstance(entry.change, RowChange)]
+    assert [(change.schema.table.table, change.row["id"]) for change in rows] == [("t", 0), ("t", 5)]
