@@ -65,7 +65,10 @@ def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
     (remembered,) = database.execute("SELECT coalesce(max(change), 0) FROM _replicator_readers").fetchone()
     while True:
         with transaction(database):
-            drifted = [v for v in versions(database).values() if v.live and _drift(database, v)]
+            found = [(v, _drift(database, v)) for v in versions(database).values() if v.live]
+            # Dropped ones first: another table may have the name.
+            dropped = [v for v, drift in found if drift and drift.shape is None]
+            drifted = [*dropped, *(v for v, drift in found if drift and drift.shape is not None)]
             state = schema_version(database), last_change(database)
         if not drifted:
             return state
@@ -139,7 +142,7 @@ def _drift(database: sqlite3.Connection, version: Version) -> Drift | None:
         ).fetchall()
     )
     name = next(iter(placed.values()), version.schema.table.table)
-    if not is_ordinary(database, name):
+    if not is_ordinary(database, name) or (not placed and _is_another(database, name)):
         return Drift(version, None, complete=False, ordered=False, origin={})
     shape = describe(database, TableId(DATABASE, name))
     wanted = trigger_names(version.number)
@@ -150,6 +153,12 @@ def _drift(database: sqlite3.Connection, version: Version) -> Drift | None:
     old, new = version.schema.names, shape.schema.names
     origin = dict(zip(new, old, strict=False)) if complete else {n: n for n in new if n in version.schema}
     return Drift(version, shape, complete, ordered, origin)
+
+
+def _is_another(database: sqlite3.Connection, table: str) -> bool:
+    """Whether the table has the triggers of some version: of one that has another name, when it is asked for a version without."""
+    query = "SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE AND name GLOB '_replicator_*'"
+    return database.execute(query, (table,)).fetchone() is not None
 
 
 def _newest(database: sqlite3.Connection, version: int, table: str) -> bool:

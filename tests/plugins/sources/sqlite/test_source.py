@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replicator_sdk import EventReaderDefinition, TableId, TableSchema
+from replicator_sdk import DDLEvent, EventReaderDefinition, TableId, TableSchema
 from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError, RetryableError
 from replicator_sdk.offset import NumberOffset
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
@@ -318,6 +318,21 @@ def _settle(condition: object) -> None:
             return
         pause.wait(0.02)
     raise AssertionError("the condition did not come true")
+
+
+def test_a_table_that_takes_the_name_of_a_dropped_one_is_renamed(shop: SqliteSystem) -> None:
+    shop.database.execute("CREATE TABLE u (id INTEGER PRIMARY KEY, v TEXT)")
+    names = [TableId("main", name) for name in ("t", "u")]
+    with shop.source.create_table_registry() as registry:
+        both = {table: registry.describe_table(table) for table in names}
+    with recording(shop.source, both, None) as reader:
+        reader.run()
+        shop.database.execute("DROP TABLE t")
+        shop.database.execute("ALTER TABLE u RENAME TO t")
+        fill(shop, 5, 1)
+        logged = reader.catch_up(20)
+    events = [entry.change for entry in logged if isinstance(entry.change, DDLEvent)]
+    assert [(event.operation, event.table.table) for event in events] == [("DROP_TABLE", "t"), ("RENAME_TABLE", "t")]
 
 
 def test_a_later_table_of_a_name_is_read_by_a_replay_from_before_the_rename(
