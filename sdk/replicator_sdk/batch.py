@@ -40,7 +40,8 @@ class ChangeBatch:
         before_is_full: Whether `before` holds whole rows (not only keys) wherever it is not null.
         is_snapshot: Whether the rows were read by a snapshot the reader does itself.
         is_unordered: Of a table without a key: whether a row's removal may come before its insert, also in an earlier batch,
-            because the log has several partitions without a common order.
+            because the log has several partitions without a common order. Of a table with a key: whether a key has changes in
+            several of them, so that which comes last is unknown; the runtime stops the table.
         sequence_numbers: int64; None until the runtime's sequencer numbered them.
         timestamps: int64 microseconds since 1970 UTC, the commit time at the source; -1 unknown; None until the
             runtime has seen the commit.

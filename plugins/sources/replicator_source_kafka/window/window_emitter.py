@@ -23,6 +23,7 @@ from replicator_source_kafka.tables.known_tables import KnownTables
 from replicator_source_kafka.tables.merge_parts import empty_part, merged
 from replicator_source_kafka.tables.schema_evolution import conform
 from replicator_source_kafka.tables.topic_tables import TopicOrder, TopicTables
+from replicator_source_kafka.window.spread_keys import keys_in_several
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,12 @@ class WindowEmitter:
         base = self._emit_schemas(begin, decoded)
         self._tables.save(end)
         latest, order = -1, TopicOrder(end)
-        for part in decoded:
-            for changes in self._by_table(part, end.topics):
+        grouped = [list(self._by_table(part, end.topics)) for part in decoded]
+        spread = _with_spread_keys(grouped)
+        for part, tables in zip(decoded, grouped, strict=True):
+            for changes in tables:
                 known = order.is_known(part.records.topic, changes.table)
-                unordered = not known and not changes.schema.primary_key
+                unordered = changes.table in spread or (not known and not changes.schema.primary_key)
                 self._emit(begin, changes, base + part.ranks, unordered=unordered)
                 latest = max(latest, int(changes.timestamps.max(initial=-1)))
             base += int(part.ranks[-1])
@@ -186,6 +189,14 @@ class WindowEmitter:
             return
         cut = batch if stop - start == len(batch) else batch.slice(start, stop)
         self._emitter.emit_batch(cut)
+
+
+def _with_spread_keys(grouped: Sequence[Sequence[Part]]) -> frozenset[TableId]:
+    """The tables of which a key has changes in several partitions of the window: the order of those is not known."""
+    found: dict[TableId, list[Part]] = {}
+    for part in (part for tables in grouped for part in tables if len(part) and part.schema.primary_key):
+        found.setdefault(part.table, []).append(part)
+    return frozenset(table for table, parts in found.items() if keys_in_several(parts))
 
 
 def _first_seen(decoded: Sequence[_Decoded]) -> Iterator[tuple[Records, Part]]:

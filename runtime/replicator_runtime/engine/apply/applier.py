@@ -136,8 +136,7 @@ class BatchApplier(Applier):
     def _apply_one(self, item: TableBatch) -> None:
         failpoint("engine.table.before_apply")
         try:
-            if not self._consumer.keeps_unmatched:
-                refuse_unordered(item.changes)
+            refuse_unordered(item.changes, keeps_unmatched=self._consumer.keeps_unmatched)
             self._consumer.apply_batch(item.changes)
         except Exception as error:
             raise error_of_table(error, item.changes.table, str(item.changes.identity.position)) from error
@@ -153,7 +152,7 @@ class RowApplier(Applier):
     def apply(self, batches: list[TableBatch], offset: Offset) -> dict[TableId, Exception]:
         """Apply the changes row by row. A failure concerns all of them: which rows the consumer has taken is unknown."""
         for item in batches:
-            refuse_unordered(item.changes)
+            refuse_unordered(item.changes, keeps_unmatched=False)
         rows = [event for item in batches for batch in item.changes.batches() for event in unroll(batch, offset)]
         rows.sort(key=lambda event: event.sequence_number)
         for event in rows:
@@ -178,12 +177,27 @@ class RowApplier(Applier):
         return self._consumer.can_rename(former, table)
 
 
-def refuse_unordered(changes: TableChanges) -> None:
-    """Refuse removals that may come before their inserts, for a target that would drop them.
+def refuse_unordered(changes: TableChanges, *, keeps_unmatched: bool) -> None:
+    """Refuse changes without an order where that decides which rows are left.
+
+    Args:
+        changes: What is to be applied.
+        keeps_unmatched: As `BatchConsumer.keeps_unmatched`.
 
     Raises:
-        DataError: RPL-5001.
+        DataError: RPL-5002 for a table with a key, RPL-5001 for removals of one without, which the target would drop.
     """
+    if changes.unordered and changes.schema.primary_key:
+        raise DataError(
+            "keys have changes in several partitions of the log, whose order is unknown",
+            code="RPL-5002",
+            table=str(changes.table),
+            position=str(changes.identity.position),
+            hint="have all records of a key written to one partition of one topic, let the source's connector snapshot the"
+            " table again into such a topic and start the pipeline under another `name` with another place at the target",
+        )
+    if keeps_unmatched:
+        return
     if changes.unordered and not changes.inserts_only:
         raise DataError(
             "a table without a key has updates or deletes in several partitions of the log, and the target does not keep"

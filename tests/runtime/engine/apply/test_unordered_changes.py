@@ -79,3 +79,12 @@ def test_where_inserts_are_left_out_no_removal_waits_for_one() -> None:
     """The pipeline's `dmlBlacklist` has INSERT or UPDATE: the row never arrives."""
     (batch,) = _batches(delete(_ROW, KEYLESS), lacks_rows=True)
     assert not batch.changes.unordered
+
+
+def test_a_key_whose_last_change_is_unknown_stops_its_table_at_every_target() -> None:
+    consumer: Any = _Consumer(keeps_unmatched=True)
+    (batch,) = _batches(insert(_ROW, replace(KEYLESS, primary_key=("number",))))
+    with closing(BatchApplier(consumer, 1, TableLocks())) as applier:
+        failures = applier.apply([batch], Place(1))
+    assert getattr(failures[KEYLESS.table], "code", "") == "RPL-5002"
+    assert not consumer.taken

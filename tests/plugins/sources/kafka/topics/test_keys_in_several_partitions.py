@@ -37,18 +37,27 @@ def test_keys_that_moved_when_partitions_were_added_are_one_row_with_their_newes
     assert copy.notes() == [(0, "moved"), (1, "moved"), (2, "newer"), (3, "older"), (5, "newer")]
 
 
+@pytest.mark.parametrize(("distributed", "code"), [(True, "RPL-5406"), (False, "RPL-5002")])
 @pytest.mark.parametrize("is_new", [True, False])
 def test_two_topics_with_changes_of_one_key_stop_that_table_only(
-    tmp_path: Path, spark: SparkSession, kafka: KafkaBroker, kafka_topic: MakeTopic, *, is_new: bool
+    tmp_path: Path,
+    spark: SparkSession,
+    kafka: KafkaBroker,
+    kafka_topic: MakeTopic,
+    code: str,
+    *,
+    is_new: bool,
+    distributed: bool,
 ) -> None:
+    """Read by executors, and by one stream."""
     topics = [kafka_topic(1), kafka_topic(1)]
-    copy = DeltaCopy(tmp_path, spark, kafka, topics=topics)
+    copy = DeltaCopy(tmp_path, spark, kafka, topics=topics, distributed=distributed)
     if not is_new:
         kafka.produce(topics[0], inserts([1]))
         copy.run()
     kafka.produce(topics[0], [*inserts([1], note="a"), *inserts([8], orders("others"))])
     kafka.produce(topics[1], inserts([1], note="b"))
-    with pytest.raises(ReplicatorError, match="RPL-5406"):
+    with pytest.raises(ReplicatorError, match=code):
         copy.run()
     assert copy.notes() == ([] if is_new else [(1, "n1")])
     assert copy.notes("others") == [(8, "n8")]
