@@ -37,7 +37,7 @@ def _customers() -> in_memory_target.InMemoryTable:
     return table
 
 
-def test_a_row_a_second_has_a_tenth_of_the_commits_after_the_first_minute(
+def test_a_row_a_second_has_less_than_half_of_the_commits(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     fill(shop)
