@@ -114,6 +114,8 @@ class SchemaTracker:
                 return None
             self.oids.pop(before, None)
             report(StructureChange(DDLOperation.TRUNCATE_TABLE, named, self.schemas[named], needs_snapshot=True))
+            # What is emitted from here on is of the later table, which may have been copied already.
+            self.schemas[named] = replace(self.schemas[named], source_id=str(relation.oid))
         self.oids[relation.oid] = named
         return named
 
