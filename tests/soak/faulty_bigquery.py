@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import random
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -45,8 +45,16 @@ class Shop(Sqlite):
         super().execute([s.replace("id int PRIMARY KEY", "id int NOT NULL PRIMARY KEY") for s in transaction])
 
 
-def run(source: Source, emulators: Emulators, mode: str, folder: Path, rounds: int, seed: int) -> Mapping[str, int]:
-    """Run so many rounds of `mode`; returns how often each kind of fault was met.
+def run(
+    source: Source,
+    emulators: Emulators,
+    mode: str,
+    folder: Path,
+    rounds: int,
+    seed: int,
+    plan: Sequence[tuple[str, str]] = (),
+) -> tuple[Soak, Mapping[str, int]]:
+    """Run so many rounds of `mode`, by `plan` if there is one; returns the soak, and how often each kind of fault was met.
 
     Raises:
         AssertionError: When source and target differ, or a run fails; with the seed.
@@ -62,12 +70,13 @@ def run(source: Source, emulators: Emulators, mode: str, folder: Path, rounds: i
     endpoints = {"storageEndpoint": f"http://{LOOPBACK}:{bucket.port}"}
     if mode == "cdc":
         endpoints["storageWriteEndpoint"] = emulators.streaming.endpoint
+    soak = Soak(source, BigQuery(emulators, **SETTINGS[mode], **endpoints), folder, seed, plan=plan)
     try:
         with chaos.before(emulators):
-            Soak(source, BigQuery(emulators, **SETTINGS[mode], **endpoints), folder, seed).run(rounds)
+            soak.run(rounds)
     finally:
         bucket.close()
-    return chaos.met
+    return soak, chaos.met
 
 
 def main() -> None:
@@ -82,10 +91,10 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="faulty-bigquery-"))
     emulators = start()
     try:
-        met = run(Shop(folder), emulators, chosen.mode, folder, chosen.rounds, seed)
+        soak, met = run(Shop(folder), emulators, chosen.mode, folder, chosen.rounds, seed)
     finally:
         emulators.stop()
-    print(f"equal; faults met: {dict(met)}")  # noqa: T201
+    print(f"equal; stops: {dict(soak.stops)}; faults met: {dict(met)}")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ _FIRST = 2
 """So many rounds of a chain meet a change of structure first, while or after the tables are copied."""
 _CLEAN_AT_THE_END = 3
 _LINES = 80
+_KILLED_SECONDS = 60.0
+"""How long a run lasts that is killed before."""
 _SECONDS_FOR_QUIET_CHANGES = 8.0
 """Postgres' log announces a change of structure with the next row only; the source asks the catalogue every few seconds."""
 
@@ -100,11 +102,15 @@ class Soak:
             self._note(failpoint)
             runs.begin(until_current=False, seconds=1.5, failpoints=failpoint, without=self.without)
         else:
-            runs.begin(until_current=False, seconds=chance.uniform(0.2, 2.5), without=self.without)
+            seconds = chance.uniform(0.2, 2.5)
+            runs.begin(
+                until_current=False, seconds=_KILLED_SECONDS if how == "killed" else seconds, without=self.without
+            )
             runs.works()
         self._execute(pending[before:], chance, pause=0.4)
         if how == "killed":
             time.sleep(chance.uniform(0.0, 1.5))
+            assert runs.process_id is not None, "the run ended before it was killed"
             runs.kill()
             return
         ended = runs.end()
