@@ -24,6 +24,7 @@ def describe_again(lifecycle: TableLifecycle, record: TableRecord) -> bool:
         lifecycle.forget(record.table)
         return False
     if schema != record.schema:
+        lifecycle.run.table_store.note_remains(record)
         record.snapshot, record.schemas = None, [(None, schema)]
     lifecycle.save()
     return True

@@ -8,7 +8,7 @@ import structlog
 
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_sdk import SnapshotLoader
-from replicator_sdk.errors import FencedError
+from replicator_sdk.errors import FencedError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -23,20 +23,31 @@ log = structlog.get_logger()
 def discard_remains(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
     """Have the target delete what is noted, and forget the notes of what it has deleted.
 
-    An error is logged, and the next attempt tries again: nothing reads what is left, so the tables go on.
+    An error is logged, and the next attempt tries again: nothing reads what is left, so the tables go on. A target that does
+    not answer is asked only once, since each request may wait for minutes.
 
     Raises:
         FencedError: When a newer run has taken over.
     """
-    noted = filter(lifecycle.may_discard, lifecycle.run.table_store.remains.noted())
-    discarded = [remains for remains in noted if _discard(consumer, remains)]
+    discarded = []
+    for remains in filter(lifecycle.may_discard, lifecycle.run.table_store.remains.noted()):
+        try:
+            if _discard(consumer, remains):
+                discarded.append(remains)
+        except RetryableError:
+            break
     if discarded:
         failpoint("engine.remains.discarded")
         lifecycle.forget_remains(discarded)
 
 
 def _discard(consumer: EventConsumer, remains: Remains) -> bool:
-    """Whether the target has nothing of it any more."""
+    """Whether the target has nothing of it any more.
+
+    Raises:
+        FencedError: When a newer run has taken over.
+        RetryableError: When the target does not answer.
+    """
     table = str(remains.table)
     try:
         if not remains.snapshot_id:
@@ -45,8 +56,10 @@ def _discard(consumer: EventConsumer, remains: Remains) -> bool:
             consumer.discard_snapshot(remains.table, remains.snapshot_id)
     except FencedError:
         raise
-    except Exception as error:  # noqa: BLE001 - nothing depends on it
+    except Exception as error:
         log.warning("remains.kept", table=table, code=getattr(error, "code", ""), error=summary(error))
+        if isinstance(error, RetryableError):
+            raise
         return False
     log.info("remains.discarded", table=table, snapshot=remains.snapshot_id)
     return True
