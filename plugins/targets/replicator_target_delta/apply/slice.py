@@ -185,11 +185,11 @@ class SliceApply:
         if not removes and not self._begun[table].state.unmatched:
             return
         raise DataError(
-            "a table without a key has updates or deletes in several partitions of the log, whose order is unknown",
+            "a table without a key has updates or deletes whose rows may be in another partition or topic, and their order is unknown",
             code="RPL-5404",
             table=str(table),
             position=str(self._identity.position),
-            hint="set the source's `distributed` to false, give it a key at the source, or have all its records in one partition",
+            hint="set the source's `distributed` to false, give it a key at the source, or have all its records in one partition of a topic that ends with the table's name",
         )
 
 
