@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
+from replicator_sdk.errors import SchemaDriftError
 from replicator_sdk.event import Alter, DDLOperation
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventReaderDefinition
@@ -46,6 +47,8 @@ class KnownTables:
         self._found: list[tuple[KafkaOffset, TableSchema]] = []
         self._schemas: dict[TableId, TableSchema] = dict(definition.tables)
         self._silent: set[TableId] = set()
+        self._left_out: set[TableId] = set()
+        """Tables of earlier runs that have stopped or are not selected: their changes of structure have ordinals, no more."""
         self._new: list[TableSchema] = []
 
     def resume(self, offset: KafkaOffset) -> None:
@@ -56,6 +59,7 @@ class KnownTables:
         self._found = [(at, schema) for at, schema in found if not offset < at]
         known = {schema.table: schema for _, schema in self._found}
         self._schemas = {**known, **self._definition.tables}
+        self._left_out = known.keys() - self._definition.tables.keys()
         self._new = [s for s in self._definition.tables.values() if known.get(s.table) != s]
         self.save(offset)
 
@@ -72,14 +76,14 @@ class KnownTables:
         return self._schemas.keys()
 
     def find(self, table: TableId) -> TableSchema | None:
-        """The table's schema; None if the table is not selected, or no row of it was found yet."""
-        return None if table in self._silent else self._schemas.get(table)
+        """The table's schema; None if the table is not selected or has stopped, or no row of it was found yet."""
+        return None if table in self._silent | self._left_out else self._schemas.get(table)
 
     def seen(self, schema: TableSchema) -> list[SchemaChange]:
         """Add a schema found in records; returns the schema changes to emit.
 
         Raises:
-            SchemaDriftError: When the change is not supported.
+            SchemaDriftError: When the change is not supported, for a table that the reader was given or has found itself.
         """
         known = self._schemas.get(schema.table)
         if known is None:
@@ -87,7 +91,12 @@ class KnownTables:
             return [SchemaChange(DDLOperation.CREATE_TABLE, schema)]
         if schema.table in self._definition.narrowed:
             schema = schema.select(name for name in schema.names if name in known)
-        fit = reconcile(known, schema)
+        try:
+            fit = reconcile(known, schema)
+        except SchemaDriftError:
+            if schema.table in self._left_out:
+                return []
+            raise
         if fit.schema == known:
             return []
         self._learn(fit.schema)

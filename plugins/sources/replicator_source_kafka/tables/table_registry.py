@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.discovery.table_registry import TableRegistry, TableSummary
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import NeedsUserError, SchemaDriftError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
@@ -40,6 +40,7 @@ class KafkaTableRegistry(TableRegistry):
         self._config = config
         self._found: dict[TableId, tuple[TableSchema, int]] | None = None
         self._begins: dict[TableId, dict[TopicPartition, int]] = {}
+        self._unfit: dict[TableId, SchemaDriftError] = {}
 
     def list_tables(self) -> list[TableSummary]:
         """The tables found. The count of rows is the count of records of topics with one table only."""
@@ -49,7 +50,11 @@ class KafkaTableRegistry(TableRegistry):
         ]
 
     def describe_table(self, table: TableId) -> TableSchema:
-        """The schema of one table: all columns of the sampled records, with types that hold all of them."""
+        """The schema of one table: all columns of the sampled records, with types that hold all of them.
+
+        Raises:
+            SchemaDriftError: When no type holds all values of a column; the other tables can be described.
+        """
         found = self._tables().get(table)
         if found is None:
             raise NeedsUserError(
@@ -58,6 +63,8 @@ class KafkaTableRegistry(TableRegistry):
                 table=str(table),
                 hint="see `replicator tables`; a table is known once its topic has a record with its columns",
             )
+        if table in self._unfit:
+            raise self._unfit[table]
         return found[0]
 
     def is_ahead(self, table: TableId, offset: Offset) -> bool:
@@ -88,17 +95,25 @@ class KafkaTableRegistry(TableRegistry):
             for decoded in samples(cluster, self._config, begins, ends):
                 # A TRUNCATE has no key: a part of nothing else says nothing of the table's columns.
                 for part in sorted(filter(len, decoded.parts), key=lambda part: int(part.index[0])):
-                    known = schemas.get(part.table)
-                    schemas[part.table] = part.schema if known is None else reconcile(known, part.schema).schema
+                    schemas[part.table] = self._joined(schemas.get(part.table), part.schema)
             count = sum(ends[tp] - begins[tp] for tp in partitions) if len(schemas) == 1 else -1
             for table, schema in schemas.items():
                 self._begins.setdefault(table, {}).update(begins)
                 known = found[table][0] if table in found else None
-                wide = schema if known is None else reconcile(known, schema).schema
-                found[table] = (wide, count if known is None else -1)
+                found[table] = (self._joined(known, schema), count if known is None else -1)
         if self._config.on_poison == "quarantine":
             found[quarantine.TABLE] = (quarantine.SCHEMA, -1)
         return found
+
+    def _joined(self, known: TableSchema | None, seen: TableSchema) -> TableSchema:
+        """The union of both; `known` where no table holds both, which `describe_table` says."""
+        if known is None:
+            return seen
+        try:
+            return reconcile(known, seen).schema
+        except SchemaDriftError as error:
+            self._unfit[seen.table] = error
+            return known
 
 
 def samples(
