@@ -38,7 +38,7 @@ def spark_on_demand(request: pytest.FixtureRequest) -> Callable[[], SparkSession
 def tasks_run_here(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     """In the place of Spark: what executors would do is done here, one task after the other. Only mode batch uses them."""
 
-    def run(spark: None, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    def run(spark: None, work: Callable[[Any], Any], tasks: Sequence[Any], is_stopping: object = None) -> list[Any]:
         return [work(task) for task in tasks]
 
     monkeypatch.setattr(snapshot, "run_on_executors", run)
