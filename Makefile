@@ -17,6 +17,7 @@ ROUND_SECONDS ?= 15
 COMMITS ?= 100000
 SEED ?=
 SOAK_WORKERS ?= 2
+STORMS := $(wildcard tests/plugins/sources/*/test_rename_storm.py tests/plugins/sources/*/streaming/test_rename_storm.py)
 # The real BigQuery is waited for, not computed with.
 BIGQUERY_WORKERS ?= 8
 SETUP := $(VENV)/.setup-done
@@ -61,7 +62,7 @@ quick: setup ## Run the tests that start no other process: no server, no Java; [
 	@$(BIN)/python -m pytest --quick -n $(QUICK_WORKERS) --dist worksteal -q -rfE --durations=5 $(ARGS)
 
 soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
-	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(ARGS)
+	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(STORMS) $(ARGS)
 
 endurance: servers ## A week in an hour for each source into Delta: changes, kills, errors; flat to the end? [ARGS="-k sqlite"] [ROUND_SECONDS=15] [COMMITS=100000]
 	@ENDURANCE_ROUNDS="$(ROUNDS)" ENDURANCE_SECONDS="$(ROUND_SECONDS)" ENDURANCE_COMMITS="$(COMMITS)" $(BIN)/python -m pytest -rA --tb=short tests/endurance $(ARGS)

@@ -1,7 +1,11 @@
-"""Random renames of tables with equal columns, whose rows say which table they were written to."""
+"""Random renames of tables with equal columns, whose rows say which table they were written to.
+
+What happens depends on the moment, so that a seed makes no history again: `make soak` runs them.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -10,10 +14,15 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.worker import run
 from replicator_sdk.errors import FencedError
 from tests.runtime.engine import in_memory_target
+
+only_in_soak = pytest.mark.skipif(not os.environ.get("SOAK_ROUNDS"), reason="`make soak` runs it")
+SEEDS = range(1, 7)
 
 _NAMES = [f"t{n}" for n in range(10)]
 _PAUSES = (0.0, 0.0, 0.0, 0.02, 0.2, 0.5)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.sources.rename_storm import Storm
+from tests.plugins.sources.rename_storm import SEEDS, Storm, only_in_soak
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.in_memory_target import TargetStorage
 from tests.runtime.engine.test_run import Host, Shop
@@ -27,7 +27,8 @@ def _rename(names: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [1, 2])
+@only_in_soak
+@pytest.mark.parametrize("seed", SEEDS)
 def test_tables_that_are_renamed_at_random_have_their_own_rows(seed: int, tmp_path: Path) -> None:
     in_memory_target.STORAGE = TargetStorage()
     shop = Shop(tmp_path)

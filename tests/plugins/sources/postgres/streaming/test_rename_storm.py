@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.plugins.sources.postgres.pipeline import Host, Pipeline
-from tests.plugins.sources.rename_storm import Storm
+from tests.plugins.sources.rename_storm import SEEDS, Storm, only_in_soak
 from tests.runtime.engine import in_memory_target
 from tests.services.postgres.server import PostgresDatabase
 
@@ -43,7 +43,8 @@ def _rename(names: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [1, 2])
+@only_in_soak
+@pytest.mark.parametrize("seed", SEEDS)
 def test_tables_that_are_renamed_at_random_have_their_own_rows(
     seed: int, postgres_database: PostgresDatabase, tmp_path: Path
 ) -> None:
