@@ -48,7 +48,9 @@ class KnownTables:
         self._schemas: dict[TableId, TableSchema] = dict(definition.tables)
         self._silent: set[TableId] = set()
         self._left_out: set[TableId] = set()
-        """Tables of earlier runs that have stopped or are not selected: their changes of structure have ordinals, no more."""
+        """Tables that were known before and are not read for anyone: they have stopped, or are not selected."""
+        self._unfit: set[TableId] = set()
+        """Those of them whose newer records do not fit: nothing is emitted of these any more."""
         self._new: list[TableSchema] = []
 
     def resume(self, offset: KafkaOffset) -> None:
@@ -76,8 +78,8 @@ class KnownTables:
         return self._schemas.keys()
 
     def find(self, table: TableId) -> TableSchema | None:
-        """The table's schema; None if the table is not selected or has stopped, or no row of it was found yet."""
-        return None if table in self._silent | self._left_out else self._schemas.get(table)
+        """The table's schema; None if nothing is to be emitted of the table, or no row of it was found yet."""
+        return None if table in self._silent or table in self._unfit else self._schemas.get(table)
 
     def seen(self, schema: TableSchema) -> list[SchemaChange]:
         """Add a schema found in records; returns the schema changes to emit.
@@ -95,6 +97,7 @@ class KnownTables:
             fit = reconcile(known, schema)
         except SchemaDriftError:
             if schema.table in self._left_out:
+                self._unfit.add(schema.table)
                 return []
             raise
         if fit.schema == known:
