@@ -26,7 +26,11 @@ log = structlog.get_logger()
 
 
 class TableRenames:
-    """Used by the engine's main thread. Takes several renames that exchange names as one.
+    """Used by the engine's main thread. Takes the renames that come one after another as one: what follows them ends them.
+
+    Of tables that exchange names all are renamed at the target, or none. Where one of them is not replicated (a new table
+    that waits), a reader that begins later does not know of it, and reports that the others were replaced, not renamed. So
+    they are copied under their new names then, and no replay depends on a rename that it does not repeat.
 
     Args:
         lifecycle: Of all tables.
@@ -50,38 +54,46 @@ class TableRenames:
         self._apply_before = apply_before
         self._pass_over = pass_over
         self._held: list[DDLEvent] = []
+        self._left_out: list[DDLEvent] = []
 
     def take(self, event: DDLEvent) -> None:
-        """Take a RENAME_TABLE. It waits while another table has the new name.
-
-        Raises:
-            Rejoin: When the table has its new name, or is to be copied under it.
-        """
+        """Take a RENAME_TABLE, which waits until `end`: the names that others of its statement take are not known before."""
         assert event.prev_table is not None
         position = Position(self._tables.batcher.offset, event.ordinal + 1)
         record, watermark = self._lifecycle.records.get(event.table), self._tables.watermarks.get(event.prev_table)
-        if watermark is None or (record is not None and record.is_named_after(position)):
+        if record is not None and record.is_named_after(position):
+            return
+        if watermark is None:
+            self._left_out.append(event)
             return
         before = replace(event, table=event.prev_table, schema=None, needs_snapshot=False, position=position)
         if position <= watermark.position:
+            self._left_out.append(event)
             self._pass_over(before, watermark.position)
         elif self._apply_before(before):
             self._held.append(replace(event, position=position))
-            if not self._awaits_names():
-                self._carry_out()
+        else:
+            self._left_out.append(event)
+
+    def end(self) -> None:
+        """Something else follows, so all renames of the statement are known.
+
+        Raises:
+            Rejoin: When tables have their new names, or are to be copied under them.
+        """
+        left_out, self._left_out = self._left_out, []
+        if not self._held:
+            return
+        if self._awaits_names():
+            self._leave("another table has the new name")
+        former = {event.prev_table for event in (*self._held, *left_out)}
+        if any(event.table in former for event in left_out):
+            self._leave("a table that is not replicated yet takes one of the names")
+        self._carry_out()
 
     def _awaits_names(self) -> bool:
         leaving = {held.prev_table for held in self._held}
         return any(held.table not in leaving and self._is_in_use(held.table) for held in self._held)
-
-    def end(self) -> None:
-        """Something else follows: a name that a table was to take is still another's.
-
-        Raises:
-            Rejoin: When a table is to be copied under its new name.
-        """
-        if self._held:
-            self._leave("another table has the new name")
 
     def _is_in_use(self, table: TableId) -> bool:
         record = self._lifecycle.records.get(table)
