@@ -14,7 +14,7 @@ import pyarrow as pa
 from replicator_sdk.datatype import FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, DataType, Decimal
 from replicator_sdk.errors import DataError, SchemaDriftError
 from replicator_sdk.event import Alter, AlterKind
-from replicator_sdk.schema import Column, TableSchema
+from replicator_sdk.schema import Column, TableSchema, replace_columns
 from replicator_source_kafka.formats.format import Part
 
 _LADDERS = ((INT8, INT16, INT32, INT64), (FLOAT32, FLOAT64))
@@ -54,7 +54,7 @@ def reconcile(known: TableSchema, seen: TableSchema) -> Fit:
     later = {step.column.name: step.column for step in alters if step.column is not None}
     columns = tuple(later.get(c.name, c) for c in known.columns) + added
     steps = alters + tuple(Alter(AlterKind.ADD_COLUMN, column=column) for column in added)
-    return Fit(TableSchema(known.table, columns, known.primary_key), steps)
+    return Fit(replace_columns(known, columns), steps)
 
 
 def _steps(column: Column, seen: TableSchema) -> Iterator[Alter]:
