@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from replicator_runtime.observability.redaction import redact
+from replicator_runtime.observability.redaction import redactor
 from replicator_runtime.stored_forms import SETTINGS, head, parsed
 from replicator_sdk.config import SettingEdit
 from replicator_sdk.discovery.assessment import Finding, Severity
@@ -58,18 +58,9 @@ def _settings(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _visible(config: PluginConfig) -> dict[str, Any]:
-    """The settings as JSON; secrets are stars there."""
-    shown: dict[str, Any] = _redacted(config.model_dump(mode="json", by_alias=True))
+    """The settings as JSON; secrets are stars there, also those that a macro has put into other settings."""
+    shown: dict[str, Any] = redactor().value(config.model_dump(mode="json", by_alias=True))
     return shown
-
-
-def _redacted(value: Any) -> Any:
-    """The value without secrets that a macro has put into other settings."""
-    if isinstance(value, dict):
-        return {name: _redacted(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_redacted(one) for one in value]
-    return redact(value) if isinstance(value, str) else value
 
 
 def _finding(end: str, config: PluginConfig, name: str, old: Any, new: Any) -> Finding:
