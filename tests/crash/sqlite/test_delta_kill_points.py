@@ -113,10 +113,10 @@ class LeftByKills:
         self._not_killed.change_rows()
 
     def _copy(self, pair: Pair, name: str) -> Pair:
-        """A copy without what earlier kills left."""
+        """A copy without what earlier kills left, as far as the killed run has not discarded it."""
         other = self._make_pair(delta=True, like=pair, name=name)
         for path in self._orphans:
-            (other.replicator.lake / path).unlink()
+            (other.replicator.lake / path).unlink(missing_ok=True)
         return other
 
     def assert_harm(self, process: OneProcess) -> None:

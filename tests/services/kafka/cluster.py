@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+from kafka.errors import KafkaConnectionError
+
 from tests.services.kafka.broker import KafkaBroker
 from tests.services.kafka.client import KafkaClient
 
@@ -37,10 +41,18 @@ class KafkaCluster(KafkaClient):
             self.second.start()
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Partition → the broker that leads it."""
-        with self.first.admin() as admin:
-            (found,) = admin.describe_topics([topic])
-        return {each["partition_index"]: each["leader_id"] for each in found["partitions"]}
+        """Partition → the broker that leads it; asked again when the client chose a broker that has just been stopped."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with self.first.admin() as admin:
+                    (found,) = admin.describe_topics([topic])
+            except KafkaConnectionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+                continue
+            return {each["partition_index"]: each["leader_id"] for each in found["partitions"]}
 
     def remove(self) -> None:
         """Stops both at once and deletes everything they wrote."""
