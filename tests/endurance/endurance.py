@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.endurance.measures import Sample, sample
+from tests.endurance.measures import Sample, cpu_seconds, sample
 from tests.soak.history import History
 from tests.soak.runs import Runs
 from tests.soak.soak import compared_twice, pipeline
@@ -101,11 +101,11 @@ class Endurance:
         failpoint = f"engine.table.before_apply=raise@{chance.randint(1, 50)}" if kind == "fails" else ""
         runs.begin(until_current=False, seconds=0.0 if kind == "stopped twice" else seconds, failpoints=failpoint)
         runs.works()
-        worked = time.monotonic()
+        process = psutil.Process(runs.process_id) if runs.process_id else None
+        worked, cpu = time.monotonic(), cpu_seconds(process)
         self._load(history, chance, worked + (1.0 if kind == "stopped twice" else seconds))
         elapsed, committed = time.monotonic() - worked, _commits_since(before, self._versions())
-        memory_of = runs.process_id
-        taken = sample(psutil.Process(memory_of) if memory_of else None, elapsed, committed, self._lake, self._state)
+        taken = sample(process, elapsed, max(0.0, cpu_seconds(process) - cpu), committed, self._lake, self._state)
         if kind == "killed":
             runs.kill()
         else:

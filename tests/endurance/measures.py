@@ -22,7 +22,8 @@ class Sample:
     Attributes:
         python_mb: Resident memory of the replicator's own process at the end of the round.
         java_mb: The same of its Java.
-        commit_ms: Time of the round divided by the commits in it; all tables together.
+        commit_ms: Time of the round divided by the commits in it; all tables together. Also what else the machine does is in it.
+        commit_cpu_ms: The same for the processor time of the replicator and its Java.
         files: Files of the target's tables on disk; 0 where the target has none.
         state_files: Files of the state.
         state_kb: Their size.
@@ -31,17 +32,36 @@ class Sample:
     python_mb: float
     java_mb: float
     commit_ms: float
+    commit_cpu_ms: float
     files: float
     state_files: float
     state_kb: float
 
 
-def sample(process: psutil.Process | None, seconds: float, commits: int, lake: Path, state: Path) -> Sample:
+NOT_HELD = frozenset({"commit_ms"})
+"""Reported, but not held: it depends on what else the machine does."""
+
+
+def sample(
+    process: psutil.Process | None, seconds: float, cpu_seconds: float, commits: int, lake: Path, state: Path
+) -> Sample:
     """Measure now; a process that was killed has no memory."""
     python, java = _memory(process)
     kept = [path.stat().st_size for path in state.rglob("*") if path.is_file()]
     files = sum(1 for path in lake.rglob("*") if path.is_file())
-    return Sample(python, java, 1000 * seconds / max(1, commits), files, len(kept), sum(kept) / 1000)
+    each = 1000 / max(1, commits)
+    return Sample(python, java, each * seconds, each * cpu_seconds, files, len(kept), sum(kept) / 1000)
+
+
+def cpu_seconds(process: psutil.Process | None) -> float:
+    """Processor time that a replicator and its Java have taken since they began; 0 when it does not live."""
+    if process is None:
+        return 0.0
+    try:
+        times = [each.cpu_times() for each in [process, *process.children(recursive=True)]]
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(sum(each.user + each.system for each in times))
 
 
 def _memory(process: psutil.Process | None) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.endurance.endurance import Endurance
-from tests.endurance.measures import Sample, Tenths, tenths
+from tests.endurance.measures import NOT_HELD, Sample, Tenths, tenths
 from tests.soak.targets import Delta
 from tests.soak.test_random_histories import make_source
 
@@ -52,7 +52,7 @@ def test_a_replicator_stays_right_fast_and_small(name: str, request: pytest.Fixt
         measured = tenths(endurance.samples)
         result.parent.mkdir(exist_ok=True)
         result.write_text(json.dumps(_document(endurance, measured), indent=2) + "\n")
-        assert [name for name, value in measured.items() if not value.is_flat] == []
+        assert {name for name, value in measured.items() if not value.is_flat} - NOT_HELD == set()
 
 
 def _document(endurance: Endurance, measured: Mapping[str, Tenths]) -> dict[str, object]:
@@ -67,7 +67,7 @@ def _document(endurance: Endurance, measured: Mapping[str, Tenths]) -> dict[str,
 
 
 def test_a_measure_that_grows_by_more_than_a_fifth_is_not_flat() -> None:
-    samples = [Sample(0.0 if n % 5 == 0 else 100 + n, 1000, 30, 50, 10, 5) for n in range(40)]
+    samples = [Sample(0.0 if n % 5 == 0 else 100 + n, 1000, 30, 20, 50, 10, 5) for n in range(40)]
     measured = tenths(samples)
     assert measured["python_mb"] == Tenths(108.5, 138)
     assert {name for name, value in measured.items() if not value.is_flat} == {"python_mb"}
