@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic
 
@@ -25,6 +25,10 @@ class ReaderClosed(Exception):  # noqa: N818 - a signal, not an error
     """Raised by the emitter in the reader's thread once the reader is to stop; let it pass out of `run`."""
 
 
+def _every_table(table: TableId) -> bool:  # noqa: ARG001 - as `EventReaderDefinition.selects`
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class EventReaderDefinition:
     """What a reader is to read.
@@ -35,11 +39,16 @@ class EventReaderDefinition:
         out_of_range: What happens to values that the standard types cannot hold.
         narrowed: Tables of which the pipeline selects columns by name: a column added to one later is not wanted. Of
             all other tables every column is.
+        stopped: Tables that have stopped: their changes are not wanted, and what is wrong with them is no error.
+        selects: Whether the pipeline selects a table, also one that is not known yet; picklable. What is wrong with other
+            tables is no error.
     """
 
     tables: Mapping[TableId, TableSchema]
     out_of_range: OutOfRange = OutOfRange.FAIL
     narrowed: frozenset[TableId] = frozenset()
+    stopped: frozenset[TableId] = frozenset()
+    selects: Callable[[TableId], bool] = _every_table
 
 
 class EventEmitter(ABC):

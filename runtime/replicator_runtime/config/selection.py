@@ -55,6 +55,10 @@ class Selection:
             frozenset(c.name for c in columns if c.suppress_warning),
         )
 
+    def selects(self, table: TableId) -> bool:
+        """Whether `table` is replicated."""
+        return any(_entry_matches(entry, table) for entry in self._entries)
+
     def left_out_of(self, database: str) -> frozenset[DDLOperation] | None:
         """Which changes of a database are left out: those that any entry for its tables leaves out; None when it has no entry."""
         entries = [entry for entry in self._entries if entry.database is None or glob_matches(entry.database, database)]

@@ -127,7 +127,8 @@ class Attempt:
         pipeline = self._run.pipeline
         selected = map(pipeline.selection.matches, {**self._lifecycle.records, **schemas})
         narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
-        return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed)
+        stopped = frozenset(self._lifecycle.stopped)
+        return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed, stopped, pipeline.selection.selects)
 
     def _working(self, records: list[TableRecord]) -> list[TableRecord]:
         return [record for record in records if record.table not in self._lifecycle.stopped]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.batch import Int64s
+from replicator_sdk.errors import DataError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka.records import Records
 
@@ -28,11 +29,13 @@ class Poison:
         index: The index of the record.
         code: Stable code `RPL-39nn`.
         reason: What is wrong with it, as the end of a sentence, without any of its values.
+        table: Its table; None where it does not say.
     """
 
     index: int
     code: str
     reason: str
+    table: TableId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Part:
         transaction: The source's transaction ids, if the records contain them.
         truncates: The indexes of records that truncated the table, ascending; they are not in `index`.
         is_of_keys: Whether the changes are deletes by key, so that `schema` has no other columns.
+        error: Why the rows could not be made; `row` then has only NULLs, and nothing may be emitted of the part.
     """
 
     schema: TableSchema
@@ -65,6 +69,7 @@ class Part:
     transaction: pa.StringArray | None = None
     truncates: Int64s = field(default_factory=no_indexes)
     is_of_keys: bool = False
+    error: DataError | None = None
 
     def __len__(self) -> int:
         return len(self.index)
@@ -90,6 +95,30 @@ class Part:
             None if self.transaction is None else self.transaction.take(taken),
             self.truncates,
         )
+
+
+def failed_part(
+    schema: TableSchema,
+    index: Int64s,
+    op: pa.Int8Array,
+    error: DataError,
+    *,
+    transaction: pa.StringArray | None = None,
+    truncates: Int64s | None = None,
+) -> Part:
+    """A part whose rows could not be made, which still says which records are changes of the table."""
+    return Part(
+        schema=schema,
+        index=index,
+        op=op,
+        row=pa.nulls(len(index), schema.struct),
+        before=None,
+        before_is_full=False,
+        timestamps=np.full(len(index), -1, np.int64),
+        transaction=transaction,
+        truncates=no_indexes() if truncates is None else truncates,
+        error=error,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +152,9 @@ class Format(ABC):
     def decode(self, records: Records) -> Decoded:
         """The changes in `records`, all of one partition.
 
+        A value outside its standard type, where the policy is to fail, is the error of a part: it concerns its table only.
+
         Raises:
-            DataError: When a value is outside its standard type and the policy is to fail.
             RetryableError: When the schema registry cannot be reached now.
             NeedsUserError: When the registry refuses, or an optional library is missing.
         """

@@ -54,6 +54,7 @@ class KafkaLog(DistributedLog):
         self._sizes: dict[str, tuple[float, float]] = {}
         self._checked_at = -math.inf
         self._epochs = LeaderEpochs()
+        self._known = {*definition.tables, *definition.stopped}
 
     # ------------------------------------------------------------ before the first slice
 
@@ -81,7 +82,13 @@ class KafkaLog(DistributedLog):
         out_of_range = self._config.out_of_range or self._definition.out_of_range
         order = TopicOrder(position)
         self.read = KafkaRangeReader(
-            self._config, dict(position.topics), out_of_range, order, self._definition.narrowed
+            self._config,
+            dict(position.topics),
+            out_of_range,
+            order,
+            self._definition.narrowed,
+            frozenset(self._known),
+            self._definition.selects,
         )
 
     @property
@@ -182,6 +189,7 @@ class KafkaLog(DistributedLog):
     def reconcile(self, known: TableSchema | None, seen: TableSchema) -> SchemaStep | None:
         """The union of both; see `schema_evolution.reconcile`."""
         if known is None:
+            self._known.add(seen.table)
             return SchemaStep(seen)
         fit = reconcile(known, narrow_to(known, seen) if seen.table in self._definition.narrowed else seen)
         return None if fit.schema == known else SchemaStep(fit.schema, tuple(fit.alters))

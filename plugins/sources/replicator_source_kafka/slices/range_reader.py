@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +17,17 @@ from replicator_source_kafka.client.diagnosis import diagnosed
 from replicator_source_kafka.client.fetch import stream_range
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import make_format
-from replicator_source_kafka.formats.format import Decoded, Format, Part
+from replicator_source_kafka.formats.format import Decoded, Format, Part, Poison
 from replicator_source_kafka.partition_range import PartitionRange
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.merge_parts import merged
 from replicator_source_kafka.tables.schema_evolution import conform, reconcile
 from replicator_source_kafka.tables.topic_tables import TopicOrder, TopicTables
+
+
+def _every_table(table: TableId) -> bool:  # noqa: ARG001 - as `KafkaRangeReader.selects`
+    return True
 
 
 def narrow_to(known: TableSchema, seen: TableSchema) -> TableSchema:
@@ -43,6 +47,8 @@ class KafkaRangeReader:
         out_of_range: The pipeline's policy.
         order: Which tables have one order.
         narrowed: Tables of which only some columns are selected.
+        known: Tables that were wanted once. When they are not any more, what is wrong with their records is no error.
+        selects: Whether the pipeline selects a table. What is wrong with records of others is no error.
     """
 
     config: KafkaConfig
@@ -50,6 +56,8 @@ class KafkaRangeReader:
     out_of_range: OutOfRange
     order: TopicOrder
     narrowed: frozenset[TableId] = frozenset()
+    known: frozenset[TableId] = frozenset()
+    selects: Callable[[TableId], bool] = _every_table
 
     def __repr__(self) -> str:
         return f"KafkaRangeReader({self.config.bootstrap_servers!r})"
@@ -95,24 +103,42 @@ class _Decoding:
                 self._refused.add(table)
                 yield from map(SchemaSeen, dict.fromkeys(beyond))
                 continue
-            changes = merged([conform(self._narrowed(known, part), known) for part in parts])
+            changes = merged([self._conformed(part, known) for part in parts])
             if len(changes):
                 known_order = bool(known.primary_key) or self._reader.order.is_known(records.topic, table)
                 yield _batch(changes, records, is_unordered=not known_order)
 
     def _parts(self, records: Records, decoded: Decoded) -> Iterable[Part]:
         poison, parts = list(decoded.poison), list(decoded.parts)
+        of_topic = self._table_of(records, parts) if poison or len(decoded.tombstones) else None
         if len(decoded.tombstones):
-            here = [part.table for part in parts]
-            table = self._topic_tables.table_of(records.topic, here, self._tables.keys(), self._reader.ids.keys())
-            known = None if table is None else self._tables.get(table)
+            known = None if of_topic is None else self._tables.get(of_topic)
             if known is not None and known.primary_key:
                 parts += self._decoder.deletes(records, decoded.tombstones, known, poison)
         if not poison:
             return parts
         if self._reader.config.on_poison != "quarantine":
-            raise quarantine.refuse(records, poison[0])
+            self._refuse(records, poison, of_topic)
+            return parts
         return [*parts, quarantine.rows_of(records, sorted(poison, key=lambda p: p.index))]
+
+    def _table_of(self, records: Records, parts: Iterable[Part]) -> TableId | None:
+        """The table of records that do not name it; None unless it is certain."""
+        known = self._tables.keys() | self._reader.known
+        return self._topic_tables.table_of(
+            records.topic, [part.table for part in parts], known, self._reader.ids.keys()
+        )
+
+    def _refuse(self, records: Records, poison: Iterable[Poison], of_topic: TableId | None) -> None:
+        """Raise the error of the first record that cannot be read, unless it is of a table that is not wanted.
+
+        A table that is not known yet may be wanted: it is created with its first record that can be read.
+        """
+        for each in sorted(poison, key=lambda p: p.index):
+            table = each.table or of_topic
+            not_wanted = table is not None and table not in self._tables
+            if table is None or not (not_wanted and (table in self._reader.known or not self._reader.selects(table))):
+                raise quarantine.refuse(records, each, table)
 
     def _fits(self, known: TableSchema, part: Part) -> bool:
         """Whether a part fits the known schema.
@@ -124,6 +150,11 @@ class _Decoding:
             return True
         seen = narrow_to(known, part.schema) if part.table in self._reader.narrowed else part.schema
         return reconcile(known, seen).schema == known
+
+    def _conformed(self, part: Part, known: TableSchema) -> Part:
+        if part.error is not None:
+            raise part.error
+        return conform(self._narrowed(known, part), known)
 
     def _narrowed(self, known: TableSchema, part: Part) -> Part:
         if part.is_of_keys or part.table not in self._reader.narrowed:

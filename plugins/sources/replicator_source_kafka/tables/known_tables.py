@@ -74,18 +74,28 @@ class KnownTables:
 
     @property
     def names(self) -> Collection[TableId]:
-        """All tables found in records, including those that are not selected."""
-        return self._schemas.keys()
+        """All known tables, including those that have stopped or are not selected."""
+        return self._schemas.keys() | self._definition.stopped
 
     def find(self, table: TableId) -> TableSchema | None:
         """The table's schema; None if nothing is to be emitted of the table, or no row of it was found yet."""
         return None if table in self._silent or table in self._unfit else self._schemas.get(table)
 
+    def concerns(self, table: TableId) -> bool:
+        """Whether what is wrong with a table's records is an error. If not, nothing more is emitted of the table."""
+        wanted = self._definition
+        if table in wanted.tables:
+            return True
+        if table in self._left_out or table in wanted.stopped or not wanted.selects(table):
+            self._unfit.add(table)
+            return False
+        return True
+
     def seen(self, schema: TableSchema) -> list[SchemaChange]:
         """Add a schema found in records; returns the schema changes to emit.
 
         Raises:
-            SchemaDriftError: When the change is not supported, for a table that the reader was given or has found itself.
+            SchemaDriftError: When the change is not supported, for a table that it concerns.
         """
         known = self._schemas.get(schema.table)
         if known is None:
@@ -96,10 +106,9 @@ class KnownTables:
         try:
             fit = reconcile(known, schema)
         except SchemaDriftError:
-            if schema.table in self._left_out:
-                self._unfit.add(schema.table)
-                return []
-            raise
+            if self.concerns(schema.table):
+                raise
+            return []
         if fit.schema == known:
             return []
         self._learn(fit.schema)

@@ -49,11 +49,12 @@ def check_selected(config: KafkaConfig, tables: Container[TableId]) -> None:
         )
 
 
-def refuse(records: Records, poison: Poison) -> DataError:
-    """The error of a record that cannot be read."""
+def refuse(records: Records, poison: Poison, table: TableId | None) -> DataError:
+    """The error of a record that cannot be read: that of its table, where it is known, or of all tables."""
     return DataError(
         f"a record cannot be read: {poison.reason}",
         code=poison.code,
+        table=None if table is None else str(table),
         position=records.position(poison.index),
         hint="fix the writer of the topic; to continue, set onPoison to quarantine, which stores such records in the table"
         f" {TABLE}",

@@ -19,6 +19,10 @@ from replicator_source_kafka.formats.format import Part
 
 _LADDERS = ((INT8, INT16, INT32, INT64), (FLOAT32, FLOAT64))
 _MOST_DIGITS = 38
+_BY_ITS_OWN = (
+    "let the connector snapshot the table again; take it out of `tables` and replicate it by a pipeline of its own, with another"
+    " `name` and target folder, and with `startFrom` at the time when that snapshot began"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def _steps(column: Column, seen: TableSchema) -> Iterator[Alter]:
             f"column {column.name!r} was {column.type} and is {found.type if found else ''} in newer records",
             code="RPL-3921",
             table=str(seen.table),
-            hint='set a type that holds both in "columnTypes", or copy the table again',
+            hint=_BY_ITS_OWN,
         )
     if found is not None and str(kind) != str(column.type):
         retyped = Column(column.name, kind, column.nullable, found.source_type, column.source_id)
@@ -120,7 +124,8 @@ def _conform(rows: pa.StructArray, schema: TableSchema) -> pa.StructArray:
                 f"column {column.name!r} holds a value that {column.type} cannot hold exactly",
                 code="RPL-3922",
                 table=str(schema.table),
-                hint='set a type that holds it in "columnTypes", and copy the table again',
+                hint="take the table out of `tables` and replicate it by a pipeline of its own, with another `name` and target"
+                ' folder and a type in "columnTypes" that holds the value; it reads the topics from their beginning',
             ) from None
     mask = rows.is_null() if rows.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(schema.arrow), mask=mask)
@@ -132,5 +137,5 @@ def _key_changed(known: TableSchema, seen: TableSchema) -> SchemaDriftError:
         f"the key of the records was {was} and now is {now}",
         code="RPL-3920",
         table=str(seen.table),
-        hint="set the connector's message.key.columns to its old value, or copy the table again",
+        hint=_BY_ITS_OWN,
     )

@@ -10,9 +10,9 @@ import numpy as np
 
 from replicator_sdk.batch import ChangeBatch, Int64s, single_commit
 from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.errors import ReplicatorError
+from replicator_sdk.errors import DataError, ReplicatorError
 from replicator_sdk.event import DDLEvent, DDLOperation
-from replicator_sdk.schema import TableId
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventEmitter
 from replicator_source_kafka.client.fetch import RangeRecords
 from replicator_source_kafka.formats.format import Format, Part, Poison
@@ -33,12 +33,14 @@ class _Decoded:
     Attributes:
         records: The records.
         parts: Changes by table, each in the order of the records.
+        poison: The records that cannot be read, unless they are among the parts, as rows of the quarantine table.
         tombstones: The indexes of records that are deletes of a table that they do not name.
         ranks: The number of events before each record of the partition; the last element is the number of all events.
     """
 
     records: Records
     parts: Sequence[Part]
+    poison: Sequence[Poison]
     tombstones: Int64s
     ranks: Int64s
 
@@ -75,10 +77,15 @@ class WindowEmitter:
         self._topic_tables = TopicTables()
 
     def emit_window(self, begin: KafkaOffset, end: KafkaOffset, pieces: Sequence[RangeRecords]) -> None:
-        """Emit the window between two offsets; `pieces` are all its records, sorted by topic and partition."""
+        """Emit the window between two offsets; `pieces` are all its records, sorted by topic and partition.
+
+        What is wrong with records of a table is raised after the window's schema changes, so that the table is known then.
+        """
         decoded = [self._decode(piece.records) for piece in pieces]
         base = self._emit_schemas(begin, decoded)
         self._tables.save(end)
+        for part in decoded:
+            self._refuse(part, part.poison, end.topics)
         latest, order = -1, TopicOrder(end)
         grouped = [list(self._by_table(part, end.topics)) for part in decoded]
         spread = _with_spread_keys(grouped)
@@ -94,23 +101,37 @@ class WindowEmitter:
     def _decode(self, records: Records) -> _Decoded:
         decoded = self._format.decode(records)
         parts = list(decoded.parts)
-        parts += self._quarantined(records, decoded.poison)
         is_event = np.zeros(len(records), np.int64)
+        is_event[[each.index for each in decoded.poison]] = 1
+        if self._keep_poison:
+            parts += self._quarantined(records, decoded.poison)
         for part in parts:
             is_event[part.index] = 1
             is_event[part.truncates] = 1
         is_event[decoded.tombstones] = 1
-        return _Decoded(
-            records, parts, decoded.tombstones, np.concatenate([np.zeros(1, np.int64), np.cumsum(is_event)])
-        )
+        ranks = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_event)])
+        return _Decoded(records, parts, () if self._keep_poison else decoded.poison, decoded.tombstones, ranks)
 
     def _quarantined(self, records: Records, poison: Sequence[Poison]) -> list[Part]:
         if not poison:
             return []
-        if not self._keep_poison:
-            raise quarantine.refuse(records, poison[0])
         self._context.metrics.count("source.quarantined", len(poison))
         return [quarantine.rows_of(records, poison)]
+
+    def _refuse(self, decoded: _Decoded, poison: Sequence[Poison], topics: Collection[str]) -> None:
+        """Raise the error of the first record that cannot be read, unless it is of a table whose errors concern no one."""
+        if not poison:
+            return
+        of_topic = self._table_of(decoded, topics)
+        for each in poison:
+            table = each.table or of_topic
+            if table is None or self._tables.concerns(table):
+                raise quarantine.refuse(decoded.records, each, table)
+
+    def _table_of(self, decoded: _Decoded, topics: Collection[str]) -> TableId | None:
+        """The table of records that do not name it; None unless it is certain."""
+        here = [part.table for part in decoded.parts]
+        return self._topic_tables.table_of(decoded.records.topic, here, self._tables.names, topics)
 
     # ------------------------------------------------------------ schemas
 
@@ -139,24 +160,42 @@ class WindowEmitter:
         """The deletes of tombstones that do not name their table."""
         if not len(decoded.tombstones):
             return []
-        here = [part.table for part in decoded.parts]
-        table = self._topic_tables.table_of(decoded.records.topic, here, self._tables.names, topics)
+        table = self._table_of(decoded, topics)
         known = None if table is None else self._tables.find(table)
         if known is None or not known.primary_key:
             return []
         poison: list[Poison] = []
         parts = self._format.deletes(decoded.records, decoded.tombstones, known, poison)
-        return [*parts, *self._quarantined(decoded.records, sorted(poison, key=lambda p: p.index))]
+        poison.sort(key=lambda each: each.index)
+        if self._keep_poison:
+            return [*parts, *self._quarantined(decoded.records, poison)]
+        self._refuse(decoded, poison, topics)
+        return parts
 
     def _by_table(self, decoded: _Decoded, topics: Collection[str]) -> Iterator[Part]:
         """The changes of each table, with its current schema, in the order of the log."""
         grouped: dict[TableId, list[Part]] = {}
         for part in [*decoded.parts, *self._deletes(decoded, topics)]:
             known = self._tables.find(part.table)
-            if known is not None:
-                ours = conform(part, known) if len(part) else empty_part(known, part.truncates)
+            ours = None if known is None else self._conformed(part, known)
+            if ours is not None:
                 grouped.setdefault(part.table, []).append(ours)
-        return map(merged, grouped.values())
+        return (merged(parts) for table, parts in grouped.items() if self._tables.find(table) is not None)
+
+    def _conformed(self, part: Part, known: TableSchema) -> Part | None:
+        """A part with its table's current schema; None where that fails and concerns no one.
+
+        Raises:
+            DataError: When it fails, for a table that it concerns.
+        """
+        try:
+            if part.error is not None:
+                raise part.error
+            return conform(part, known) if len(part) else empty_part(known, part.truncates)
+        except DataError:
+            if self._tables.concerns(part.table):
+                raise
+            return None
 
     def _emit(self, begin: KafkaOffset, part: Part, ranks: Int64s, *, unordered: bool) -> None:
         """Emit a table's changes, split at TRUNCATEs.

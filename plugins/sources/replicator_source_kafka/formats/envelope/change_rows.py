@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from replicator_sdk.batch import Int64s
 from replicator_sdk.config import OutOfRange
+from replicator_sdk.errors import DataError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_source_kafka.formats.envelope.envelope_schema import Envelope
-from replicator_source_kafka.formats.format import Part, Poison
+from replicator_source_kafka.formats.format import Part, Poison, failed_part
 from replicator_source_kafka.formats.row_maker import RowMaker, Rows, indexes
 from replicator_source_kafka.formats.unavailable import UnavailableValues
 
@@ -59,17 +60,17 @@ class Block:
 
 def changes_of(block: Block, poison: list[Poison]) -> list[Part]:
     """The changes by table; invalid envelopes are added to `poison`."""
-    block, ops = _known(block, poison)
     parts = []
     for table, positions in tables_of(block.payload.field("source")):
+        mine, ops = _known(block.take(positions), table, poison)
         if table is None:
-            poison.extend(Poison(int(i), "RPL-3912", "does not name its table") for i in block.index[positions])
-        else:
-            parts.append(_part(table, block.take(positions), ops[positions], poison))
+            poison.extend(Poison(int(i), "RPL-3912", "does not name its table") for i in mine.index)
+        elif len(mine.index):
+            parts.append(_part(table, mine, ops, poison))
     return [part for part in parts if len(part) or len(part.truncates)]
 
 
-def _known(block: Block, poison: list[Poison]) -> tuple[Block, np.ndarray]:
+def _known(block: Block, table: TableId | None, poison: list[Poison]) -> tuple[Block, np.ndarray]:
     """The block without envelopes that are not changes, or lack a row that their operation needs."""
     ops = _CODES[pc.index_in(block.payload.field("op"), _OPS).fill_null(len(_OPS)).to_numpy()]
     before, after = (_present(block.payload.field(name)) for name in ("before", "after"))
@@ -85,7 +86,7 @@ def _known(block: Block, poison: list[Poison]) -> tuple[Block, np.ndarray]:
             "updates or deletes a row of a table without a key, and does not contain the row before",
         ),
     ):
-        poison.extend(Poison(int(i), code, reason) for i in block.index[hit])
+        poison.extend(Poison(int(i), code, reason, table) for i in block.index[hit])
     wanted = ~(no_op | no_row | keyless | (ops == _NO_CHANGE))
     if wanted.all():
         return block, ops
@@ -123,8 +124,13 @@ def _part(table: TableId, block: Block, ops: np.ndarray, poison: list[Poison]) -
         block, ops = block.take(np.flatnonzero(ops != _TRUNCATE)), ops[ops != _TRUNCATE]
     maker = RowMaker(_schema(table, block.envelope), block.envelope.codecs, block.unavailable, block.rule)
     position = _position_of(block)
-    rows = maker.make(block.payload.field("after"), position)
-    before = _before(block, ops, maker, position)
+    try:
+        rows = maker.make(block.payload.field("after"), position)
+        before = _before(block, ops, maker, position)
+    except DataError as error:
+        written = _transaction(block.payload)
+        codes = pa.array(ops, pa.int8())
+        return failed_part(maker.schema, block.index, codes, error, transaction=written, truncates=truncates)
     bad = {**rows.bad, **before.bad}
     unsent = np.zeros(len(ops), np.bool_)
     for mask in rows.unchanged.values():
@@ -146,7 +152,7 @@ def _part(table: TableId, block: Block, ops: np.ndarray, poison: list[Poison]) -
     if not bad:
         return part
     poison.extend(
-        Poison(int(block.index[i]), "RPL-3914", f"has a value of column {column!r} that is not of its type")
+        Poison(int(block.index[i]), "RPL-3914", f"has a value of column {column!r} that is not of its type", table)
         for i, column in sorted(bad.items())
     )
     return part.take(np.setdiff1d(np.arange(len(ops)), list(bad)))

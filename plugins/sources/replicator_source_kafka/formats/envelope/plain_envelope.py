@@ -66,7 +66,9 @@ def plain_envelopes(
         try:
             rows = reader.read(mine)
         except ValueError as error:
-            poison.extend(Poison(int(i), "RPL-3904", f"does not fit columnTypes: {error}") for i in index[places])
+            poison.extend(
+                Poison(int(i), "RPL-3904", f"does not fit columnTypes: {error}", table) for i in index[places]
+            )
             continue
         columns = tuple((name, ConnectType(_base(codec.wire))) for name, codec in rows.codecs.items())
         envelope = Envelope(_connector(rows.objects), columns, rows.codecs, tuple(key), rows.objects.rows.type)

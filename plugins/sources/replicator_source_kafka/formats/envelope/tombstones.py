@@ -69,7 +69,7 @@ class TombstoneReader:
             codecs = self._codecs(key) if key.kinds.keys() == set(self.known.primary_key) else None
             if codecs is None:
                 reason = "has no value, and a key that is not the table's"
-                self.maker.poison.extend(Poison(int(i), "RPL-3917", reason) for i in mine)
+                self.maker.poison.extend(Poison(int(i), "RPL-3917", reason, self.known.table) for i in mine)
             else:
                 made = self.maker.tombstones(self.known.table, mine, key, codecs)
                 found.append(replace(made, is_of_keys=True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,9 @@ class FlatFormat(Format):
             if not present.all():
                 parts.extend(self._tombstones(maker, key, key.positions[~present]))
             parts.extend(map(maker.part, self.blocks(records, key, key.positions[present], poison)))
+        if not self._config.table_field and poison:
+            table = table_of_topic(records.topic, self._config.table_from_topic)
+            poison = [replace(each, table=table) for each in poison]
         return Decoded([p for p in parts if len(p) or len(p.truncates)], sorted(poison, key=lambda p: p.index))
 
     def _tombstones(self, maker: FlatRowMaker, key: KeyGroup, index: Int64s) -> Iterator[Part]:

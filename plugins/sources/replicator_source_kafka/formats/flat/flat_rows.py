@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from replicator_sdk.batch import Int64s
 from replicator_sdk.config import OutOfRange
+from replicator_sdk.errors import DataError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_source_kafka.formats.format import Part, Poison
+from replicator_source_kafka.formats.format import Part, Poison, failed_part
 from replicator_source_kafka.formats.json_records.record_keys import KeyGroup
 from replicator_source_kafka.formats.row_maker import RowMaker
 from replicator_source_kafka.formats.unavailable import UnavailableValues
@@ -97,12 +98,15 @@ class FlatRowMaker:
             children = dict(zip(rows.type.names, rows.flatten(), strict=True))
             children |= dict(zip(keys.type.names, keys.flatten(), strict=True))
             rows = pa.StructArray.from_arrays(list(children.values()), names=list(children))
-        made = maker.make(rows, lambda i: self.records.position(int(block.index[i])))
-        deleted = _deleted(block)
+        deleted, truncates = _deleted(block), _is_op(block, "t")
         ops = np.where(deleted, np.int8(_DELETE), np.int8(_UPDATE))
+        try:
+            made = maker.make(rows, lambda i: self.records.position(int(block.index[i])))
+        except DataError as error:
+            codes, emptied = pa.array(ops[~truncates], pa.int8()), block.index[truncates]
+            return failed_part(maker.schema, block.index[~truncates], codes, error, truncates=emptied)
         before = self._before(made.row, maker.schema, deleted)
         stamps = _timestamps(block, self.records.timestamp[block.index])
-        truncates = block.index[_is_op(block, "t")]
         part = Part(
             maker.schema,
             block.index,
@@ -113,11 +117,13 @@ class FlatRowMaker:
             stamps,
             made.unchanged,
             None,
-            truncates,
+            block.index[truncates],
         )
-        bad = {**made.bad, **dict.fromkeys(np.flatnonzero(_is_op(block, "t")).tolist(), "")}
+        bad = {**made.bad, **dict.fromkeys(np.flatnonzero(truncates).tolist(), "")}
         self.poison.extend(
-            Poison(int(block.index[i]), "RPL-3914", f"has a value of column {name!r} that is not of its type")
+            Poison(
+                int(block.index[i]), "RPL-3914", f"has a value of column {name!r} that is not of its type", block.table
+            )
             for i, name in sorted(made.bad.items())
         )
         return part.take(np.setdiff1d(np.arange(len(ops)), list(bad))) if bad else part
@@ -126,13 +132,16 @@ class FlatRowMaker:
         """Deletes of the rows that the keys of records without a value name."""
         maker = self._maker(table, {name: _key_kind(key, name) for name in codecs}, codecs, key)
         keys = self.read_keys(codecs, index)
-        made = maker.make(keys, lambda i: self.records.position(int(index[i])))
+        ops = pa.array(np.full(len(index), _DELETE), pa.int8())
+        try:
+            made = maker.make(keys, lambda i: self.records.position(int(index[i])))
+        except DataError as error:
+            return failed_part(maker.schema, index, ops, error)
         unread = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False)).tolist()
         bad = sorted({*made.bad, *unread})
         self.poison.extend(
-            Poison(int(index[i]), "RPL-3916", "has a key with a value that is not of its type") for i in bad
+            Poison(int(index[i]), "RPL-3916", "has a key with a value that is not of its type", table) for i in bad
         )
-        ops = pa.array(np.full(len(index), _DELETE), pa.int8())
         stamps = _micros(self.records.timestamp[index])
         part = Part(maker.schema, index, ops, made.row, made.row, False, stamps)
         return part.take(np.setdiff1d(np.arange(len(index)), bad)) if bad else part

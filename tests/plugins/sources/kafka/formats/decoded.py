@@ -16,3 +16,10 @@ def said(decoded: Decoded) -> list[tuple[int, int, Any]]:
         for index, op, row, old in zip(part.index.tolist(), part.op.to_pylist(), rows, before, strict=True):
             found.append((index, op, old if op == 3 else row))
     return sorted(found, key=lambda change: change[0])
+
+
+def refused(decoded: Decoded) -> None:
+    """Raise the error of the first part that has one."""
+    for part in decoded.parts:
+        if part.error is not None:
+            raise part.error

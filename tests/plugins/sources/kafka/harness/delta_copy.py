@@ -17,19 +17,24 @@ if TYPE_CHECKING:
 
 
 class DeltaCopy:
-    """Topics, a Delta folder, and a pipeline between them that ends at the topics' ends."""
+    """Topics, a Delta folder, and a pipeline between them that ends at the topics' ends.
+
+    Attributes:
+        lake: The folder.
+        source: The source's settings, to be edited between two runs.
+    """
 
     def __init__(self, folder: Path, spark: SparkSession, broker: KafkaBroker, **settings: Any) -> None:
         self.lake = Lake(folder / "lake", spark)
         self._document = PartitionedShop(folder, 1).document("delta", {"path": self.lake.config.path})
-        source = self._document["stages"][0]["plugin"]["properties"] = {
+        self.source: dict[str, Any] = {
             "bootstrapServers": broker.bootstrap,
             "metadataIntervalSeconds": 0.1,
             "onNewPartitions": "read",
             "kafka": {"fetch.max.wait.ms": 50},
             **settings,
         }
-        assert source
+        self._document["stages"][0]["plugin"]["properties"] = self.source
 
     def run(self) -> None:
         """Read to the end."""
@@ -38,3 +43,7 @@ class DeltaCopy:
     def notes(self, table: str = "orders") -> list[tuple[int, str]]:
         """Id and note of every row."""
         return sorted((row["id"], row["note"]) for row in self.lake.rows(orders(table).table))
+
+    def ids(self, table: str) -> list[int]:
+        """The ids of a table's rows."""
+        return sorted(row["id"] for row in self.lake.rows(orders(table).table))

@@ -20,6 +20,7 @@ from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import Decoded, Format, make_format
 from tests.plugins.sources.kafka.formats.connect import PLACEHOLDER, records
 from tests.plugins.sources.kafka.formats.connect_protobuf import IMPORTS, envelope, framed, message, scaled
+from tests.plugins.sources.kafka.formats.decoded import refused
 from tests.plugins.sources.kafka.formats.schema_registry.small_registry import registry_that_answers
 
 ROW = f"""
@@ -173,7 +174,7 @@ def test_types_that_the_converter_drops_can_be_configured(registry: str) -> None
 def test_an_empty_list_may_be_null_and_is_handled_by_the_policy(registry: str) -> None:
     bare = records(change("c", None, {"id": 1, "counts": {"a": 1}}))
     with pytest.raises(DataError, match=r"RPL-3905.*'tags'"):
-        protobuf(registry).decode(bare)
+        refused(protobuf(registry).decode(bare))
     assert rows(protobuf(registry, OutOfRange.NULL).decode(bare))[0]["tags"] is None
     assert rows(protobuf(registry, OutOfRange.CLAMP).decode(bare))[0]["tags"] == []
 
@@ -257,7 +258,7 @@ def test_a_corrupt_record_is_poison_and_other_records_are_read(registry: str, va
 def test_values_out_of_range_are_handled_by_the_policy(registry: str, value: Any, nearest: Any) -> None:
     given = records(change("c", None, FULL | value))
     with pytest.raises(DataError, match="RPL-3905"):
-        protobuf(registry).decode(given)
+        refused(protobuf(registry).decode(given))
     (name,) = value
     assert rows(protobuf(registry, OutOfRange.NULL).decode(given))[0][name] is None
     assert rows(protobuf(registry, OutOfRange.CLAMP).decode(given))[0][name] == nearest[name]

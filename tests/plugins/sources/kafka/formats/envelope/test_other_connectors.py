@@ -18,6 +18,7 @@ from replicator_sdk.schema import TableId
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import Part, make_format
 from replicator_source_kafka.records import Records
+from tests.plugins.sources.kafka.formats.decoded import refused
 
 MOMENT = dt.datetime(2024, 2, 29, 12, 34, 56, 789123)
 SECOND, MILLIS = MOMENT.replace(microsecond=0), MOMENT.replace(microsecond=789000)
@@ -145,5 +146,6 @@ def read(name: str, rule: OutOfRange = OutOfRange.CLAMP) -> Part:
         Records(topic, 0, numbers, numbers, key, value)
     )
     assert list(decoded.poison) == []
+    refused(decoded)
     (part,) = decoded.parts
     return part
