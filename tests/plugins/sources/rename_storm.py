@@ -22,7 +22,8 @@ from replicator_sdk.errors import FencedError
 from tests.runtime.engine import in_memory_target
 
 only_in_soak = pytest.mark.skipif(not os.environ.get("SOAK_ROUNDS"), reason="`make soak` runs it")
-SEEDS = range(1, 7)
+_FIRST = int(os.environ.get("SOAK_SEED") or 1)
+SEEDS = range(_FIRST, _FIRST + 6)
 
 _NAMES = [f"t{n}" for n in range(10)]
 _PAUSES = (0.0, 0.0, 0.0, 0.02, 0.2, 0.5)

@@ -82,10 +82,25 @@ class CapturedTables:
     def _schema(self, definition: TableDefinition) -> TableSchema:
         return table_schema(definition, zero_dates=self._zero_dates, names=self._selected[definition.table])
 
-    def net(self, changes: Sequence[TableChange]) -> list[StructureChange | None]:
+    def are_renames(self, changes: Sequence[TableChange]) -> bool | None:
+        """Whether one statement's renames are emitted as such; None when it renames no captured table.
+
+        A table whose place is taken by one that is not captured (gh-ost, pt-online-schema-change) is a table with new
+        rows, not a rename.
+        """
+        moves = net_moves(changes)
+        known = [former for former in moves if former in self._selected]
+        if not known:
+            return None
+        return not any(table in known for former, table in moves.items() if former not in known)
+
+    def net(self, changes: Sequence[TableChange], *, renames: bool) -> list[StructureChange | None]:
         """What one statement did to the captured tables. A statement that renames several tables counts as a whole: each
-        that was captured has the name that it has in the end. A table whose place is taken by one that was not captured
-        (gh-ost, pt-online-schema-change) is a table with new rows, not a rename.
+        that was captured has the name that it has in the end.
+
+        Args:
+            changes: What the statement did, step by step.
+            renames: As `are_renames` gave it where the statement was read first; a replay may capture other tables.
 
         Returns:
             What happened, each at its rank among all tables that the statement changes; None where a table is not captured
@@ -100,7 +115,7 @@ class CapturedTables:
         names = dict.fromkeys(name for change in changes for name in (change.previous_table, change.table) if name)
         moves = net_moves(changes)
         known = {former: table for former, table in moves.items() if former in self._selected}
-        if known and not any(table in known for former, table in moves.items() if former not in known):
+        if renames:
             found = self._renamed(known, changes)
         else:
             found = {table: [*self._net(table, changes)] for table in names if table in self._selected}

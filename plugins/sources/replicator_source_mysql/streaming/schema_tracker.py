@@ -15,14 +15,16 @@ from replicator_sdk.schema import TableId
 from replicator_source_mysql.binlog.log_availability import Origin
 from replicator_source_mysql.binlog.query_event import Query
 from replicator_source_mysql.connect.connection import variables
+from replicator_source_mysql.ddl.apply.table_change import TableChange
 from replicator_source_mysql.ddl.history.schema_history import SchemaHistory
 from replicator_source_mysql.ddl.parse.effect import Harmless, StatementDml
 from replicator_source_mysql.ddl.parse.statement import read_statement
 from replicator_source_mysql.definition import TableDefinition
 from replicator_source_mysql.hints import COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
-from replicator_source_mysql.streaming.captured_tables import CapturedTables
+from replicator_source_mysql.streaming.captured_tables import CapturedTables, net_moves
 from replicator_source_mysql.streaming.database_changes import database_changes
+from replicator_source_mysql.streaming.rename_decisions import RenameDecisions
 from replicator_source_mysql.streaming.schema_baseline import Baseline, read_baseline
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class SchemaTracker:
         self._context = context
         self._history: SchemaHistory | None = None
         self._later: list[_LateBaseline] = []
+        self._decisions = RenameDecisions(context)
 
     # ------------------------------------------------------------ before the run
 
@@ -65,6 +68,7 @@ class SchemaTracker:
             baseline.offset, baseline, lower_case_table_names=int(mode), indexes=baseline.indexes
         )
         self._later = []
+        self._decisions.begin()
         self._save_later()
         self._save()
         return baseline.offset
@@ -85,6 +89,7 @@ class SchemaTracker:
             )
         self._history = SchemaHistory.load(stored)
         self._history.rewind(offset)
+        self._decisions.resume(offset)
         self._later = _load_later(self._context.get_state(LATER_KEY))
         for later in self._later:
             later.is_taken &= not offset < later.baseline.offset
@@ -140,10 +145,20 @@ class SchemaTracker:
         if all(isinstance(effect, (Harmless, StatementDml)) for effect in effects):
             return []
         changes = self._open.apply(effects, after)
-        net = captured.net(changes)
+        net = captured.net(changes, renames=self._are_renames(changes, after, captured))
         if changes:
             self._save()
         return [*net, *database_changes(effects, self._open.spelled)]
+
+    def _are_renames(self, changes: Sequence[TableChange], after: MySqlOffset, captured: CapturedTables) -> bool:
+        """Whether a statement is emitted as renames, as it was where it was read first."""
+        kept = self._decisions.at(after) if net_moves(changes) else False
+        if kept is not None:
+            return kept
+        renamed = captured.are_renames(changes)
+        if renamed is not None:
+            self._decisions.keep(after, renamed)
+        return bool(renamed)
 
     def due_places(self) -> list[MySqlOffset]:
         """The positions that reading has to reach before `learn_due` has something to do."""
