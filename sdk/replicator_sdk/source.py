@@ -29,6 +29,10 @@ def _every_table(table: TableId) -> bool:  # noqa: ARG001 - as `EventReaderDefin
     return True
 
 
+def _nowhere(table: TableId) -> Offset | None:  # noqa: ARG001 - as `EventReaderDefinition.reached`
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class EventReaderDefinition:
     """What a reader is to read.
@@ -42,6 +46,7 @@ class EventReaderDefinition:
         stopped: Tables that have stopped: their changes are not wanted, and what is wrong with them is no error.
         selects: Whether the pipeline selects a table, also one that is not known yet; picklable. What is wrong with other
             tables is no error.
+        reached: How far a table is durable at the target; None where that is unknown. Asks the target.
     """
 
     tables: Mapping[TableId, TableSchema]
@@ -49,6 +54,7 @@ class EventReaderDefinition:
     narrowed: frozenset[TableId] = frozenset()
     stopped: frozenset[TableId] = frozenset()
     selects: Callable[[TableId], bool] = _every_table
+    reached: Callable[[TableId], Offset | None] = _nowhere
 
 
 class EventEmitter(ABC):

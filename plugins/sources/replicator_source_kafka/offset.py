@@ -76,6 +76,12 @@ class KafkaOffset(Offset):
         """This offset with additional topics or partitions that have not been read yet."""
         return KafkaOffset({**self.topics, **topics}, {**self.next, **begin}, self.epochs)
 
+    def past(self, later: KafkaOffset) -> KafkaOffset:
+        """This offset, in no partition before `later`."""
+        moved = {tp: there for tp, there in later.next.items() if self.next.get(tp, there) < there}
+        epochs = {tp: epoch for tp, epoch in self.epochs.items() if tp not in moved}
+        return KafkaOffset(self.topics, {**self.next, **moved}, epochs) if moved else self
+
     def to_json(self) -> dict[str, Any]:
         """The stored form: topic → id, next offsets and leader epochs by partition. Earlier versions ignore the epochs."""
         stored: dict[str, Any] = {

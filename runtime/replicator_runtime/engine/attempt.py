@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -128,7 +129,19 @@ class Attempt:
         selected = map(pipeline.selection.matches, {**self._lifecycle.records, **schemas})
         narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
         stopped = frozenset(self._lifecycle.stopped)
-        return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed, stopped, pipeline.selection.selects)
+        selects = pipeline.selection.selects
+        return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed, stopped, selects)
+
+    def _streamed(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:
+        """The definition of a reader that stays in this process."""
+        return replace(self._definition(schemas), reached=self._reached)
+
+    def _reached(self, table: TableId) -> Offset | None:
+        """The offset of the table's last commit; None where the target does not say."""
+        if not isinstance(self._consumer, BatchConsumer):
+            return None
+        progress = self._consumer.progress(table)
+        return None if progress is None else progress.position.offset
 
     def _working(self, records: list[TableRecord]) -> list[TableRecord]:
         return [record for record in records if record.table not in self._lifecycle.stopped]
@@ -209,7 +222,7 @@ class Attempt:
         """Stream from a log that executors read, where source and target can; False when one of them cannot."""
         if not isinstance(self._consumer, RangeConsumer):
             return False
-        definition = self._definition({r.table: r.schema for r in records})
+        definition = self._streamed({r.table: r.schema for r in records})
         source = self._source.create_distributed_log(definition, SourceContext(self._run))
         if source is None:
             return False
@@ -230,7 +243,7 @@ class Attempt:
         own = snapshots is None
         schemas = self._schemas(records, None if own else watermarks)
         stream = Stream(self._lifecycle, self._applier, schemas, watermarks, snapshots, self._maintenance, self._began)
-        reader = self._source.create_reader(self._definition(schemas), SourceContext(self._run), stream.emitter)
+        reader = self._source.create_reader(self._streamed(schemas), SourceContext(self._run), stream.emitter)
         self._exit.callback(reader.close)
         start = reader.initialize(self._run.saved_offset)
         if own:

@@ -15,6 +15,9 @@ NEW_SNAPSHOT = "let the connector snapshot its tables again and start the pipeli
 FROM_NEW_SNAPSHOT = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location, and with `startFrom` at the time when that snapshot began"
 """For topics whose earlier records must not be read again: they are out of order, or deletes among them are lost."""
 
+RECORDS_GONE = "RPL-3971"
+"""The code of records that retention deleted before they were read, as a broker's answer says it."""
+
 
 @contextlib.contextmanager
 def diagnosed(doing: str, *, table: str | None = None) -> Iterator[None]:
@@ -69,7 +72,9 @@ def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorErro
     if is_permanent(error):
         return _of_permanent_error(error, doing, table)
     if isinstance(error, errors.OffsetOutOfRangeError):
-        return HistoryLostError(f"{doing}: the broker no longer has these records", code="RPL-3971", hint=NEW_SNAPSHOT)
+        return HistoryLostError(
+            f"{doing}: the broker no longer has these records", code=RECORDS_GONE, hint=NEW_SNAPSHOT
+        )
     if isinstance(error, errors.LeaderNotAvailableError):
         hint = "if it persists, check the brokers"
         return RetryableError(f"{doing}: the partition {error.args[0]} has no leader", code="RPL-3968", hint=hint)

@@ -16,7 +16,7 @@ from replicator_sdk.schema import TableSchema
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_kafka.client.cluster import EARLIEST, Cluster, EpochAt
 from replicator_source_kafka.client.consumer_group import GroupOffsetReporter
-from replicator_source_kafka.client.diagnosis import diagnosed
+from replicator_source_kafka.client.diagnosis import concerns_topics, diagnosed
 from replicator_source_kafka.client.fetch import bytes_per_record
 from replicator_source_kafka.client.leader_epochs import LeaderEpochs, check_not_truncated
 from replicator_source_kafka.config import KafkaConfig
@@ -54,6 +54,8 @@ class KafkaLog(DistributedLog):
         self._sizes: dict[str, tuple[float, float]] = {}
         self._checked_at = -math.inf
         self._epochs = LeaderEpochs()
+        self._readable = KafkaOffset({})
+        """Where reading began, past deleted records that no table needs."""
         self._known = {*definition.tables, *definition.stopped}
 
     # ------------------------------------------------------------ before the first slice
@@ -67,11 +69,11 @@ class KafkaLog(DistributedLog):
                 position = resolve_start(cluster, self._config, find_topics(cluster, self._config))
             elif isinstance(offset, KafkaOffset):
                 position = offset
-                check_position(cluster, self._config, position)
+                self._readable = check_position(cluster, self._config, position, self._definition)
             else:
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
             on_error.pop_all()
-        self._epochs.begin(position)
+        self._epochs.begin(position.past(self._readable))
         self._new_partitions = NewPartitions(cluster, self._config)
         self._pin(position)
         return position
@@ -109,7 +111,7 @@ class KafkaLog(DistributedLog):
             if there == start:
                 return None
             self._pin(there)
-            begin = self._begun(start, there)
+            begin = self._begun(start.past(self._readable), there)
             upto = self._share(begin, there, limit_bytes)
         return self._slice(start, begin, upto)
 
@@ -147,6 +149,7 @@ class KafkaLog(DistributedLog):
 
     def _begun(self, start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
         """`start`, and the beginning of the partitions that were added between the two offsets."""
+        start = KafkaOffset(start.topics, {tp: min(at, end.next[tp]) for tp, at in start.next.items()}, start.epochs)
         new = [tp for tp in end.next if tp not in start.next]
         if not new:
             return start
@@ -155,7 +158,7 @@ class KafkaLog(DistributedLog):
 
     def _share(self, begin: KafkaOffset, end: KafkaOffset, limit_bytes: int) -> KafkaOffset:
         """An end with the same share of every partition, so that all together have about `limit_bytes`."""
-        left = {tp: there - begin.next[tp] for tp, there in end.next.items()}
+        left = {tp: max(0, there - begin.next[tp]) for tp, there in end.next.items()}
         total = sum(count * self._record_bytes(tp, begin) for tp, count in left.items() if count)
         if total <= limit_bytes:
             return end
@@ -167,7 +170,12 @@ class KafkaLog(DistributedLog):
         """The estimated size of a topic's records at the broker, from a sample once a minute."""
         size, sampled_at = self._sizes.get(tp[0], (0.0, -math.inf))
         if time.monotonic() - sampled_at > _SAMPLE_SECONDS:
-            found = bytes_per_record(self._open, tp, begin.next[tp], sample_bytes=_SAMPLE_BYTES)
+            try:
+                found = bytes_per_record(self._open, tp, begin.next[tp], sample_bytes=_SAMPLE_BYTES)
+            except Exception as error:
+                if not concerns_topics(error):  # else executors find what is wrong with the topic
+                    raise
+                found = 0.0
             size = found or size
             self._sizes[tp[0]] = (size, time.monotonic())
         return size or _UNKNOWN_BYTES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +10,10 @@ import numpy as np
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.distributed.partitioned_log import LogItem, LogPartition, ReadUntil, SchemaSeen
-from replicator_sdk.errors import NeedsUserError, ReplicatorError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka.client.cluster import Cluster
-from replicator_source_kafka.client.diagnosis import diagnosed
+from replicator_source_kafka.client.diagnosis import RECORDS_GONE, diagnosed
 from replicator_source_kafka.client.fetch import stream_range
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import make_format
@@ -24,6 +24,7 @@ from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.merge_parts import merged
 from replicator_source_kafka.tables.schema_evolution import conform, reconcile
 from replicator_source_kafka.tables.topic_tables import TopicOrder, TopicTables
+from replicator_source_kafka.topics.lost_records import only_table_of, table_lost
 
 
 def _every_table(table: TableId) -> bool:  # noqa: ARG001 - as `KafkaRangeReader.selects`
@@ -64,6 +65,23 @@ class KafkaRangeReader:
 
     def __call__(self, partition: LogPartition, tables: Mapping[TableId, TableSchema]) -> Iterator[LogItem]:
         """See `LogPartitionReader`; one block of one answer of the broker is in memory at a time."""
+        try:
+            yield from self._read(partition, tables)
+        except HistoryLostError as error:
+            table = only_table_of(self.config, partition.bounds.topic) if error.code == RECORDS_GONE else None
+            if table is None:
+                raise
+            if self.concerns(table, tables):
+                raise _lost(table, partition.bounds) from error
+
+    def concerns(self, table: TableId, wanted: Container[TableId]) -> bool:
+        """Whether what is wrong with a table's records is an error.
+
+        A table that is not known yet may be wanted: it is created with its first record that can be read.
+        """
+        return table in wanted or not (table in self.known or not self.selects(table))
+
+    def _read(self, partition: LogPartition, tables: Mapping[TableId, TableSchema]) -> Iterator[LogItem]:
         wanted: PartitionRange = partition.bounds
         decoder = make_format(self.config, self.out_of_range)
         work = _Decoding(self, decoder, tables)
@@ -130,14 +148,10 @@ class _Decoding:
         )
 
     def _refuse(self, records: Records, poison: Iterable[Poison], of_topic: TableId | None) -> None:
-        """Raise the error of the first record that cannot be read, unless it is of a table that is not wanted.
-
-        A table that is not known yet may be wanted: it is created with its first record that can be read.
-        """
+        """Raise the error of the first record that cannot be read, unless it is of a table that is not wanted."""
         for each in sorted(poison, key=lambda p: p.index):
             table = each.table or of_topic
-            not_wanted = table is not None and table not in self._tables
-            if table is None or not (not_wanted and (table in self._reader.known or not self._reader.selects(table))):
+            if table is None or self._reader.concerns(table, self._tables):
                 raise quarantine.refuse(records, each, table)
 
     def _fits(self, known: TableSchema, part: Part) -> bool:
@@ -160,6 +174,10 @@ class _Decoding:
         if part.is_of_keys or part.table not in self._reader.narrowed:
             return part
         return conform(part, narrow_to(known, part.schema))
+
+
+def _lost(table: TableId, wanted: PartitionRange) -> ReplicatorError:
+    return table_lost(table, (wanted.topic, wanted.partition), f"offsets between {wanted.begin} and {wanted.end}")
 
 
 def _batch(changes: Part, records: Records, *, is_unordered: bool) -> ChangeBatch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
+from replicator_sdk.source import EventReaderDefinition
 from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.client.diagnosis import FROM_NEW_SNAPSHOT, NEW_SNAPSHOT
 from replicator_source_kafka.client.leader_epochs import check_not_truncated
@@ -12,22 +13,39 @@ from replicator_source_kafka.client.metadata import Topic
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.partition_range import TopicPartition
+from replicator_source_kafka.topics.lost_records import after_lost_records
 from replicator_source_kafka.topics.selection import find_topics, partitions_of
 
 _AGAIN = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location"
 
 
-def check_position(cluster: Cluster, config: KafkaConfig, offset: KafkaOffset) -> None:
-    """Check that the topics are still those of `offset`, and hold all records after it.
+def check_position(
+    cluster: Cluster, config: KafkaConfig, offset: KafkaOffset, definition: EventReaderDefinition | None = None
+) -> KafkaOffset:
+    """Check that the topics are still those of `offset`, and hold all records after it that are needed.
+
+    Args:
+        cluster: The brokers.
+        config: The source's settings.
+        offset: Where reading is to go on.
+        definition: The tables that are read; None where that is unknown, so that all records are needed.
+
+    Returns:
+        `offset`, past deleted records that no table needs.
 
     Raises:
-        ReplicatorError: What `check_same_topics`, `check_reach`, `check_not_truncated` and `added_partitions` raise.
+        ReplicatorError: What `check_same_topics`, `after_lost_records`, `check_reach`, `check_not_truncated` and
+            `added_partitions` raise.
     """
     topics = find_topics(cluster, config)
     check_same_topics(config, topics, offset)
+    if definition is not None:
+        begins = cluster.offsets(dict.fromkeys(offset.next, EARLIEST))
+        offset = after_lost_records(config, definition, offset, begins)
     check_reach(cluster, offset)
     check_not_truncated(cluster, offset)
     added_partitions(config, topics, offset)
+    return offset
 
 
 def check_same_topics(config: KafkaConfig, topics: Mapping[str, Topic], offset: KafkaOffset) -> None:

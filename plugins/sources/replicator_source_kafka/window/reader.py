@@ -63,6 +63,8 @@ class KafkaEventReader(EventReader):
         self._epochs = LeaderEpochs()
         self._tables = KnownTables(definition, context)
         self._offset: KafkaOffset
+        self._readable: KafkaOffset
+        """Where reading began, past deleted records that no table needs."""
         self._order: list[TopicPartition] = []
         self._checked_at = 0.0
         self._transactions: Transactions | None = None
@@ -80,10 +82,10 @@ class KafkaEventReader(EventReader):
             if not isinstance(offset, KafkaOffset):
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
             self._offset = offset
-            check_position(cluster, self._config, self._offset)
+            self._readable = check_position(cluster, self._config, self._offset, self._definition)
             cluster.pin(self._offset.topics)
             self._windows.resume(self._offset)
-            self._epochs.begin(self._offset)
+            self._epochs.begin(self._readable)
             self._check_windows(cluster)
             self._tables.resume(self._offset)
             on_error.pop_all()
@@ -133,7 +135,10 @@ class KafkaEventReader(EventReader):
             except Exception as error:
                 if concerns_topics(error) and not self._closed.is_set():
                     # Raises a clearer error if topics were deleted or created again.
-                    check_position(cluster, self._config, self._offset)
+                    moved = check_position(cluster, self._config, self._offset, self._definition)
+                    if moved != self._offset:
+                        self._readable = moved
+                        continue
                 raise
             self._context.set_ok()
             if group is not None:
@@ -143,6 +148,9 @@ class KafkaEventReader(EventReader):
         planned = self._windows.next_end(self._offset)
         if planned is not None:
             self._reread_window(cluster, emitter, planned)
+        elif (end := self._offset.past(self._readable)) != self._offset:
+            self._windows.add(end)  # the deleted records are passed in a window of their own, without any
+            self._deliver(emitter, end, [])
         elif time.monotonic() - self._checked_at >= self._config.metadata_interval_seconds:
             self._check_topics(cluster, emitter)
         else:
@@ -152,7 +160,7 @@ class KafkaEventReader(EventReader):
         """Read and emit a window that an earlier run saved."""
         cluster.pin(end.topics)
         before = self._epochs.of(end.next)
-        pieces = read_ranges(cluster, ranges_between(self._offset, end), self._epochs)
+        pieces = read_ranges(cluster, ranges_between(self._offset.past(self._readable), end), self._epochs)
         if self._epochs.of(end.next) != before:
             self._check_windows(cluster)
         self._deliver(emitter, end, pieces)

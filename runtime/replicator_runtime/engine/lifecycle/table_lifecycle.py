@@ -275,7 +275,8 @@ class TableLifecycle:
     def stop(self, record: TableRecord, error: Exception) -> None:
         """Stop the table until the next start of the run; durable when this returns.
 
-        A table whose log misses changes is copied again at that start: its snapshot is forgotten here.
+        A table whose log misses changes is copied again at that start: its snapshot is forgotten here. Where the source takes
+        no snapshots, it is refused from then on, and holds no offset.
         """
         self._stop(record, Cause.STOP, error)
 
@@ -285,7 +286,7 @@ class TableLifecycle:
         self._stopped[record.table] = error
         self._retry_at.pop(record.table, None)
         if isinstance(error, TableHistoryLostError):
-            self._forget_copy(record)
+            self._give_history_up(record)
         self._show_failing(record, cause, error)
         if self._can_be_copied_again(record) and (record.released or self._release.is_due(record)):
             self._give_log_up(record)
@@ -344,9 +345,16 @@ class TableLifecycle:
         for record in self.records.values():
             if str(record.table) == error.table and record.schemas:
                 self.copies.end(record.table)
-                self._forget_copy(record)
+                self._give_history_up(record)
                 self._show_failing(record, Cause.RECORD_LOST_HISTORY, error)
                 self.save()
+
+    def _give_history_up(self, record: TableRecord) -> None:
+        """The log misses changes of the table: only a copy makes it whole. Without snapshots no later run may read it on."""
+        if self.takes_snapshots:
+            self._forget_copy(record)
+        else:
+            record.passed_over, record.selected = True, False
 
     # --- it begins again, or ends
 

@@ -85,11 +85,12 @@ class SelectionEdits:
             record.left_at, self._changed = None, True
         if record.passed_over:
             raise NeedsUserError(
-                "the table was not selected while its changes in the log were passed, and this source takes no snapshots",
+                "changes of the table in the log were passed: it was not selected then, or the log lost them before they were"
+                " read; and this source takes no snapshots",
                 code="RPL-2005",
                 table=str(record.table),
                 hint="take it out of `tables` and replicate it by a pipeline of its own, with another `name` and target"
-                " folder, which reads the log from its start",
+                " folder, which reads the log from its start; if the log lost changes, have its connector snapshot the table first",
             )
 
     def follow(self, record: TableRecord, selected: SelectedTable, described: Callable[[], TableSchema]) -> None:

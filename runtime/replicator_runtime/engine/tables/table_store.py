@@ -61,7 +61,7 @@ class TableRecord:
     created: bool = False
     """Whether the target's table was created empty, for a source without snapshots."""
     passed_over: bool = False
-    """Whether the saved offset passed changes of it that were not selected, and the source takes no snapshots."""
+    """Whether changes of it were passed that were not selected, or that the log lost, and the source takes no snapshots."""
     dropping: Position | None = None
     """The position of a DROP_TABLE that the target is about to apply, or has applied."""
     failing_since: float | None = None
