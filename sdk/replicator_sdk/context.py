@@ -72,6 +72,11 @@ class DeltaContext(ABC):
 class DeltaSourceContext(DeltaContext):
     """A source's context."""
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is to stop: what waits for the source, for however long, gives up within seconds."""
+        return False
+
     @abstractmethod
     def committed_offset(self) -> Offset | None:
         """The offset that is durable at target and state: the source may delete its log up to there, and no further."""

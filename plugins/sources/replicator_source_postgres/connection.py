@@ -50,14 +50,15 @@ class Endpoint:
     config: PostgresConfig = field(repr=False)
     application: str = "replicator"
 
-    def parameters(self, *, statement_timeout_seconds: int = 0) -> dict[str, str]:
+    def parameters(self, *, statement_timeout_seconds: int = 0, lock_timeout_ms: int | None = None) -> dict[str, str]:
         """The driver's connection parameters; the values contain the password."""
         config = self.config
+        lock_timeout = _LOCK_TIMEOUT_MS if lock_timeout_ms is None else lock_timeout_ms
         root = str(config.ssl_root_cert) if config.ssl_root_cert else None
         if root is None and config.ssl_mode == "verify-full":
             root = "system"
         options = (
-            f"{startup_options()} -c lock_timeout={_LOCK_TIMEOUT_MS}"
+            f"{startup_options()} -c lock_timeout={lock_timeout}"
             f" -c statement_timeout={statement_timeout_seconds * 1000} -c idle_in_transaction_session_timeout=0"
         )
         parameters: dict[str, str | None] = {
@@ -103,7 +104,7 @@ class Endpoint:
             yield connection
 
     def replication(self) -> PGconn:
-        """A connection for replication commands; the caller finishes it.
+        """A connection for replication commands, without a limit to how long they wait for locks; the caller finishes it.
 
         Raises:
             RetryableError: When the server cannot be reached now.
@@ -113,7 +114,9 @@ class Endpoint:
         from psycopg import pq
         from psycopg.conninfo import make_conninfo
 
-        conninfo = make_conninfo("", **cast("dict[str, Any]", {**self.parameters(), "replication": "database"}))
+        conninfo = make_conninfo(
+            "", **cast("dict[str, Any]", {**self.parameters(lock_timeout_ms=0), "replication": "database"})
+        )
         with diagnosed(f"connecting to {self} for replication"):
             connection = pq.PGconn.connect(conninfo.encode())
             if connection.status != pq.ConnStatus.OK:

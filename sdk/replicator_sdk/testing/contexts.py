@@ -62,6 +62,7 @@ class TestSourceContext(DeltaSourceContext):
         committed: What `committed_offset` and `get_offset` answer.
         state: What `put_state` kept.
         errors: Every error shown by `set_error`, in order.
+        stopping: What `is_stopping` answers.
     """
 
     __test__ = False
@@ -71,6 +72,12 @@ class TestSourceContext(DeltaSourceContext):
         self.committed: Offset | None = None
         self.state = {} if state is None else state
         self.errors: list[Exception] = []
+        self.stopping = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the test has set `stopping`."""
+        return self.stopping
 
     def get_state(self, key: str) -> bytes | None:
         """What was kept under `key`."""

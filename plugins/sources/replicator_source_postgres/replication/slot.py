@@ -70,7 +70,12 @@ class Slot:
     def create(self) -> PostgresOffset:
         """Create it; waits until the transactions running now have ended, and returns its consistent point."""
         query = "SELECT lsn - '0/0'::pg_lsn FROM pg_catalog.pg_create_logical_replication_slot(%s, 'pgoutput')"
-        row = self._connection.execute(query, [self.name]).fetchone()
+        self._connection.execute("SET lock_timeout = 0")
+        try:
+            row = self._connection.execute(query, [self.name]).fetchone()
+        finally:
+            if not self._connection.closed:
+                self._connection.execute("RESET lock_timeout")
         assert row is not None
         offset = PostgresOffset(int(row[0]))
         log.info("slot.created", slot=self.name, position=str(offset))

@@ -15,6 +15,7 @@ from replicator_source_postgres.catalogue import Catalogue, TableFacts
 from replicator_source_postgres.connection import Endpoint, quote_identifier, replication_command
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.relation_ids import RelationIds
+from replicator_source_postgres.replication.slot_creation import waiting_for_transactions
 from replicator_source_postgres.schema.schema_tracker import narrow
 from replicator_source_postgres.snapshots import chunk_plan
 from replicator_source_postgres.snapshots.chunk_reader import PostgresChunkReader, import_snapshot
@@ -49,7 +50,7 @@ class PostgresSnapshotReader(SnapshotReader):
         Raises:
             RetryableError: When the table does not exist any more.
         """
-        exported = ExportedSnapshot(self._endpoint)
+        exported = ExportedSnapshot(self._endpoint, self._context)
         try:
             with self._endpoint.session(statement_timeout_seconds=0) as connection:
                 import_snapshot(connection, exported.name)
@@ -113,14 +114,14 @@ def _resumed(
 class ExportedSnapshot:
     """A temporary slot's snapshot: everything up to `position`, readable by `name` until closed."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, context: DeltaSourceContext) -> None:
         self._connection: PGconn = endpoint.replication()
         try:
             slot = quote_identifier(f"replicator_snapshot_{uuid.uuid4().hex[:16]}")
             # The long form of the command, which 13 and 14 know, works in later versions, too.
-            rows = replication_command(
-                self._connection, f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
-            )
+            command = f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
+            with waiting_for_transactions(self._connection, endpoint, context):
+                rows = replication_command(self._connection, command)
         except BaseException:
             self._connection.finish()
             raise

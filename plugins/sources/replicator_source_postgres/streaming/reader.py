@@ -23,6 +23,7 @@ from replicator_source_postgres.replication.log_continuity import LogContinuity,
 from replicator_source_postgres.replication.publication import Publication
 from replicator_source_postgres.replication.replication_stream import ReplicationStream, StatusThread
 from replicator_source_postgres.replication.slot import Slot, SlotState
+from replicator_source_postgres.replication.slot_creation import waiting_for_transactions
 from replicator_source_postgres.schema.schema_tracker import SchemaTracker
 from replicator_source_postgres.streaming.catalogue_changes import CatalogueChanges
 from replicator_source_postgres.streaming.catalogue_poller import CataloguePoller
@@ -90,7 +91,8 @@ class PostgresEventReader(EventReader):
             if offset is None:
                 # The publication first: the server looks it up as of the slot's position.
                 publication.ensure(is_first_start=True)
-                self._position.offset = slot.begin(is_ours=self._owns_slot)
+                with waiting_for_transactions(catalogue.connection.pgconn, self._endpoint, self._context):
+                    self._position.offset = slot.begin(is_ours=self._owns_slot)
             else:
                 assert isinstance(offset, PostgresOffset)
                 state = self._free_slot(slot, offset)

@@ -18,13 +18,24 @@ if TYPE_CHECKING:
 
 
 class SourceContext(DeltaSourceContext):
-    """The source's context of one run."""
+    """The source's context of one run.
 
-    def __init__(self, run: Run) -> None:
+    Args:
+        run: The run.
+        stop: Set when what the reader does is to end before the run; None when it does not.
+    """
+
+    def __init__(self, run: Run, stop: threading.Event | None = None) -> None:
         self._run = run
+        self._stop = stop
         self.replicator_name, self.namespace = run.config.name, run.config.namespace
         self.generation, self.run_id = run.generation, run.run_id
         self.metrics, self.lineage = run.metrics, run.lineage
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run, or what this reader does, is to stop."""
+        return self._run.stop.is_set() or (self._stop is not None and self._stop.is_set())
 
     def get_state(self, key: str) -> bytes | None:
         """What the source kept."""

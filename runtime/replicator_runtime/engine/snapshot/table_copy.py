@@ -94,7 +94,9 @@ class TableCopy:
         return consumer
 
     def _open(self, opened: ExitStack) -> TableSnapshot:
-        reader = self._run.pipeline.source.create_snapshot_reader(self._definition, SourceContext(self._run))
+        reader = self._run.pipeline.source.create_snapshot_reader(
+            self._definition, SourceContext(self._run, self._copy.stop)
+        )
         assert reader is not None, "asked when the attempt began"
         opened.callback(reader.close)
         record = self._copy.record

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from replicator_sdk.event import DDLEvent
+from replicator_sdk.testing.contexts import TestSourceContext
 from replicator_source_postgres import PostgresOffset
 from replicator_source_postgres.offset import BEGIN
 from replicator_source_postgres.snapshots.snapshot import ExportedSnapshot
@@ -207,7 +208,7 @@ def _check_begins(db: PostgresDatabase) -> None:
                     db.execute(f"BEGIN; TRUNCATE t; PREPARE TRANSACTION 'p{n}'")
                     db.execute(f"COMMIT PREPARED 'p{n}'")
                 if n % 4 == 0:
-                    exported = ExportedSnapshot(source_of(db).endpoint())
+                    exported = ExportedSnapshot(source_of(db).endpoint(), TestSourceContext())
                     run.wait_for(exported.position)
                     snapshots.append((exported.position, len(run.ddl)))
                     exported.close()
