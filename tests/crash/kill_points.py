@@ -167,6 +167,10 @@ OF_SLICES: frozenset[str] = frozenset(
 `runtime/engine/slices/test_distributed_stream.py` and in `slices` here, with twins in `runtime/engine/slices/test_slice_recovery.py`
 and `plugins/targets/delta/apply/test_slice.py`."""
 
+OF_SLICES_IN_BIGQUERY: frozenset[str] = frozenset({"bigquery.slice.begun", "bigquery.slice.written"})
+"""While slices are staged for BigQuery and merged there: tried in `tests/end_to_end/kafka/test_to_bigquery.py`, with twins there and in
+`plugins/targets/bigquery/batch/test_slice_apply.py`."""
+
 OF_RENAMES: frozenset[str] = frozenset(
     {"postgres.rename.stored", "engine.rename.saved", "engine.rename.applied", "delta.rename.moved"}
 )

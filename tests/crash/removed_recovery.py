@@ -194,19 +194,27 @@ def save_early(patch: Patch) -> None:
 
 def forget_progress(patch: Patch) -> None:
     """A table's stored position is ignored: what was applied before a crash is applied again."""
+    from replicator_runtime.engine.preparation import created_tables
     from replicator_runtime.engine.preparation import low_watermarks as watermarks
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
     from replicator_sdk import Position
+    from replicator_target_bigquery.commit_log.commit import TableState
     from replicator_target_delta import table
     from tests.crash.file_target import FileConsumer
 
-    true_watermark = watermarks.reported_watermark
+    true_watermark, true_created = watermarks.reported_watermark, created_tables._watermark
 
     def watermark(run: Any, consumer: Any, record: Any) -> Any:
         found = true_watermark(run, consumer, record)
         return None if found is None else TableWatermark(Position(record.snapshot.first))
 
+    def created(consumer: Any, record: Any, start: Any) -> Any:
+        true_created(consumer, record, start)
+        return TableWatermark(Position(start))
+
     patch.setattr(watermarks, "reported_watermark", watermark)
+    patch.setattr(created_tables, "_watermark", created)
+    patch.setattr(TableState, "has_reached", lambda self, position: False)
     patch.setattr(table.Attempt, "has_reached", lambda self, position: False)
     patch.setattr(FileConsumer, "checks_progress", False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,6 +136,8 @@ class SliceChanges:
         generation: For the batch identity.
         epoch: For the batch identity.
         overlap: As `TableChanges.overlap`, for all tables.
+        lacking_rows: Tables of which inserts or updates are left out: a removal whose row is not there waits for none, as
+            it may be of a row that never arrives.
     """
 
     slice: LogSlice
@@ -144,6 +146,7 @@ class SliceChanges:
     generation: int
     epoch: int
     overlap: bool = True
+    lacking_rows: frozenset[TableId] = frozenset()
 
     @property
     def identity(self) -> BatchIdentity:
@@ -170,6 +173,20 @@ class SliceOutcome:
     valid_through: int = -1
 
 
+def share(partitions: Sequence[LogPartition], tasks: int) -> list[tuple[LogPartition, ...]]:
+    """The partitions in at most `tasks` groups of about the same size.
+
+    One task for several partitions opens what it needs of the target once; one for each would do so once each.
+    """
+    shares: list[list[LogPartition]] = [[] for _ in range(min(tasks, len(partitions)))]
+    sizes = [0] * len(shares)
+    for partition in sorted(partitions, key=lambda p: -p.estimated_bytes):
+        smallest = sizes.index(min(sizes))
+        shares[smallest].append(partition)
+        sizes[smallest] += max(1, partition.estimated_bytes)
+    return [tuple(one) for one in shares]
+
+
 def valid_through(log_slice: LogSlice, read_until: Mapping[int, int]) -> int:
     """`SliceOutcome.valid_through` of a slice whose partitions were read up to these times."""
     if not log_slice.is_complete or len(read_until) < len(log_slice.partitions):
@@ -181,7 +198,13 @@ class RangeConsumer(BatchConsumer):
     """Optional capability of a target: applies a slice of a distributed log where it is read.
 
     `apply_slice` is called by one thread, never beside `apply_batch` or `apply_ddl`.
+
+    Attributes:
+        slice_interval: Shortest time between the beginnings of two slices with changes, in seconds, for targets on which
+            each commit costs. The caller waits before it plans a slice, so that the slice has what arrived meanwhile.
     """
+
+    slice_interval: float = 0.0
 
     @abstractmethod
     def apply_slice(self, changes: SliceChanges) -> SliceOutcome:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from replicator_sdk.datatype import INT64, STRING
-from replicator_sdk.distributed.slices import SliceChanges, TableTally, read_partitions, valid_through
+from replicator_sdk.distributed.partitioned_log import LogPartition
+from replicator_sdk.distributed.slices import SliceChanges, TableTally, read_partitions, share, valid_through
 from replicator_sdk.errors import BugError
 from replicator_sdk.event import DMLOperation
 from replicator_sdk.offset import Position
@@ -53,6 +54,15 @@ def test_a_partition_that_took_no_part_leaves_open_how_far_all_is_valid(log: Log
     piece = FolderLog(log, repeats=True).plan(PartitionedOffset((0, 0)), 10_000)
     assert piece is not None
     assert valid_through(piece, {0: 10}) == -1
+
+
+def test_partitions_are_shared_out_evenly() -> None:
+    partitions = [LogPartition(i, str(i), None, -1, size) for i, size in enumerate([50, 10, 40, 30, 20])]
+    shares = share(partitions, 2)
+    assert sorted(p.index for one in shares for p in one) == [0, 1, 2, 3, 4]
+    assert {sum(p.estimated_bytes for p in one) for one in shares} <= {70, 80}
+    assert share(partitions, 16) == [(p,) for p in sorted(partitions, key=lambda p: -p.estimated_bytes)]
+    assert share([], 2) == []
 
 
 def test_records_beyond_the_known_schema_are_reported_and_reconciled(log: LogFolder) -> None:

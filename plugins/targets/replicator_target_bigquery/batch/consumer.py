@@ -8,10 +8,12 @@ from typing import ClassVar, Final
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome
 from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import DeferredConsumer
+from replicator_target_bigquery.batch.slice_apply import SliceApply
 from replicator_target_bigquery.batch.table_loads import TableLoads
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
@@ -19,7 +21,7 @@ from replicator_target_bigquery.consumer import BigQueryConsumer
 _LOADS_AT_ONCE: Final = 8
 
 
-class BatchMergeConsumer(BigQueryConsumer, DeferredConsumer):
+class BatchMergeConsumer(BigQueryConsumer, DeferredConsumer, RangeConsumer):
     """Loads batches into staging tables and merges them. Safe from several threads; calls for one table take turns."""
 
     keeps_unmatched: ClassVar[bool] = True
@@ -28,10 +30,15 @@ class BatchMergeConsumer(BigQueryConsumer, DeferredConsumer):
         super().__init__(config, context)
         self._pool = ThreadPoolExecutor(_LOADS_AT_ONCE, thread_name_prefix="load")
         self._loads: dict[TableId, TableLoads] = {}
+        self.slice_interval = config.load_interval
 
     def apply_batch(self, changes: TableChanges) -> None:
         """Apply a table's changes and its progress in one commit, now or once `loadInterval` is over."""
         self._loads_of(changes.table).take(changes)
+
+    def apply_slice(self, changes: SliceChanges) -> SliceOutcome:
+        """Have Spark's executors read a slice of a log and write its changes to the bucket; one load and one commit a table."""
+        return SliceApply(self._table, self._session, self._pool, changes).run()
 
     def settled(self, table: TableId) -> Position | None:
         """The position of the last commit of the table; begins a load when `loadInterval` is over."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from replicator_target_bigquery.config import IS_DELETED, SEQUENCE
 from replicator_target_bigquery.schema.fields import Field
-from replicator_target_bigquery.schema.names import STAGED_BEFORE
+from replicator_target_bigquery.schema.names import LOG_PARTITION, STAGED_BEFORE
 from replicator_target_bigquery.sql.comparison import KeyColumn, comparable, same_key
 from replicator_target_bigquery.sql.pruning import Pruning
 from replicator_target_bigquery.sql.text import name
@@ -84,6 +84,23 @@ class KeyedMerge:
         return (
             f"(SELECT COUNT(*) FROM {self.staged} AS S LEFT JOIN {self.target} AS O ON {self._origin('S')}\n"
             f"    WHERE STRPOS(S._unchanged, '1') > 0 AND O.{name(SEQUENCE)} IS NULL)"
+        )
+
+    def split(self) -> str:
+        """How many keys have changes in several partitions of a slice, as a scalar subquery."""
+        after = ", ".join(f"S.{name(key.name)}" for key in self.keys)
+        before = ", ".join(f"S.{name(STAGED_BEFORE + key.name)}" for key in self.keys)
+        partition = f"S.{name(LOG_PARTITION)}"
+        return (
+            f"(SELECT COUNT(*) FROM (\n"
+            f"    SELECT MAX(K.{name(LOG_PARTITION)}) AS _last FROM (\n"
+            f"      SELECT {partition}, {after} FROM {self.staged} AS S\n"
+            f"      UNION ALL\n"
+            f"      SELECT {partition}, {before} FROM {self.staged} AS S WHERE S._operation = 'UPDATE'\n"
+            f"    ) AS K\n"
+            f"    GROUP BY {self._grouping('K')}\n"
+            f"    HAVING MIN(K.{name(LOG_PARTITION)}) != MAX(K.{name(LOG_PARTITION)})\n"
+            f"  ) AS P)"
         )
 
     def statement(self) -> str:

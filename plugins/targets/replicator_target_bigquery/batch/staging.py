@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from replicator_sdk.batch import TableChanges
+from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.api.jobs import job_name, now_microseconds
@@ -24,10 +24,9 @@ from replicator_target_bigquery.batch.staging_rows import (
 )
 from replicator_target_bigquery.load.parquet import load_config
 from replicator_target_bigquery.load.uploads import Upload
-from replicator_target_bigquery.schema.encoding import in_order
+from replicator_target_bigquery.schema.encoding import RowEncoding, in_order
 from replicator_target_bigquery.schema.fields import Field
-from replicator_target_bigquery.schema.layout import TableLayout
-from replicator_target_bigquery.sql.pruning import utc_literal
+from replicator_target_bigquery.sql.pruning import KeyRanges, add_keys, utc_literal
 from replicator_target_bigquery.sql.text import text
 from replicator_target_bigquery.tables.target_table import TargetTable
 
@@ -50,6 +49,27 @@ class Staged:
     query: str
 
 
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What the changes of a batch touch; picklable, small however many changes there are.
+
+    Attributes:
+        ranges: Of the columns that prune, by the source's names.
+        lacking: The columns that some update lacks.
+        partitions: In how many partitions of a slice the changes are; 1 where one stream is read.
+    """
+
+    ranges: dict[str, KeyRanges]
+    lacking: frozenset[str] = frozenset()
+    partitions: int = 1
+
+
+def touched(changes: TableChanges, ranges: dict[str, KeyRanges]) -> Touched:
+    """What these changes touch; `ranges` are extended."""
+    add_keys(ranges, changes)
+    return Touched(ranges, frozenset(name for batch in changes.batches() for name in batch.unchanged))
+
+
 def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], round_: int) -> Staged:
     """Load the batch into the staging table, or find it there.
 
@@ -59,29 +79,40 @@ def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], roun
         names: Source column → its name at the target.
         round_: How often the batch was staged before; raised only when its rows have expired.
     """
-    session, ref = table.session, table.ref
+    session = table.session
     fields = ensure_staging_table(table, changes.schema)
-    batch = _batch_id(table, changes, round_)
-    stamp = BatchStamp(batch, now_microseconds())
-    upload = Upload(
-        session.storage,
-        session.jobs,
-        session.config.staging_bucket,
-        f"{session.owner}/{ref.dataset}/{ref.table}",
-        changes.table,
+    stamp = BatchStamp(
+        batch_id(table, changes.identity, changes.schema, str(round_) if round_ else ""), now_microseconds()
     )
+    upload = upload_of(table)
     try:
-        upload_rows(upload, _ordered(changes, names, stamp, fields, session.layout), changes.nbytes, session)
+        rows = in_files(changes, names, stamp, fields, session.layout.encoding(changes.table, fields))
+        upload_rows(upload, rows, changes.nbytes, session)
         failpoint("bigquery.staging.uploaded")
-        name = job_name(ref.dataset, ref.table, "stage", batch, of=f"{session.owner} {ref.staging_id} {batch}")
-        config = load_config(fields, labels={_MOMENT: str(stamp.moment)}, encryption=session.config.encryption_key_name)
-        job = session.jobs.load(
-            name, upload.uris, ref.staging_id, config, f"loading changes of {ref.id}", changes.table
-        )
-        failpoint("bigquery.staging.loaded")
+        return load(table, upload, stamp, fields)
     finally:
         upload.remove()
-    stamp = BatchStamp(batch, int(job.labels.get(_MOMENT, stamp.moment)))
+
+
+def upload_of(table: TargetTable) -> Upload:
+    """The files of a batch of the table, in a folder of their own."""
+    session, ref = table.session, table.ref
+    folder = f"{session.owner}/{ref.dataset}/{ref.table}"
+    return Upload(session.storage, session.jobs, session.config.staging_bucket, folder, table.table)
+
+
+def load(table: TargetTable, upload: Upload, stamp: BatchStamp, fields: Sequence[Field]) -> Staged:
+    """Load files into the staging table, which has these columns; a load of this very batch that ran before counts.
+
+    Without files, of changes that cancel each other, there is no job: BigQuery refuses one that names none.
+    """
+    session, ref, batch = table.session, table.ref, stamp.batch_id
+    if uris := upload.uris:
+        name = job_name(ref.dataset, ref.table, "stage", batch, of=f"{session.owner} {ref.staging_id} {batch}")
+        config = load_config(fields, labels={_MOMENT: str(stamp.moment)}, encryption=session.config.encryption_key_name)
+        job = session.jobs.load(name, uris, ref.staging_id, config, f"loading changes of {ref.id}", table.table)
+        stamp = BatchStamp(batch, int(job.labels.get(_MOMENT, stamp.moment)))
+    failpoint("bigquery.staging.loaded")
     query = (
         f"(SELECT * FROM {ref.staging_sql}"
         f" WHERE {BATCH_TIME} = {utc_literal(stamp.moment)} AND {BATCH_ID} = {text(stamp.batch_id)})"
@@ -94,8 +125,7 @@ def ensure_staging_table(table: TargetTable, schema: TableSchema) -> tuple[Field
     from google.cloud import bigquery
 
     catalogue, ref, config = table.session.catalogue, table.ref, table.session.config
-    target = table.found()
-    wanted = staging_fields(schema, table.session.layout, target.fields if target is not None else ())
+    wanted = wanted_fields(table, schema)
     found = catalogue.find(ref.staging_id, schema.table)
     if found is not None and _same(found.fields, wanted):
         return found.fields
@@ -110,21 +140,28 @@ def ensure_staging_table(table: TargetTable, schema: TableSchema) -> tuple[Field
     return wanted
 
 
+def wanted_fields(table: TargetTable, schema: TableSchema) -> tuple[Field, ...]:
+    """The columns that the staging table must have, in order."""
+    target = table.found()
+    return staging_fields(schema, table.session.layout, target.fields if target is not None else ())
+
+
 def _same(found: Sequence[Field], wanted: Sequence[Field]) -> bool:
     return len(found) == len(wanted) and all(
         a.name == b.name and a.holds(b) for a, b in zip(found, wanted, strict=True)
     )
 
 
-def _batch_id(table: TargetTable, changes: TableChanges, round_: int) -> str:
+def batch_id(table: TargetTable, identity: BatchIdentity, schema: TableSchema, suffix: str = "") -> str:
     """The batch's identity and the revision it follows: a table that is copied again sees the same changes again."""
-    facts = f"{changes.identity.position} {changes.schema.fingerprint} {table.state().revision}"
+    facts = f"{identity.position} {schema.fingerprint} {table.state().revision}"
     digest = hashlib.sha256(facts.encode()).hexdigest()[:8]
-    return f"{changes.identity}-{digest}" + (f"-{round_}" if round_ else "")
+    return f"{identity}-{digest}" + (f"-{suffix}" if suffix else "")
 
 
-def _ordered(
-    changes: TableChanges, names: dict[str, str], stamp: BatchStamp, fields: Sequence[Field], layout: TableLayout
+def in_files(
+    changes: TableChanges, names: dict[str, str], stamp: BatchStamp, fields: Sequence[Field], encoding: RowEncoding
 ) -> Iterator[pa.Table]:
-    for rows in staged_batches(changes, names, stamp, layout.encoding(changes.table, fields)):
+    """The rows of a batch as its files have them."""
+    for rows in staged_batches(changes, names, stamp, encoding):
         yield in_order(rows, fields)

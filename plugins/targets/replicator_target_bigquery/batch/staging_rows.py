@@ -20,7 +20,7 @@ from replicator_sdk.schema import TableSchema
 from replicator_target_bigquery.schema.encoding import RowEncoding, columns_of, picked
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout
-from replicator_target_bigquery.schema.names import STAGED_BEFORE, column_names
+from replicator_target_bigquery.schema.names import LOG_PARTITION, STAGED_BEFORE, column_names
 
 BATCH_ID: Final = "_batch_id"
 BATCH_TIME: Final = "_batch_time"
@@ -34,6 +34,7 @@ STAGING_COLUMNS: Final = (
     Field(STAGED_SEQUENCE, "INT64"),
     Field(OPERATION, "STRING"),
     Field(UNCHANGED, "STRING"),
+    Field(LOG_PARTITION, "INT64"),
 )
 """What every staging table has besides `_before_…` and the table's own columns."""
 
@@ -45,10 +46,12 @@ class BatchStamp:
     Attributes:
         batch_id: The batch's identity.
         moment: When it was staged, microseconds since 1970; says when the rows may go, and nothing else.
+        partition: The partition of a slice that the rows are from; None where one stream is read.
     """
 
     batch_id: str
     moment: int
+    partition: int | None = None
 
 
 def staging_fields(schema: TableSchema, layout: TableLayout, present: Sequence[Field] = ()) -> tuple[Field, ...]:
@@ -191,6 +194,7 @@ def _table(
         STAGED_SEQUENCE: pa.array(sequence, pa.int64()),
         OPERATION: pa.DictionaryArray.from_arrays(codes - 1, _OPERATIONS),
         UNCHANGED: pa.nulls(size, pa.string()) if unchanged is None else unchanged,
+        LOG_PARTITION: pa.repeat(pa.scalar(stamp.partition, pa.int64()), size),
     }
     staged = {STAGED_BEFORE + names[source]: column for source, column in before.items()}
     staged |= {names[source]: column for source, column in rows.items()}

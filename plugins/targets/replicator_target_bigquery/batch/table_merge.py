@@ -13,15 +13,15 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.batch.keyed_merge import KeyedMerge
 from replicator_target_bigquery.batch.keyless_merge import KeylessMerge
-from replicator_target_bigquery.batch.staging import Staged, stage
+from replicator_target_bigquery.batch.staging import Staged, Touched, stage, touched
 from replicator_target_bigquery.commit_log.commit import Commit
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.names import column_names
 from replicator_target_bigquery.schema.schema_check import require_match
 from replicator_target_bigquery.schema.table_info import TableInfo
 from replicator_target_bigquery.sql.comparison import KeyColumn
-from replicator_target_bigquery.sql.pruning import Pruning, add_keys, key_ranges
-from replicator_target_bigquery.sql.script import LOST, UNMATCHED, UNSTAGED, Bounded
+from replicator_target_bigquery.sql.pruning import Pruning, key_ranges
+from replicator_target_bigquery.sql.script import LOST, SPLIT, UNMATCHED, UNSTAGED, Bounded
 from replicator_target_bigquery.tables.target_table import TargetTable
 
 register("bigquery.apply.begun")
@@ -48,37 +48,55 @@ class TableMerge:
         if self._table.has(changes):
             return
         failpoint("bigquery.apply.begun")
-        found = self._table.ensure_created(changes.schema)
-        require_match(changes, self._table.session.layout.target_fields(changes.schema, found.fields), found)
+        found = self.fitting(changes)
         row = self._table.row(TableProgress.of(changes.identity), f"batch-{changes.identity}")
         if changes.rows == 0:
             self._table.commit(row)
             return
         self._begin()
+        names = column_names(changes.schema, self._config.metadata_columns)
         for round_ in range(_ROUNDS):
+            staged = stage(self._table, changes, names, round_)
             try:
-                self._run(changes, found, row, round_)
+                self._merge(changes, found, row, staged, touched(changes, key_ranges(changes.schema, found, names)))
             except _UnstagedError:  # staged so long ago that the rows have expired
                 continue
-            self._count(changes)
             return
-        raise RetryableError(
-            "staged changes were gone before they were merged",
-            code="RPL-6530",
-            table=str(changes.table),
-            hint="raise `stagingExpirationHours`; check that no other program deletes rows of staging tables",
-        )
+        raise _unstaged(changes)
 
-    def _run(self, changes: TableChanges, found: TableInfo, row: Commit, round_: int) -> None:
-        names = column_names(changes.schema, self._config.metadata_columns)
-        staged = stage(self._table, changes, names, round_)
-        pruning = self._pruning(changes, found, names)
+    def apply_staged(self, changes: TableChanges, row: Commit, staged: Staged, what: Touched) -> None:
+        """Merge changes that executors have staged, with their progress.
+
+        Args:
+            changes: What they are; without batches.
+            row: What is committed with them.
+            staged: Where they are.
+            what: What they touch.
+        """
+        try:
+            self._merge(changes, self.fitting(changes), row, staged, what)
+        except _UnstagedError:
+            raise _unstaged(changes) from None
+
+    def fitting(self, changes: TableChanges) -> TableInfo:
+        """The target table, created when it does not exist.
+
+        Raises:
+            SchemaDriftError: When it cannot take the changes.
+        """
+        found = self._table.ensure_created(changes.schema)
+        require_match(changes, self._table.session.layout.target_fields(changes.schema, found.fields), found)
+        return found
+
+    def _merge(self, changes: TableChanges, found: TableInfo, row: Commit, staged: Staged, what: Touched) -> None:
+        pruning = Pruning(tuple(what.ranges.values()), found.required_filter)
         columns = self._table.session.layout.source_fields(changes.schema, found.fields)
         checks = [(f"(SELECT COUNT(*) FROM {staged.query} AS S) != {staged.rows}", UNSTAGED)]
         first, measure = None, ""
         if changes.schema.primary_key:
-            merge = self._keyed(changes, staged, columns, names, pruning)
+            merge = self._keyed(changes, staged, columns, what.lacking, pruning)
             statements = [merge.statement()]
+            checks += [(f"{merge.split()} > 0", SPLIT)] if what.partitions > 1 else []
             checks += [(f"{merge.lost()} > 0", LOST)] if merge.unresolved else []
         else:
             statements, first = self._keyless(changes, staged, columns, pruning)
@@ -88,6 +106,7 @@ class TableMerge:
         waiting = self._table.commit(row, statements, checks=checks, refuse=refuse, first=first, measure=measure)
         if waiting is not None:
             self._table.session.context.metrics.gauge("dml.unmatched", int(waiting), table=changes.table)
+        self._count(changes)
 
     def _keyless(
         self, changes: TableChanges, staged: Staged, columns: tuple[Field, ...], pruning: Pruning
@@ -118,13 +137,13 @@ class TableMerge:
         changes: TableChanges,
         staged: Staged,
         columns: tuple[Field, ...],
-        names: dict[str, str],
+        lacking: frozenset[str],
         pruning: Pruning,
     ) -> KeyedMerge:
         schema = changes.schema
+        names = column_names(schema, self._config.metadata_columns)
         by_name = {c.name: c for c in columns}
         keys = tuple(KeyColumn(by_name[names[c.name]], c.nullable) for c in schema.key_columns())
-        lacking = {name for batch in changes.batches() for name in batch.unchanged}
         places = tuple((names[name], place) for place, name in enumerate(schema.names, 1) if name in lacking)
         config = self._config
         return KeyedMerge(
@@ -138,12 +157,6 @@ class TableMerge:
             config.kafka_key_field_name,
         )
 
-    def _pruning(self, changes: TableChanges, found: TableInfo, names: dict[str, str]) -> Pruning:
-        """Ranges of the keys a batch touches, of the first key column and of the partitioning one."""
-        ranges = key_ranges(changes.schema, found, names)
-        add_keys(ranges, changes)
-        return Pruning(tuple(ranges.values()), found.required_filter)
-
     def _count(self, changes: TableChanges) -> None:
         metrics = self._table.session.context.metrics
         metrics.count("bigquery.batches", table=changes.table)
@@ -154,10 +167,28 @@ class _UnstagedError(Exception):
     """Staged rows have expired."""
 
 
+def _unstaged(changes: TableChanges) -> RetryableError:
+    return RetryableError(
+        "staged changes were gone before they were merged",
+        code="RPL-6530",
+        table=str(changes.table),
+        hint="raise `stagingExpirationHours`; check that no other program deletes rows of staging tables",
+    )
+
+
 def _refused(outcome: str, changes: TableChanges) -> Exception:
     if outcome == UNSTAGED:
         return _UnstagedError()
     table, position = str(changes.table), str(changes.identity.position)
+    if outcome == SPLIT:
+        return DataError(
+            "keys have changes in several partitions of the log, whose order is unknown",
+            code="RPL-6543",
+            table=table,
+            position=position,
+            hint="have all records of a key written to one partition of one topic, let the source's connector snapshot the"
+            " table again into such a topic and start the pipeline under another `name` with another `datasetName`",
+        )
     if outcome == UNMATCHED:
         return DataError(
             f"more than {MOST_UNMATCHED} different rows were updated or deleted in one partition of the log, and their inserts"

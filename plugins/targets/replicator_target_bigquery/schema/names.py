@@ -17,6 +17,7 @@ _RESERVED: Final = ("_table_", "_file_", "_partition", "_row_timestamp", "__root
 _LONGEST_COLUMN: Final = 300
 _LONGEST_TABLE: Final = 900  # of 1024, so that prefixes fit
 STAGED_BEFORE: Final = "_before_"
+LOG_PARTITION: Final = "_log_partition"
 
 
 def column_name(name: str) -> str:

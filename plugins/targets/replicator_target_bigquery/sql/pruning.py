@@ -50,10 +50,20 @@ class KeyRanges:
         if pa.types.is_date32(values.type):
             values = values.cast(pa.int32())
         numbers = np.sort(values.cast(pa.int64()).to_numpy(zero_copy_only=False))
-        low, high = _cut(numbers, numbers)
+        self._join(*_cut(numbers, numbers))
+
+    def _join(self, low: Int64s, high: Int64s) -> None:
+        """Take in ranges."""
+        if len(low) == 0:
+            return
         order = np.argsort(np.concatenate([self._low, low]), kind="stable")
         lows, highs = np.concatenate([self._low, low])[order], np.concatenate([self._high, high])[order]
         self._low, self._high = _cut(lows, np.maximum.accumulate(highs))
+
+    def include(self, other: KeyRanges) -> None:
+        """Take in all that another one of the same column holds."""
+        self.has_null |= other.has_null
+        self._join(other._low, other._high)
 
     def condition(self, alias: str) -> str:
         """Every value seen, NULL included, meets it; empty when none was seen."""

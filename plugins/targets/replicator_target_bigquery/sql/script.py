@@ -12,6 +12,7 @@ MOVED = "moved"
 UNSTAGED = "unstaged"
 LOST = "lost"
 UNMATCHED = "unmatched"
+SPLIT = "split"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from pyroaring import BitMap64
 from replicator_sdk.batch import BatchIdentity, combined
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.distributed.executors import run_on_executors
-from replicator_sdk.distributed.partitioned_log import LogPartition
-from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableTally, valid_through
+from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableTally, share, valid_through
 from replicator_sdk.errors import DataError, FencedError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import encode_rows
@@ -210,20 +209,6 @@ def keys_in_several(parts: Sequence[TablePart]) -> int:
         keys = pa.concat_tables([keys for part in parts for keys in part.new_keys])
         twice += keys.num_rows - encode_rows([combined(column) for column in keys.columns])[1]
     return twice
-
-
-def share(partitions: Sequence[LogPartition], tasks: int) -> list[tuple[LogPartition, ...]]:
-    """The partitions in at most `tasks` groups of about the same size.
-
-    One task for several partitions looks for their keys in the table once; one for each would read it once each.
-    """
-    shares: list[list[LogPartition]] = [[] for _ in range(min(tasks, len(partitions)))]
-    sizes = [0] * len(shares)
-    for partition in sorted(partitions, key=lambda p: -p.estimated_bytes):
-        smallest = sizes.index(min(sizes))
-        shares[smallest].append(partition)
-        sizes[smallest] += max(1, partition.estimated_bytes)
-    return [tuple(one) for one in shares]
 
 
 def _by_table(results: list[TaskResult]) -> dict[TableId, list[TablePart]]:

@@ -23,7 +23,7 @@ from replicator_runtime.engine.slices.slice_schemas import SliceSchemas
 from replicator_runtime.engine.slices.slice_size import SliceSize
 from replicator_runtime.engine.slices.slice_store import SliceStore
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
-from replicator_sdk import Position, SliceChanges, SliceOutcome, TableTally
+from replicator_sdk import DMLOperation, Position, SliceChanges, SliceOutcome, TableTally
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 register("engine.slice.planned", "engine.slice.applied")
 _IDLE_SECONDS = 0.2
+_WRITING = {int(DMLOperation.INSERT), int(DMLOperation.UPDATE)}
 
 
 class DistributedStream:
@@ -67,9 +68,10 @@ class DistributedStream:
         self._consumer = consumer
         self._watermarks = watermarks
         self._limits = run.limits
-        self._size = SliceSize(self._limits)
+        self._size = SliceSize(self._limits, consumer.slice_interval)
         self._interval = BatchInterval(self._limits.max_interval_seconds)
         self._slice_store = SliceStore(run.store, run.read_offset)
+        self._next_at = -math.inf
         self._doubtful: set[Offset] = set()
         """Positions, certain or possible, of tables that no longer take changes."""
 
@@ -92,18 +94,31 @@ class DistributedStream:
 
     def _stream(self, goal: Offset | None) -> None:
         while not self._run.stop.is_set() and not self._reached(goal):
-            began = time.monotonic()
-            piece = self._plan(goal)
-            if piece is None:
-                self._rejoining.at_the_end()
-                self._run.progress.read(True, -1)
-                self._rest(_IDLE_SECONDS)
+            if (left := self._next_at - time.monotonic()) > 0:
+                self._rest(min(left, _IDLE_SECONDS))
             else:
-                self._take(piece)
-                if goal is None and not self._size.is_full(piece.estimated_bytes):
-                    self._rest(self._interval.seconds() - (time.monotonic() - began))
+                self._advance(goal)
             self._run_periodic_work()
         self._run.progress.set_phase("stopping")
+
+    def _advance(self, goal: Offset | None) -> None:
+        """Apply the next slice, if there is one."""
+        began = time.monotonic()
+        piece = self._plan(goal)
+        if piece is None:
+            self._rejoining.at_the_end()
+            self._run.progress.read(True, -1)
+            self._rest(_IDLE_SECONDS)
+            return
+        rows = self._take(piece)
+        self._next_at = began + self._pause(piece, rows, goal)
+
+    def _pause(self, piece: LogSlice, rows: int, goal: Offset | None) -> float:
+        """How long after the beginning of `piece` the next slice may begin."""
+        between = self._consumer.slice_interval if rows else 0.0
+        if self._size.is_full(piece.estimated_bytes):
+            return between
+        return 0.0 if goal is not None else max(between, self._interval.seconds())
 
     def _begin(self, start: Offset) -> None:
         run = self._run
@@ -134,8 +149,9 @@ class DistributedStream:
             fence = goal
         return self._source.plan(self._current, self._size.limit_bytes, fence)
 
-    def _take(self, piece: LogSlice) -> None:
-        """Apply one slice and save its end."""
+    def _take(self, piece: LogSlice) -> int:
+        """Apply one slice and save its end. Returns how many changes it had."""
+        rows = 0
         if piece.partitions:
             positions = {*self._doubtful, *(watermark.position.offset for watermark in self._watermarks.values())}
             self._slice_store.plan(piece.end, self._current, self._run.saved_offset, positions)
@@ -145,7 +161,8 @@ class DistributedStream:
             with self._maintenance.locks.hold(self._watermarks):
                 tally = self._apply(piece)
             failpoint("engine.slice.applied")
-            self._interval.applied(tally.rows)
+            rows = tally.rows
+            self._interval.applied(rows)
             self._size.learn(piece.estimated_bytes, time.monotonic() - began, tally.rows, tally.nbytes)
         self._current = piece.end
         self._rejoining.passed(piece.end)
@@ -153,6 +170,7 @@ class DistributedStream:
             self._run.save_offset(piece.end, piece.last_sequence)
             if self._run.committed_offset is not None:
                 self._source.committed(self._run.committed_offset)
+        return rows
 
     def _apply(self, piece: LogSlice) -> TableTally:
         """Apply `piece` to all tables; again for those whose schema had to change first. Returns what it counted."""
@@ -173,7 +191,8 @@ class DistributedStream:
         dropped = self._dropped_operations()
         read: LogPartitionReader = FilteringReader(self._source.read, dropped) if dropped else self._source.read
         overlap = self._source.repeats or bool(dropped)
-        return SliceChanges(piece, read, tables, self._run.generation, self._run.epoch, overlap)
+        lacking = frozenset(table for table, operations in dropped.items() if operations & _WRITING)
+        return SliceChanges(piece, read, tables, self._run.generation, self._run.epoch, overlap, lacking)
 
     def _dropped_operations(self) -> dict[TableId, frozenset[int]]:
         matches = self._run.pipeline.selection.matches

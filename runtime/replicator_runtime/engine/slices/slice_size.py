@@ -25,14 +25,15 @@ class SliceSize:
 
     Args:
         limits: The run's.
+        interval: The target's `slice_interval`: slices of a backlog take about as long.
 
     Attributes:
         limit_bytes: Bytes at the source to ask for.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, interval: float = 0.0) -> None:
         self._limits = limits
-        self._seconds = max(_CATCHING_UP_SECONDS, limits.max_interval_seconds or 0)
+        self._seconds = max(_CATCHING_UP_SECONDS, limits.max_interval_seconds or 0, interval)
         self._cost = SliceCost()
         self.limit_bytes = _FIRST_BYTES
 

@@ -9,6 +9,7 @@ import pytest
 
 import replicator_target_bigquery.consumer  # noqa: F401 - registers the places
 from replicator_sdk import failpoint
+from tests.crash.kill_points import OF_SLICES_IN_BIGQUERY
 from tests.plugins.targets.bigquery.support.keyless_run import LAST, WIDER, live
 from tests.plugins.targets.bigquery.support.killed_run import run
 from tests.plugins.targets.bigquery.support.later_runs import LaterRuns, named
@@ -23,8 +24,13 @@ AGAIN = ("bigquery.commit.before@3", "bigquery.commit.after@5", "bigquery.commit
 
 
 _STRUCTURE = ("bigquery.rename.", "bigquery.database.")
-ELSEWHERE = ("bigquery.claimed", "bigquery.changes.held", *(place for place in PLACES if place.startswith(_STRUCTURE)))
-"""Tried below; while tables are renamed, in `tests/end_to_end/test_renames_in_bigquery.py`; while a database is dropped, in
+ELSEWHERE = (
+    "bigquery.claimed",
+    "bigquery.changes.held",
+    *OF_SLICES_IN_BIGQUERY,
+    *(place for place in PLACES if place.startswith(_STRUCTURE)),
+)
+"""Tried below; while executors read, in `tests/end_to_end/kafka/test_to_bigquery.py`; while tables are renamed, in `tests/end_to_end/test_renames_in_bigquery.py`; while a database is dropped, in
 `tests/end_to_end/test_databases_in_bigquery.py`."""
 
 

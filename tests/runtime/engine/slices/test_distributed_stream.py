@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -234,6 +235,41 @@ def test_one_reader_does_not_go_on_in_the_middle_of_a_slice(pair: Pair, monkeypa
             pair.run()
     pair.run()
     pair.assert_equal()
+
+
+def test_slices_begin_as_often_as_the_target_allows(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a backlog each slice but the last is followed by that wait; a slice is planned after it, and has what came meanwhile."""
+    begun, true_apply = [], MemoryConsumer.apply_slice
+
+    def apply(self: MemoryConsumer, changes: SliceChanges) -> SliceOutcome:
+        begun.append(time.monotonic())
+        return true_apply(self, changes)
+
+    monkeypatch.setattr(MemoryConsumer, "apply_slice", apply)
+    monkeypatch.setattr(MemoryConsumer, "slice_interval", 0.4)
+    monkeypatch.setattr(slice_size, "_STEP", 1.0)
+    pair.shop.trade(30)
+    pair.run()
+    again = [after - before for before, after in itertools.pairwise(begun) if after - before >= 0.4]
+    assert len(again) >= 3
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize(("left_out", "lacks"), [("DELETE", False), ("INSERT", True), ("UPDATE", True)])
+def test_a_slice_names_the_tables_that_lack_rows(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, left_out: str, *, lacks: bool
+) -> None:
+    seen, true_apply = [], MemoryConsumer.apply_slice
+
+    def apply(self: MemoryConsumer, changes: SliceChanges) -> SliceOutcome:
+        seen.append(changes.lacking_rows == (changes.tables.keys() if lacks else set()))
+        return true_apply(self, changes)
+
+    monkeypatch.setattr(MemoryConsumer, "apply_slice", apply)
+    pair.settings = {"dmlBlacklist": [left_out]}
+    pair.shop.trade(5)
+    pair.run()
+    assert all(seen)
 
 
 def test_operations_on_the_blacklist_are_left_out_where_the_log_is_read(pair: Pair) -> None:

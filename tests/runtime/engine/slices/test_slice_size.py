@@ -26,6 +26,15 @@ def test_slices_that_take_long_or_hold_much_make_the_next_ones_smaller(seconds: 
     assert size.limit_bytes < before
 
 
+def test_slices_of_a_backlog_take_as_long_as_the_target_lets_pass_between_them() -> None:
+    """Else most of the time would be spent waiting."""
+    size, slow = SliceSize(_LIMITS), SliceSize(_LIMITS, 90.0)
+    for _ in range(30):
+        for one in (size, slow):
+            one.learn(one.limit_bytes, one.limit_bytes / 1e6, 10, 10)
+    assert slow.limit_bytes / size.limit_bytes == pytest.approx(9, rel=0.2)
+
+
 def test_slices_grow_while_there_is_a_backlog_and_stay_near_the_end() -> None:
     size = SliceSize(_LIMITS)
     before = size.limit_bytes

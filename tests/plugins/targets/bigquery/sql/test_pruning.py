@@ -32,6 +32,20 @@ def test_every_value_is_in_a_range_and_the_ranges_are_few(batches: list[list[int
     assert all(a <= b for a, b in found)
 
 
+@settings(deadline=None)
+@given(st.lists(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=60), max_size=5))
+def test_ranges_that_several_tasks_found_hold_together_every_value(tasks: list[list[int | None]]) -> None:
+    whole = KeyRanges(NUMBER)
+    for values in tasks:
+        one = KeyRanges(NUMBER)
+        one.add(pa.array(values, pa.int64()))
+        whole.include(one)
+    found = ranges(whole.condition("T"))
+    assert len(found) <= 16
+    assert all(any(a <= v <= b for a, b in found) for values in tasks for v in values if v is not None)
+    assert whole.has_null == any(None in values for values in tasks)
+
+
 def test_the_widest_gaps_are_left_out() -> None:
     kept = KeyRanges(NUMBER)
     kept.add(pa.array([1, 2, 3, 1000, 1001]))

@@ -10,7 +10,6 @@ import pytest
 
 from replicator_runtime.engine.slices import slice_size
 from replicator_sdk import failpoint
-from replicator_sdk.distributed.partitioned_log import LogPartition
 from replicator_sdk.distributed.slices import SliceChanges
 from replicator_sdk.errors import DataError, FencedError, ReplicatorError
 from replicator_sdk.event import DDLEvent, DDLOperation
@@ -20,7 +19,6 @@ from replicator_sdk.testing.histories.reference import RowChange
 from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.in_memory.partitioned import FolderLog, LogFolder, PartitionedOffset, widened
 from replicator_target_delta import DeltaLakeTarget
-from replicator_target_delta.apply.slice import share
 from replicator_target_delta.consumer import DeltaConsumer
 from tests.crash.removed_recovery import without
 from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, batch, delete, insert, row, update
@@ -279,15 +277,6 @@ def test_an_older_run_cannot_apply_a_slice(copy: Copy) -> None:
     with pytest.raises(FencedError):
         copy.take(old, here)
     assert names(copy.lake) == {1: "c"}
-
-
-def test_partitions_are_shared_out_evenly() -> None:
-    partitions = [LogPartition(i, str(i), None, -1, size) for i, size in enumerate([50, 10, 40, 30, 20])]
-    shares = share(partitions, 2)
-    assert sorted(p.index for one in shares for p in one) == [0, 1, 2, 3, 4]
-    assert {sum(p.estimated_bytes for p in one) for one in shares} <= {70, 80}
-    assert share(partitions, 16) == [(p,) for p in sorted(partitions, key=lambda p: -p.estimated_bytes)]
-    assert share([], 2) == []
 
 
 def test_ddl_between_slices_lets_the_next_one_through(copy: Copy) -> None:
