@@ -238,20 +238,24 @@ def test_one_reader_does_not_go_on_in_the_middle_of_a_slice(pair: Pair, monkeypa
 
 
 def test_slices_begin_as_often_as_the_target_allows(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a backlog each slice but the last is followed by that wait; a slice is planned after it, and has what came meanwhile."""
-    begun, true_apply = [], MemoryConsumer.apply_slice
+    """Of a backlog each slice is followed by that wait; the next one is planned after it, and has what arrived meanwhile."""
+    planned: list[tuple[float, bool]] = []
+    true_plan = FolderLog.plan
 
-    def apply(self: MemoryConsumer, changes: SliceChanges) -> SliceOutcome:
-        begun.append(time.monotonic())
-        return true_apply(self, changes)
+    def plan(self: FolderLog, start: Any, limit_bytes: int, end: Any = None) -> Any:
+        began, piece = time.monotonic(), true_plan(self, start, limit_bytes, end)
+        if piece is not None:
+            planned.append((began, piece.estimated_bytes * 2 > limit_bytes))
+        return piece
 
-    monkeypatch.setattr(MemoryConsumer, "apply_slice", apply)
-    monkeypatch.setattr(MemoryConsumer, "slice_interval", 0.4)
+    monkeypatch.setattr(FolderLog, "plan", plan)
+    monkeypatch.setattr(MemoryConsumer, "slice_interval", 0.5)
     monkeypatch.setattr(slice_size, "_STEP", 1.0)
-    pair.shop.trade(30)
+    pair.shop.trade(80)
     pair.run()
-    again = [after - before for before, after in itertools.pairwise(begun) if after - before >= 0.4]
-    assert len(again) >= 3
+    pauses = [after - before for (before, is_full), (after, _) in itertools.pairwise(planned) if is_full]
+    assert len(pauses) >= 3
+    assert min(pauses) > 0.4
     pair.assert_equal()
 
 
