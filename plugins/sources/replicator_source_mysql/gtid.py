@@ -171,6 +171,13 @@ class GtidPosition(GtidProgress):
             for domain, last in other.domains.items()
         )
 
+    def ahead_of(self, other: GtidPosition) -> list[str]:
+        """The domains that have come further than in `other`, ascending."""
+        ahead = (
+            domain for domain, (_, number) in self.domains.items() if number > other.domains.get(domain, (0, 0))[1]
+        )
+        return sorted(ahead, key=int)
+
     @property
     def count(self) -> int:
         """The sum of the domains' numbers."""

@@ -181,7 +181,8 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             position=str(offset),
             hint=f"point the pipeline back at its server (gtid_mode=ON makes failover possible), or {COPY_AGAIN}",
         )
-    if not _covers(_executed(connection, origin), offset):
+    executed = _executed(connection, origin)
+    if not _covers(executed, offset):
         raise HistoryLostError(
             "this server has not executed what was replicated already: it is a foreign server, or a replica that lost"
             " transactions in a failover",
@@ -189,6 +190,7 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             position=str(offset),
             hint=f"point the pipeline at a server that has all of it, or {COPY_AGAIN}",
         )
+    _check_domains(executed, offset)
     purged = variables(connection, "gtid_purged").get("gtid_purged", "") if not origin.server.is_mariadb else ""
     if purged and not offset.gtids.covers(GtidSet.parse(purged)):
         raise HistoryLostError(
@@ -197,6 +199,24 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             code="RPL-3782",
             position=str(offset),
             hint=f"raise binlog_expire_logs_seconds above the longest stop; then {COPY_AGAIN}",
+        )
+
+
+def _check_domains(executed: GtidProgress, offset: MySqlOffset) -> None:
+    """MariaDB replicates its domains beside each other, so two servers may have their transactions in another order.
+
+    A table that is further than the saved offset has a position in the former server's order, which says nothing here.
+    """
+    if not (isinstance(executed, GtidPosition) and isinstance(offset.gtids, GtidPosition)):
+        return
+    ahead = executed.ahead_of(offset.gtids)
+    if len(ahead) > 1:
+        raise HistoryLostError(
+            "this is another server than the one the offset comes from, and transactions of several GTID domains"
+            f" ({', '.join(ahead)}) came after it: the two servers may have them in another order",
+            code="RPL-3799",
+            position=str(offset),
+            hint=f"point the pipeline back at its server, or {COPY_AGAIN}",
         )
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -26,14 +27,21 @@ if TYPE_CHECKING:
 
 _ERROR = 0xFF
 _LIMIT = 1 << 22
+_SILENT_SECONDS: Final = 60.0
+_SILENT_HEARTBEATS: Final = 5
+# A server that looks for its place in old logs sends nothing meanwhile; it does not do so at the end of its log.
+_SEARCHING_SECONDS: Final = 600.0
 
 
 class BinlogStream:
     """An open dump; created by `open`, closed by its owner."""
 
-    def __init__(self, connection: pymysql.Connection[Any], framer: Framer) -> None:
+    def __init__(self, connection: pymysql.Connection[Any], framer: Framer, heartbeat_seconds: float) -> None:
         self._connection = connection
+        self._silent_limit = max(_SILENT_SECONDS, _SILENT_HEARTBEATS * heartbeat_seconds)
+        self._silent_seconds = 0.0
         self._socket: Any = connection._sock  # type: ignore[attr-defined]  # noqa: SLF001 - PyMySQL has no public name for it
+        _probe(self._socket)
         self._packets = PacketReader(connection, 1)
         self._framer = framer
         self._more: Iterator[Events] = iter(())
@@ -71,7 +79,7 @@ class BinlogStream:
             endpoint, server, start, server_id=server_id, heartbeat_seconds=heartbeat_seconds, check=check
         )
         at = start if isinstance(start, FilePosition) else None
-        return cls(connection, Framer(at, has_checksum=has_checksum))
+        return cls(connection, Framer(at, has_checksum=has_checksum), heartbeat_seconds)
 
     @property
     def heard(self) -> FilePosition | None:
@@ -85,10 +93,12 @@ class BinlogStream:
         """Wait up to `wait_seconds` for bytes; returns about how many wait to be taken. Does not wait when `take` has something.
 
         Raises:
-            RetryableError: When the connection is lost, or the stream was closed.
+            RetryableError: When the connection is lost, the stream was closed, or the server says nothing for much longer than
+                heartbeats need. Only the time spent waiting counts.
         """
         if self._rest is not None or self._failure is not None:
             return 1
+        began = time.monotonic()
         try:
             came = self._packets.receive(wait_seconds, _LIMIT)
         except (OSError, ValueError, RetryableError) as err:
@@ -98,7 +108,20 @@ class BinlogStream:
                 raise
             self._failure = err  # what came before the end, perhaps the server's reason for it, is taken first
             return 1
+        self._silent_seconds = 0.0 if came else self._silent_seconds + time.monotonic() - began
+        self._check_silence()
         return came or self._packets.waiting_bytes
+
+    def _check_silence(self) -> None:
+        """A connection that was lost without a word, such as by a firewall, looks like a server with nothing to send."""
+        limit = self._silent_limit if self._heard is not None else max(self._silent_limit, _SEARCHING_SECONDS)
+        if self._silent_seconds > limit:
+            raise RetryableError(
+                f"the server has sent nothing for {limit:.0f} s, not even a heartbeat",
+                code="RPL-3717",
+                hint="the connection is opened again; if this comes back, see whether a firewall or proxy between drops"
+                " connections, or the server hangs",
+            )
 
     def take(self, limit: int) -> Events:
         """The next events that are here, at most `limit`; none when no event has come as a whole.
@@ -155,6 +178,15 @@ class BinlogStream:
             self._socket.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(Exception):
             self._connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001 - close() would send a command
+
+
+def _probe(connected: socket.socket) -> None:
+    """Have the kernel ask within a minute whether the other side still lives, also one that searches its log and says nothing."""
+    if connected.family in {socket.AF_INET, socket.AF_INET6} and hasattr(socket, "TCP_KEEPIDLE"):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 def _closed() -> RetryableError:

@@ -25,9 +25,13 @@ from tests.services.mysql.server import MysqlDatabase, MysqlServer
 SERVER_ID = 771_001
 
 
-def endpoint_of(server: MysqlServer) -> Endpoint:
+def endpoint_of(server: MysqlServer, port: int = 0) -> Endpoint:
     config = MySqlConfig(
-        host=server.host, port=server.port, user=server.user, password=Secret(server.password), ssl_mode="disable"
+        host=server.host,
+        port=port or server.port,
+        user=server.user,
+        password=Secret(server.password),
+        ssl_mode="disable",
     )
     return Endpoint(config)
 
@@ -41,8 +45,11 @@ def log_end(server: MysqlServer) -> FilePosition:
 
 
 @contextlib.contextmanager
-def stream(server: MysqlServer, start: FilePosition | str, server_id: int = SERVER_ID) -> Iterator[BinlogStream]:
-    endpoint = endpoint_of(server)
+def stream(
+    server: MysqlServer, start: FilePosition | str, server_id: int = SERVER_ID, *, port: int = 0
+) -> Iterator[BinlogStream]:
+    """An open dump; through another port than the server's where one is given."""
+    endpoint = endpoint_of(server, port)
     with endpoint.session() as connection:
         kind = server_of(connection)
     opened = BinlogStream.open(endpoint, kind, start, server_id=server_id, heartbeat_seconds=0.5)

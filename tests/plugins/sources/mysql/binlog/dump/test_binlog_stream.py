@@ -6,13 +6,14 @@ import time
 import pytest
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
-from replicator_source_mysql.binlog.dump import handshake
+from replicator_source_mysql.binlog.dump import binlog_stream, handshake
 from replicator_source_mysql.binlog.dump.binlog_stream import BinlogStream
 from replicator_source_mysql.binlog.event import FilePosition, Kind
 from tests.plugins.sources.mysql.binlog.log_reading import events_since, kinds, log_end, read_until, stream
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
 from tests.services.mysql.server import MysqlDatabase
+from tests.services.network import NetworkTo
 
 RELEASES = pytest.mark.parametrize("release", [MYSQL_9, MARIADB_10_11], ids=lambda release: release.name)
 
@@ -76,6 +77,27 @@ def test_closing_ends_a_waiting_receive_in_another_thread(mysql_and_mariadb: Mys
         assert not thread.is_alive()
     assert time.monotonic() - begun < 2
     assert [error.code for error in errors] == ["RPL-3713"]
+
+
+def test_a_connection_lost_without_a_word_is_an_error(
+    mysql_and_mariadb: MysqlDatabase, network: NetworkTo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A firewall that forgets a connection closes nothing: without heartbeats it looks as if nothing happened at the source."""
+    monkeypatch.setattr(binlog_stream, "_SILENT_SECONDS", 3.0)
+    monkeypatch.setattr(binlog_stream, "_SEARCHING_SECONDS", 5.0)
+    database = mysql_and_mariadb
+    end, proxy = log_end(database.server), network(database.server.port)
+    with stream(database.server, end, port=proxy.port) as opened:
+        quiet = time.monotonic() + 4
+        while opened.heard is None or time.monotonic() < quiet:  # heartbeats come, so an idle server is no error
+            assert time.monotonic() < quiet + 30
+            opened.receive(0.2)
+            opened.take(100)
+        proxy.freeze()
+        began = time.monotonic()
+        with pytest.raises(RetryableError, match="RPL-3717"):
+            read_until(opened, FilePosition(end.file, end.position + 1))
+        assert 2.5 < time.monotonic() - began < 8
 
 
 @RELEASES
