@@ -77,6 +77,20 @@ class TargetTable:
             self._last = None
             return self.begin().progress
 
+    def is_there(self) -> bool:
+        """Whether there is a table that this run may write. May be called beside applies: what they remember stays as it is.
+
+        Raises:
+            FencedError: When a newer run has written it.
+            NeedsUserError: When the table is not this replicator's.
+        """
+        state = self.log.known_state()
+        if state is None:
+            return self.begin().progress is not None
+        record = None if state.stored is None else TableRecord.from_json(state.stored, self._read_offset)
+        self.ownership.check(record)
+        return record is not None
+
     def begin(self, former: TableId | None = None) -> Attempt:
         """A transaction on the newest version.
 

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 
 class AppliesHeld(enum.StrEnum):
-    """Which applies the runtime holds while a step of a task is done."""
+    """Which applies the runtime holds while a step of a task is done.
 
+    Changes of a table's structure are held by each of them: no step runs beside a DDL event of its table.
+    """
+
+    NONE = "none"
+    """None: rows of the same table are applied meanwhile, from other threads."""
     TABLE = "table"
     """Those of the same table; other tables are applied meanwhile, from other threads."""
     ALL = "all"

@@ -98,6 +98,11 @@ class TableLog:
             self._states[self.path] = state
         return Transaction(self, handle, state)
 
+    def known_state(self) -> State | None:
+        """The remembered state, of the newest version or one shortly before; None when that version is not in storage."""
+        state = self._states.get(self.path)
+        return state if state is not None and state.stamp and self.stamp(state.version) == state.stamp else None
+
     def _on_known(self, state: State) -> Any:
         """A transaction on the remembered version, started without a listing; None where the log has to be listed."""
         snapshot = self._log.unsafeVolatileSnapshot()

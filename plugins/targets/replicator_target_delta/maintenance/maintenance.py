@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
+from replicator_sdk.discovery.maintenance import AppliesHeld, MaintenanceReport, MaintenanceTask
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId
 from replicator_target_delta.config import DeltaConfig
@@ -30,7 +30,13 @@ def tasks(config: DeltaConfig) -> Sequence[MaintenanceTask]:
     optimize, vacuum_seconds = config.optimize_interval_seconds, config.vacuum_interval_seconds
     log_seconds = min((seconds for seconds in (optimize, vacuum_seconds) if seconds > 0), default=0.0)
     intervals = {COMPACT: optimize, VACUUM: vacuum_seconds, LOG: log_seconds}
-    return tuple(MaintenanceTask(name, seconds) for name, seconds in intervals.items() if seconds > 0)
+    # A checkpoint lists every file removed within the retention, so it takes longer the more commits a week has.
+    holds = {LOG: AppliesHeld.NONE}
+    return tuple(
+        MaintenanceTask(name, seconds, holds.get(name, AppliesHeld.TABLE))
+        for name, seconds in intervals.items()
+        if seconds > 0
+    )
 
 
 def maintain(config: DeltaConfig, context: DeltaTargetContext, task: str, table: TableId) -> MaintenanceReport:
@@ -41,14 +47,15 @@ def maintain(config: DeltaConfig, context: DeltaTargetContext, task: str, table:
     """
     spark = context.spark()
     target = TargetTable(table, config, context, spark)
+    if task == LOG:
+        if target.is_there():
+            _shorten_log(config, target)
+        return MaintenanceReport()
     if target.begin().progress is None:
         return MaintenanceReport()
     if task == COMPACT:
         return compact(target, spark)
-    if task == VACUUM:
-        return vacuum(target, spark, config.vacuum_retention_hours, lambda: context.is_stopping)
-    _shorten_log(config, target)
-    return MaintenanceReport()
+    return vacuum(target, spark, config.vacuum_retention_hours, lambda: context.is_stopping)
 
 
 def _shorten_log(config: DeltaConfig, target: TargetTable) -> None:

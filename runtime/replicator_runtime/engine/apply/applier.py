@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.engine.maintenance.table_locks import Held
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_sdk import BatchConsumer, ChangeBatch, DeferredConsumer, DMLEvent, DMLOperation
 from replicator_sdk.errors import DataError, FencedError, NeedsUserError
@@ -129,7 +130,7 @@ class BatchApplier(Applier):
         self._pool.shutdown(wait=True)
 
     def _apply_table(self, items: list[TableBatch]) -> None:
-        with self._locks.hold({item.changes.table for item in items}):
+        with self._locks.hold({item.changes.table for item in items}, Held.ROWS):
             for item in items:
                 self._apply_one(item)
 

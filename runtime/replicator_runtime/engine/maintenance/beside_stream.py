@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.maintenance.table_locks import Held
 from replicator_sdk import AppliesHeld
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class BesideStream:
     def _run_locked(self, step: Step) -> None:
         """Do the step unless the table is being applied for longer; it comes again then."""
         try:
-            with self._maintenance.locks.hold_soon(step.table, _LOCK_SECONDS) as is_held:
+            what = Held.STRUCTURE if step.task.holds is AppliesHeld.NONE else Held.WHOLE
+            with self._maintenance.locks.hold_soon(step.table, _LOCK_SECONDS, what) as is_held:
                 if is_held:
                     self._maintenance.run_step(step)
         finally:

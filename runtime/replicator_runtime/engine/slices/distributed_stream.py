@@ -17,6 +17,7 @@ from replicator_runtime.engine.apply.rejoining import Rejoining
 from replicator_runtime.engine.batching.batch_interval import BatchInterval
 from replicator_runtime.engine.batching.batching import Batcher
 from replicator_runtime.engine.maintenance.beside_stream import BesideStream
+from replicator_runtime.engine.maintenance.table_locks import Held
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.slices.slice_schemas import SliceSchemas
@@ -158,7 +159,7 @@ class DistributedStream:
             failpoint("engine.slice.planned")
             self._interval.waiting()
             began = time.monotonic()
-            with self._maintenance.locks.hold(self._watermarks):
+            with self._maintenance.locks.hold(self._watermarks, Held.ROWS):
                 tally = self._apply(piece)
             failpoint("engine.slice.applied")
             rows = tally.rows

@@ -173,6 +173,27 @@ class MaintenanceClaims(TargetClaims):
                 self._compare(system, still.flush.tables)
                 self._compare(system, busy.flush.tables)
 
+    def test_a_table_is_maintained_beside_applies_of_its_own(self, system: TargetSystem) -> None:
+        """Steps of a task that holds no applies, beside applies of the same table, harm neither."""
+        for task in self._tasks(system):
+            if task.holds is AppliesHeld.NONE:
+                life = self._maintained(system, f"{task.name}_beside_")
+                life.change(_SOME)
+                tables = list(life.flush.tables)
+                threads = [_Thread(partial(self._repeat, system, task, table)) for table in tables]
+                for _ in range(_MOST_CHANGES):
+                    if any(thread.is_at_work for thread in threads):
+                        life.change()
+                for thread in threads:
+                    thread.end(self.step_seconds * _SOME)
+                self._compare(system, life.flush.tables)
+                life.change()
+                self._finish(system, task, life)
+
+    def _repeat(self, system: TargetSystem, task: MaintenanceTask, table: TableId) -> None:
+        for _ in range(_SOME):
+            system.target.maintain_table(target_context(system, 1), task, table)
+
     def _tasks(self, system: TargetSystem) -> Sequence[MaintenanceTask]:
         self._need_batches(system)
         tasks = system.target.maintenance_tasks

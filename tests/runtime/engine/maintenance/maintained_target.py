@@ -22,6 +22,7 @@ class Maintained:
     Attributes:
         steps: The tables of all steps, in order.
         met: Tables that were applied while a step held them.
+        beside: Tables that were applied during a step of theirs, whether held or not.
         step: What a step does beside being noted.
     """
 
@@ -35,6 +36,7 @@ class Maintained:
     ) -> None:
         self.steps: list[str] = []
         self.met: set[str] = set()
+        self.beside: set[str] = set()
         self.step: Callable[[TableId], Any] = lambda table: None
         self._held: Counter[str] = Counter()
         self._applying: Counter[str] = Counter()
@@ -71,4 +73,6 @@ class Maintained:
     def _look(self) -> None:
         applied = {name for name, count in self._applying.items() if count > 0}
         held = {name for name, count in self._held.items() if count > 0}
-        self.met |= applied & held if self._holds is AppliesHeld.TABLE else (applied if held else set())
+        self.beside |= applied & held
+        if self._holds is not AppliesHeld.NONE:
+            self.met |= applied & held if self._holds is AppliesHeld.TABLE else (applied if held else set())

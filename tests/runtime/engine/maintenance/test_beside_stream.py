@@ -74,6 +74,7 @@ def test_no_table_is_applied_that_a_step_holds(shop: Shop, monkeypatch: pytest.M
             time.sleep(0.02)
         assert set(watch.steps) == {"customers", "notes"}
     assert not watch.met
+    assert bool(watch.beside) == (holds is AppliesHeld.NONE)
     shop.run()
     shop.assert_equal()
 

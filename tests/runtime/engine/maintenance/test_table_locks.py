@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from replicator_runtime.engine.maintenance.table_locks import TableLocks
+from replicator_runtime.engine.maintenance.table_locks import Held, TableLocks
 from replicator_sdk import TableId
 
 _ONE, _TWO = TableId("shop", "one"), TableId("shop", "two")
@@ -16,6 +16,16 @@ def test_a_table_in_use_is_not_held_and_another_one_is() -> None:
         assert (one, two) == (False, True)
     with locks.hold_soon(_ONE, 0.01) as one:
         assert one
+
+
+def test_a_table_whose_rows_are_in_use_is_held_but_for_its_rows() -> None:
+    locks = TableLocks()
+    with locks.hold([_ONE], Held.ROWS), locks.hold_soon(_ONE, 0.01, Held.STRUCTURE) as structure:
+        assert structure
+        with locks.hold_soon(_ONE, 0.01) as whole:
+            assert not whole
+    with locks.hold_soon(_ONE, 0.01) as whole:
+        assert whole
 
 
 def test_two_that_want_the_same_tables_in_another_order_do_not_wait_for_each_other() -> None:
