@@ -20,6 +20,7 @@ from replicator_source_postgres.schema.emitted_changes import STATE_KEY, Emitted
 from replicator_source_postgres.schema.schema_tracker import SchemaTracker
 from replicator_source_postgres.streaming.catalogue_poller import CataloguePoller
 from replicator_source_postgres.streaming.log_position import WalPosition
+from replicator_source_postgres.unlogged.fingerprint import FingerprintStore
 
 register("postgres.rename.stored")
 log = structlog.get_logger(__name__)
@@ -120,6 +121,8 @@ class CatalogueChanges:
                 log.warning("table.dropped_at_source", table=str(table))
                 changes.append(StructureChange(DDLOperation.DROP_TABLE, self._tracker.oids[oid]))
                 self._tracker.remove(oid)
+            if now is None:
+                FingerprintStore(self._context).forget(oid)
         self._position.emit_between(emitted.base, changes, emitted.end)
 
     def _emit(self, oid: int, facts: TableFacts | None, read_up_to: int) -> None:

@@ -143,6 +143,15 @@ class FingerprintStore:
             self._store(shard, kept)
         self._shards[shard] = kept
 
+    def forget(self, oid: int) -> None:
+        """The table is gone; durable when this returns. Nothing happens when none is stored."""
+        with _STATE_LOCK:
+            shard = oid % _SHARDS
+            kept = self._load(shard)
+            if kept.pop(oid, None) is not None:
+                self._store(shard, kept)
+        self._shards[shard] = kept
+
     def _load(self, shard: int) -> dict[int, TableFingerprint]:
         stored = json.loads(self._context.get_state(_key(shard)) or b"{}")
         return {int(oid): TableFingerprint.from_json(value) for oid, value in stored.items()}
