@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,8 @@ def write(pipeline: MysqlPipeline, word: str, count: int) -> None:
 
 
 def put_back(server: MysqlServer, copy: Path) -> None:
-    """Give the stopped server the copy's data and start it."""
+    """Give the stopped server the copy's data and start it, in another second: a log says when it was written in seconds."""
+    time.sleep(math.floor(time.time()) + 1 - time.time())
     server.data.rename(copy.with_name(f"{copy.name}-after"))
     copy_folder(copy, server.data)
     server.start()

@@ -2,7 +2,8 @@
 
 A server that is restored in place writes files of the same names, gives its transactions the same numbers, and may end a
 transaction at the same position. The time at which a file was created and the first event of the last transaction before an
-offset differ, and are read again before reading goes on from the offset.
+offset differ, and are read again before reading goes on from the offset. MariaDB's log says seconds only: a restore within the
+second of the first start cannot be recognised there.
 """
 
 from __future__ import annotations
