@@ -95,7 +95,7 @@ def test_a_url_whose_package_is_missing_names_the_package_to_install() -> None:
 
 
 def test_a_url_of_azure_without_its_account_names_the_option_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("adlfs")
+    pytest.importorskip("adlfs").AzureBlobFileSystem.clear_instance_cache()  # of other tests, with their variables
     for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigError, match=r"RPL-7102.*AZURE_STORAGE_ACCOUNT_NAME"):
