@@ -146,8 +146,8 @@ def _is_same_history(connection: pymysql.Connection[Any], origin: Origin, offset
     if origin.server.is_mariadb:
         if offset.position < _WRAP:
             return _mariadb_gtids(connection, offset.file, offset.position) == origin.progress_at(offset)
-        return _covers(_executed(connection, origin), offset)
-    if origin.has_gtids and offset.gtids and not _covers(_executed(connection, origin), offset):
+        return covers(executed_gtids(connection, origin), offset)
+    if origin.has_gtids and offset.gtids and not covers(executed_gtids(connection, origin), offset):
         return False
     return offset.position >= _WRAP or _is_followed_by_another(connection, offset)
 
@@ -181,15 +181,9 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             position=str(offset),
             hint=f"point the pipeline back at its server (gtid_mode=ON makes failover possible), or {COPY_AGAIN}",
         )
-    executed = _executed(connection, origin)
-    if not _covers(executed, offset):
-        raise HistoryLostError(
-            "this server has not executed what was replicated already: it is a foreign server, or a replica that lost"
-            " transactions in a failover",
-            code="RPL-3785",
-            position=str(offset),
-            hint=f"point the pipeline at a server that has all of it, or {COPY_AGAIN}",
-        )
+    executed = executed_gtids(connection, origin)
+    if not covers(executed, offset):
+        raise other_history(offset)
     _check_domains(executed, offset)
     purged = variables(connection, "gtid_purged").get("gtid_purged", "") if not origin.server.is_mariadb else ""
     if purged and not offset.gtids.covers(GtidSet.parse(purged)):
@@ -200,6 +194,17 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             position=str(offset),
             hint=f"raise binlog_expire_logs_seconds above the longest stop; then {COPY_AGAIN}",
         )
+
+
+def other_history(offset: MySqlOffset) -> HistoryLostError:
+    """The server lacks transactions before the offset."""
+    return HistoryLostError(
+        "this server has not executed what was replicated already: it is a foreign server, or a replica that lost"
+        " transactions in a failover",
+        code="RPL-3785",
+        position=str(offset),
+        hint=f"point the pipeline at a server that has all of it, or {COPY_AGAIN}",
+    )
 
 
 def _check_domains(executed: GtidProgress, offset: MySqlOffset) -> None:
@@ -220,12 +225,14 @@ def _check_domains(executed: GtidProgress, offset: MySqlOffset) -> None:
         )
 
 
-def _executed(connection: pymysql.Connection[Any], origin: Origin) -> GtidProgress:
+def executed_gtids(connection: pymysql.Connection[Any], origin: Origin) -> GtidProgress:
+    """What is in this server's binlog, or was."""
     name = "gtid_binlog_pos" if origin.server.is_mariadb else "gtid_executed"
     return origin.gtids(str(execute(connection, f"SELECT @@GLOBAL.{name}")[0][0] or ""))
 
 
-def _covers(executed: GtidProgress, offset: MySqlOffset) -> bool:
+def covers(executed: GtidProgress, offset: MySqlOffset) -> bool:
+    """Whether all transactions before `offset` are among `executed`."""
     return type(offset.gtids) is type(executed) and executed.covers(offset.gtids)
 
 

@@ -48,6 +48,17 @@ _DIVERGED: _Kind = (
     "RPL-3785",
     f"point the pipeline at a server that has all that was replicated, or {COPY_AGAIN}",
 )
+_OTHER_READER = f"read on from a replica that has all of the log (with GTIDs), or {COPY_AGAIN}"
+_DAMAGED: _Kind = (
+    NeedsUserError,
+    "RPL-3812",
+    f"the server cannot read its own log there: look at its disk, then {_OTHER_READER}",
+)
+_TOO_LARGE: _Kind = (
+    NeedsUserError,
+    "RPL-3813",
+    f"set max_allowed_packet to 1073741824 at the server; if it says it again, its log is damaged: {_OTHER_READER}",
+)
 _NO_BINLOG: _Kind = (NeedsUserError, "RPL-3806", "start the server with --log-bin and binlog_format=ROW")
 _SAME_ID: _Kind = (
     NeedsUserError,
@@ -98,7 +109,11 @@ _BY_TEXT: tuple[tuple[str, _Kind], ...] = (
     ("could not find next log", _LOST),
     ("impossible position", _LOST),
     ("log file position", _LOST),
-    ("truncated in the middle of event", _LOST),
+    ("truncated in the middle of event", _DAMAGED),
+    ("bogus data in log event", _DAMAGED),
+    ("corrupted data in log event", _DAMAGED),
+    ("did not pass crc check", _DAMAGED),
+    ("exceeded max_allowed_packet", _TOO_LARGE),
     ("position > file size", _LOST),
     ("purged", _LOST),
     ("requested gtid", _LOST),

@@ -19,6 +19,7 @@ from replicator_source_mysql.binlog.dump.binlog_stream import BinlogStream
 from replicator_source_mysql.binlog.dump.log_fingerprint import LogFingerprint, is_same_file, read_fingerprint
 from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.binlog.log_availability import Origin, check_readable, check_same, origin_of, other_file
+from replicator_source_mysql.binlog.tables_ahead import TablesAhead
 from replicator_source_mysql.connect.catalogue import Catalogue
 from replicator_source_mysql.connect.connection import Endpoint, variables
 from replicator_source_mysql.connect.diagnosis import diagnosed
@@ -84,6 +85,10 @@ class MySqlEventReader(EventReader):
                 assert isinstance(offset, MySqlOffset)
                 start = offset
                 check_readable(connection, origin, start)
+                if start.server != origin.identity:
+                    TablesAhead(connection, self._endpoint, origin, server_id=self._server_id).check(
+                        start, self._definition
+                    )
                 self._check_file(origin, start)
                 if start.resume and start.server != origin.identity:
                     raise _prepared_elsewhere(start)

@@ -31,12 +31,18 @@ class RenameDecisions:
         self._kept, self._found = [], {}
         self._save()
 
-    def resume(self, offset: MySqlOffset) -> None:
-        """Read what is kept; what is before `offset`, where reading begins, is kept no longer."""
+    def resume(self) -> None:
+        """Read what is kept."""
         stored = json.loads(self._context.get_state(DECISIONS_KEY) or b"[]")
-        kept = [(MySqlOffset.from_json(place), renamed) for place, renamed in stored]
-        self._kept = [(place, renamed) for place, renamed in kept if offset < place]
-        self._found = {key: renamed for place, renamed in self._kept for key in _keys(place)}
+        self._take([(MySqlOffset.from_json(place), renamed) for place, renamed in stored])
+
+    def prune(self, oldest: MySqlOffset) -> None:
+        """Forget statements that no replay begins before, now and from the next `keep` on durably."""
+        self._take([(place, renamed) for place, renamed in self._kept if oldest < place])
+
+    def _take(self, kept: list[tuple[MySqlOffset, bool]]) -> None:
+        self._kept = kept
+        self._found = {key: renamed for place, renamed in kept for key in _keys(place)}
 
     def at(self, place: MySqlOffset) -> bool | None:
         """Whether the statement that ends at `place` was emitted as renames; None when it is read for the first time."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 HISTORY_KEY = "schema-history"
 LATER_KEY = "schema-later"
+_FEW_STEPS = 100
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ class SchemaTracker:
         self._history: SchemaHistory | None = None
         self._later: list[_LateBaseline] = []
         self._decisions = RenameDecisions(context)
+        self._prune_at = 0
 
     # ------------------------------------------------------------ before the run
 
@@ -89,7 +91,7 @@ class SchemaTracker:
             )
         self._history = SchemaHistory.load(stored)
         self._history.rewind(offset)
-        self._decisions.resume(offset)
+        self._decisions.resume()
         self._later = _load_later(self._context.get_state(LATER_KEY))
         for later in self._later:
             later.is_taken &= not offset < later.baseline.offset
@@ -188,7 +190,19 @@ class SchemaTracker:
         return self._history
 
     def _save(self) -> None:
+        self._forget_old()
         self._context.put_state(HISTORY_KEY, self._open.dump())
+
+    def _forget_old(self) -> None:
+        """Forget what no offset needs to which one could go back, when there is twice as much as was left the last time."""
+        if self._open.steps < self._prune_at:
+            return
+        oldest = self._context.oldest_offset()
+        if isinstance(oldest, MySqlOffset):
+            self._open.prune(oldest)
+            self._decisions.prune(oldest)
+            self._later = [later for later in self._later if not later.is_taken or oldest < later.baseline.offset]
+        self._prune_at = 2 * self._open.steps + _FEW_STEPS
 
     def _save_later(self) -> None:
         stored = [{"taken": later.is_taken, **later.baseline.to_json()} for later in self._later]

@@ -29,7 +29,7 @@ def _execute(db: MysqlDatabase, domain: int, statement: str, number: int = 0) ->
         cursor.execute(statement)
 
 
-def _ends_after_commit(pipeline: Pipeline, times: int) -> None:
+def ends_after_commit(pipeline: Pipeline, times: int) -> None:
     """Runs that end after a commit of the target, before the offset is saved."""
 
     def fault(at: str, table: TableId) -> None:
@@ -62,7 +62,7 @@ def test_changes_of_two_domains_in_one_table_are_applied_once_though_runs_end_at
         _execute(db, 1, f"ALTER TABLE t ADD COLUMN c{step} int DEFAULT {step}")
         _execute(db, 2, f"UPDATE t SET c{step} = id WHERE id % 2 = 0")
         _execute(db, 2, f"DELETE FROM t WHERE id = {step + 1}")
-        _ends_after_commit(pipeline, 4)
+        ends_after_commit(pipeline, 4)
         pipeline.run()
         assert pipeline.target_rows() == pipeline.source_rows()
 
@@ -87,7 +87,7 @@ def test_a_failover_while_two_domains_went_on_is_refused(
     pipeline = Pipeline(here, tmp_path)
     pipeline.run()
     _execute(here, 1, _INSERT.format(1), 1)
-    _ends_after_commit(pipeline, 1)
+    ends_after_commit(pipeline, 1)
     for domain in (2, 1):
         _execute(there, domain, _INSERT.format(domain), 1)
     pipeline.document["stages"][0]["plugin"]["properties"] |= mysql_source(there)[1]
@@ -104,7 +104,7 @@ def test_a_failover_while_one_domain_of_two_went_on_is_followed(
     pipeline = Pipeline(here, tmp_path)
     pipeline.run()
     _execute(here, 1, _INSERT.format(1), 1)
-    _ends_after_commit(pipeline, 1)
+    ends_after_commit(pipeline, 1)
     _execute(there, 1, _INSERT.format(1), 1)
     _execute(there, 1, _INSERT.format(3), 2)
     pipeline.document["stages"][0]["plugin"]["properties"] |= mysql_source(there)[1]

@@ -187,6 +187,11 @@ class SchemaHistory:
             self.revision += 1
         self._restore()
 
+    @property
+    def steps(self) -> int:
+        """How many definitions it holds, those of dropped tables included: what `dump` costs."""
+        return sum(map(len, self._tables.values())) + sum(map(len, self._databases.values()))
+
     def prune(self, position: Place) -> None:
         """Forget what is not needed to read on from `position` or any later one."""
         for timeline in self._tables.values():
@@ -194,6 +199,7 @@ class SchemaHistory:
         for charsets in self._databases.values():
             charsets.prune(position)
         self._drop_empty()
+        self.revision += 1
 
     def _drop_empty(self) -> None:
         self._tables = {key: timeline for key, timeline in self._tables.items() if timeline}

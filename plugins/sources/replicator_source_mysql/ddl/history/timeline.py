@@ -30,6 +30,9 @@ class Timeline(Generic[P, V]):
     def __iter__(self) -> Iterator[tuple[P, V | None]]:
         return iter(self._steps)
 
+    def __len__(self) -> int:
+        return len(self._steps)
+
     def __bool__(self) -> bool:
         return bool(self._steps)
 
