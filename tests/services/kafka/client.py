@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import OffsetSpec
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import for_code
 
@@ -58,6 +58,12 @@ class KafkaClient:
         with self.admin() as admin:
             admin.create_topics(wanted, wait_for_metadata=True)
         return name
+
+    def alter_topic(self, name: str, **settings: object) -> None:
+        """Gives a topic other settings, such as `cleanup_policy="compact"`."""
+        wanted = {key: str(value) for key, value in dotted(settings).items()}
+        with self.admin() as admin:
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=wanted)])
 
     def delete_topics(self, *names: str) -> None:
         """Deletes topics and waits until no broker lists them."""

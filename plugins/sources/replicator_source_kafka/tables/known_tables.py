@@ -1,8 +1,8 @@
 """The schemas of the topics' tables: those the reader was given, and those it has found in records since.
 
-Every replay has to emit the same schema changes, also those of tables that are not selected or have stopped, since their
-events have ordinals, too. So a schema that is found is saved with the end offset of its window before the window is
-emitted. After a return to an older offset it is dropped, and found again.
+Every replay has to emit the same schema changes, although records in which they were found may be deleted by then. So a schema
+that is found is saved with the end offset of its window before anything of the window is emitted. After a return to an older
+offset the window's saved schemas are taken before its records are looked at.
 """
 
 from __future__ import annotations
@@ -26,10 +26,18 @@ _KEY: Final = "known-tables"
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One schema change, found in records."""
+    """One schema change, found in records.
+
+    Attributes:
+        operation: CREATE_TABLE or ALTER_TABLE.
+        schema: The table's schema after it.
+        place: Its place among the schemas found in its window, the same at every replay.
+        alters: The steps of an ALTER_TABLE.
+    """
 
     operation: DDLOperation
     schema: TableSchema
+    place: int
     alters: tuple[Alter, ...] = ()
 
 
@@ -51,7 +59,12 @@ class KnownTables:
         """Tables that were known before and are not read for anyone: they have stopped, or are not selected."""
         self._unfit: set[TableId] = set()
         """Those of them whose newer records do not fit: nothing is emitted of these any more."""
-        self._new: list[TableSchema] = []
+        self._later: list[tuple[KafkaOffset, TableSchema]] = []
+        """Schemas that an earlier run found in windows after the current position."""
+        self._window: list[TableSchema] = []
+        """Those of the current window, in the order in which they were found."""
+        self._saved = 0
+        """How many of these are saved."""
 
     def resume(self, offset: KafkaOffset) -> None:
         """Restore the schemas that were known at `offset`."""
@@ -59,11 +72,14 @@ class KnownTables:
         entries = json.loads(zlib.decompress(stored)) if stored else []
         found = [(KafkaOffset.from_json(at), TableSchema.from_json(schema)) for at, schema in entries]
         self._found = [(at, schema) for at, schema in found if not offset < at]
+        self._later = [(at, schema) for at, schema in found if offset < at]
         known = {schema.table: schema for _, schema in self._found}
         self._schemas = {**known, **self._definition.tables}
         self._left_out = known.keys() - self._definition.tables.keys()
-        self._new = [s for s in self._definition.tables.values() if known.get(s.table) != s]
-        self.save(offset)
+        given = [(offset, s) for s in self._definition.tables.values() if known.get(s.table) != s]
+        if given:
+            self._found += given
+            self._store()
 
     def capture(self, tables: Iterable[TableSchema]) -> None:
         """Emit nothing of tables that are not selected."""
@@ -91,16 +107,35 @@ class KnownTables:
             return False
         return True
 
+    def begin_window(self, end: KafkaOffset) -> list[SchemaChange]:
+        """Begin the window that ends at `end`; returns the schema changes to emit that an earlier run found in it.
+
+        Raises:
+            SchemaDriftError: When one does not fit the schema that its table has by now, for a table that it concerns.
+        """
+        self._window = [schema for at, schema in self._later if at == end]
+        self._saved = len(self._window)
+        changes = [self._follow(schema, place) for place, schema in enumerate(self._window)]
+        return [change for change in changes if change is not None and self._is_emitted(change)]
+
     def seen(self, schema: TableSchema) -> list[SchemaChange]:
-        """Add a schema found in records; returns the schema changes to emit.
+        """Add a schema found in records of the current window; returns the schema changes to emit, one at most.
 
         Raises:
             SchemaDriftError: When the change is not supported, for a table that it concerns.
         """
+        change = self._follow(schema, len(self._window))
+        if change is None:
+            return []
+        self._window.append(change.schema)
+        return [change] if self._is_emitted(change) else []
+
+    def _follow(self, schema: TableSchema, place: int) -> SchemaChange | None:
+        """Make a table's schema fit records with `schema`; None where that changes nothing."""
         known = self._schemas.get(schema.table)
         if known is None:
-            self._learn(schema)
-            return [SchemaChange(DDLOperation.CREATE_TABLE, schema)]
+            self._schemas[schema.table] = schema
+            return SchemaChange(DDLOperation.CREATE_TABLE, schema, place)
         if schema.table in self._definition.narrowed:
             schema = schema.select(name for name in schema.names if name in known)
         try:
@@ -108,26 +143,27 @@ class KnownTables:
         except SchemaDriftError:
             if self.concerns(schema.table):
                 raise
-            return []
+            return None
         if fit.schema == known:
-            return []
-        self._learn(fit.schema)
-        if schema.table in self._silent:
-            return []
-        return [SchemaChange(DDLOperation.ALTER_TABLE, fit.schema, tuple(fit.alters))]
+            return None
+        self._schemas[schema.table] = fit.schema
+        return SchemaChange(DDLOperation.ALTER_TABLE, fit.schema, place, tuple(fit.alters))
 
-    def _learn(self, schema: TableSchema) -> None:
-        self._schemas[schema.table] = schema
-        self._new.append(schema)
+    def _is_emitted(self, change: SchemaChange) -> bool:
+        return change.operation is DDLOperation.CREATE_TABLE or change.schema.table not in self._silent
 
     def save(self, end: KafkaOffset) -> None:
         """Save the schemas found in the window that ends at `end`; durable on return."""
-        if not self._new:
-            return
-        self._found += [(end, schema) for schema in self._new]
-        self._new = []
+        is_saved = self._saved == len(self._window)
+        self._found += [(end, schema) for schema in self._window]
+        self._later = [(at, schema) for at, schema in self._later if end < at]
+        self._window, self._saved = [], 0
+        if not is_saved:
+            self._store()
+
+    def _store(self) -> None:
         self._found = _needed(self._found, self._context.committed_offset())
-        entries = [[at.to_json(), schema.to_json()] for at, schema in self._found]
+        entries = [[at.to_json(), schema.to_json()] for at, schema in [*self._found, *self._later]]
         self._context.put_state(_KEY, zlib.compress(json.dumps(entries, separators=(",", ":")).encode(), 1))
 
 

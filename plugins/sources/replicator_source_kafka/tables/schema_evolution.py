@@ -20,7 +20,7 @@ from replicator_source_kafka.formats.format import Part
 _LADDERS = ((INT8, INT16, INT32, INT64), (FLOAT32, FLOAT64))
 _MOST_DIGITS = 38
 _BY_ITS_OWN = (
-    "let the connector snapshot the table again; take it out of `tables` and replicate it by a pipeline of its own, with another"
+    "let the connector snapshot the table again; take it out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with another"
     " `name` and target folder, and with `startFrom` at the time when that snapshot began"
 )
 
@@ -124,7 +124,7 @@ def _conform(rows: pa.StructArray, schema: TableSchema) -> pa.StructArray:
                 f"column {column.name!r} holds a value that {column.type} cannot hold exactly",
                 code="RPL-3922",
                 table=str(schema.table),
-                hint="take the table out of `tables` and replicate it by a pipeline of its own, with another `name` and target"
+                hint="take the table out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with another `name` and target"
                 ' folder and a type in "columnTypes" that holds the value; it reads the topics from their beginning',
             ) from None
     mask = rows.is_null() if rows.null_count else None

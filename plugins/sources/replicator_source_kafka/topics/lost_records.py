@@ -19,7 +19,7 @@ from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.tables import quarantine
 
 _HINT = (
-    "let the connector snapshot the table again; take it out of `tables` and replicate it by a pipeline of its own, with another"
+    "let the connector snapshot the table again; take it out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with another"
     " `name` and target folder; and raise retention.ms of the topic"
 )
 

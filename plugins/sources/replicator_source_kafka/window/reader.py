@@ -136,7 +136,7 @@ class KafkaEventReader(EventReader):
                 if concerns_topics(error) and not self._closed.is_set():
                     # Raises a clearer error if topics were deleted or created again.
                     moved = check_position(cluster, self._config, self._offset, self._definition)
-                    if moved != self._offset:
+                    if moved != self._offset.past(self._readable):  # else the error is not about a new loss
                         self._readable = moved
                         continue
                 raise

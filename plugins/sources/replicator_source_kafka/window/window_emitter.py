@@ -19,10 +19,11 @@ from replicator_source_kafka.formats.format import Format, Part, Poison
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.tables import quarantine
-from replicator_source_kafka.tables.known_tables import KnownTables
+from replicator_source_kafka.tables.known_tables import KnownTables, SchemaChange
 from replicator_source_kafka.tables.merge_parts import empty_part, merged
 from replicator_source_kafka.tables.schema_evolution import conform
 from replicator_source_kafka.tables.topic_tables import TopicOrder, TopicTables
+from replicator_source_kafka.window.event_numbers import EventNumbers
 from replicator_source_kafka.window.spread_keys import keys_in_several
 
 
@@ -35,22 +36,20 @@ class _Decoded:
         parts: Changes by table, each in the order of the records.
         poison: The records that cannot be read, unless they are among the parts, as rows of the quarantine table.
         tombstones: The indexes of records that are deletes of a table that they do not name.
-        ranks: The number of events before each record of the partition; the last element is the number of all events.
     """
 
     records: Records
     parts: Sequence[Part]
     poison: Sequence[Poison]
     tombstones: Int64s
-    ranks: Int64s
 
 
 class WindowEmitter:
     """Decodes windows and emits their events. Used by the reader's thread.
 
-    Every record that changes a row, truncates a table or is put into quarantine is an event. A window's events are its
-    schema changes, then the events of each partition, partition by partition. So the numbers of events depend on the
-    records only.
+    A window's events are its schema changes, then those of each partition, partition by partition. A schema change is numbered
+    by its place among those found in the window, which are saved (`KnownTables`); any other event by the place of its record
+    (`EventNumbers`). So no number depends on which other records there are.
 
     Args:
         decoder: The format of the records.
@@ -82,35 +81,26 @@ class WindowEmitter:
         What is wrong with records of a table is raised after the window's schema changes, so that the table is known then.
         """
         decoded = [self._decode(piece.records) for piece in pieces]
-        base = self._emit_schemas(begin, decoded)
-        self._tables.save(end)
+        self._emit_schemas(begin, end, decoded)
         for part in decoded:
             self._refuse(part, part.poison, end.topics)
-        latest, order = -1, TopicOrder(end)
+        latest, order, numbers = -1, TopicOrder(end), EventNumbers(begin, end)
         grouped = [list(self._by_table(part, end.topics)) for part in decoded]
         spread = _with_spread_keys(grouped)
         for part, tables in zip(decoded, grouped, strict=True):
             for changes in tables:
                 known = order.is_known(part.records.topic, changes.table)
                 unordered = changes.table in spread or (not known and not changes.schema.primary_key)
-                self._emit(begin, changes, base + part.ranks, unordered=unordered)
+                self._emit(begin, changes, numbers.of(part.records), unordered=unordered)
                 latest = max(latest, int(changes.timestamps.max(initial=-1)))
-            base += int(part.ranks[-1])
-        self._emitter.emit_commits(single_commit(base, end, latest))
+        self._emitter.emit_commits(single_commit(numbers.count, end, latest))
 
     def _decode(self, records: Records) -> _Decoded:
         decoded = self._format.decode(records)
         parts = list(decoded.parts)
-        is_event = np.zeros(len(records), np.int64)
-        is_event[[each.index for each in decoded.poison]] = 1
         if self._keep_poison:
             parts += self._quarantined(records, decoded.poison)
-        for part in parts:
-            is_event[part.index] = 1
-            is_event[part.truncates] = 1
-        is_event[decoded.tombstones] = 1
-        ranks = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_event)])
-        return _Decoded(records, parts, () if self._keep_poison else decoded.poison, decoded.tombstones, ranks)
+        return _Decoded(records, parts, () if self._keep_poison else decoded.poison, decoded.tombstones)
 
     def _quarantined(self, records: Records, poison: Sequence[Poison]) -> list[Part]:
         if not poison:
@@ -135,24 +125,24 @@ class WindowEmitter:
 
     # ------------------------------------------------------------ schemas
 
-    def _emit_schemas(self, begin: KafkaOffset, decoded: Sequence[_Decoded]) -> int:
-        """Emit the schema changes, which come before the rows of the window; returns their number."""
-        emitted = 0
-        for records, part in _first_seen(decoded):
-            if not len(part):
-                continue  # a TRUNCATE has no key, and so does not contain the whole schema
-            try:
-                changes = self._tables.seen(part.schema)
-            except ReplicatorError as error:
-                error.position = error.position or records.position(_first(part))
-                raise
+    def _emit_schemas(self, begin: KafkaOffset, end: KafkaOffset, decoded: Sequence[_Decoded]) -> None:
+        """Emit the schema changes, which come before the rows of the window and are saved first."""
+        changes = self._tables.begin_window(end)
+        try:
+            for records, part in _first_seen(decoded):
+                if len(part):  # a TRUNCATE has no key, and so does not contain the whole schema
+                    changes += self._schema_changes(records, part)
+        finally:  # also when one is refused: the tables of those before it are to be known then
+            self._tables.save(end)
             for change in changes:
-                event = DDLEvent(
-                    begin, change.operation, part.table, change.schema, alters=change.alters, ordinal=emitted
-                )
-                self._emitter.emit(event)
-                emitted += 1
-        return emitted
+                self._emitter.emit(_event(begin, change))
+
+    def _schema_changes(self, records: Records, part: Part) -> list[SchemaChange]:
+        try:
+            return self._tables.seen(part.schema)
+        except ReplicatorError as error:
+            error.position = error.position or records.position(_first(part))
+            raise
 
     # ------------------------------------------------------------ rows
 
@@ -197,7 +187,7 @@ class WindowEmitter:
                 raise
             return None
 
-    def _emit(self, begin: KafkaOffset, part: Part, ranks: Int64s, *, unordered: bool) -> None:
+    def _emit(self, begin: KafkaOffset, part: Part, numbers: Int64s, *, unordered: bool) -> None:
         """Emit a table's changes, split at TRUNCATEs.
 
         An insert may be repeated: connectors deliver at least once, and may take another snapshot. So changes of tables
@@ -208,7 +198,7 @@ class WindowEmitter:
             part.op,
             part.row,
             part.before,
-            ranks[part.index],
+            numbers[part.index],
             {name: mask for name, mask in part.unchanged.items() if name in part.schema},
             part.before_is_full,
             is_snapshot=bool(part.schema.primary_key),
@@ -218,7 +208,7 @@ class WindowEmitter:
         for truncate in part.truncates.tolist():
             stop = int(np.searchsorted(part.index, truncate))
             self._emit_slice(batch, start, stop)
-            ordinal = int(ranks[truncate])
+            ordinal = int(numbers[truncate])
             self._emitter.emit(DDLEvent(begin, DDLOperation.TRUNCATE_TABLE, part.table, part.schema, ordinal=ordinal))
             start = stop
         self._emit_slice(batch, start, len(batch))
@@ -228,6 +218,12 @@ class WindowEmitter:
             return
         cut = batch if stop - start == len(batch) else batch.slice(start, stop)
         self._emitter.emit_batch(cut)
+
+
+def _event(begin: KafkaOffset, change: SchemaChange) -> DDLEvent:
+    return DDLEvent(
+        begin, change.operation, change.schema.table, change.schema, alters=change.alters, ordinal=change.place
+    )
 
 
 def _with_spread_keys(grouped: Sequence[Sequence[Part]]) -> frozenset[TableId]:

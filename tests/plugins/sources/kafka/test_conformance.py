@@ -30,6 +30,7 @@ def _without_defaults(history: History) -> History:
 class _Conformance(SourceConformance):
     has_snapshots = False  # a connector's snapshot is in the topic
     alters_come_with_the_next_change = True  # columns are known from records only
+    leaves_numbers_out = True  # compaction and retention delete records: what is left keeps its numbers
     supports_drop_column = False  # partitions switch at different moments: a column that is missing proves nothing
     supports_rename_column = False  # looks like one dropped and one added
     supports_retype_column = False  # the kit's producer writes no such change
