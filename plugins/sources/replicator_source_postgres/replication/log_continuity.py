@@ -16,7 +16,8 @@ from typing import Any, Final
 import structlog
 
 from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.errors import HistoryLostError
+from replicator_sdk.errors import HistoryLostError, TableHistoryLostError
+from replicator_sdk.source import EventReaderDefinition
 from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.hints import COPY_AGAIN, DROP_SLOT
 from replicator_source_postgres.offset import CommitRecord, PostgresOffset, lsn_text
@@ -54,6 +55,29 @@ def check_timeline(timelines: Timelines, offset: PostgresOffset, slot: str) -> N
             position=str(offset),
             hint=f"{COPY_AGAIN}; {DROP_SLOT}('{slot}')",
         )
+
+
+def check_tables_ahead(timelines: Timelines, offset: PostgresOffset, definition: EventReaderDefinition) -> None:
+    """Check that the history of the server's timelines includes what single tables have beyond the saved offset.
+
+    A table is ahead of `offset` while another one holds it, or after a run that was killed. Where the server left the timeline
+    before the table's position, other transactions have positions up to there, which the table would take for what it has.
+
+    Raises:
+        TableHistoryLostError: RPL-3213, for a table of which the server lacks transactions.
+    """
+    if offset.timeline in {0, timelines.current}:
+        return
+    for table in definition.tables.keys() - definition.stopped:
+        reached = definition.reached(table)
+        if isinstance(reached, PostgresOffset) and (why := timelines.divergence(reached)):
+            raise TableHistoryLostError(
+                f"the target has transactions of the table that this server lacks: {why}",
+                code="RPL-3213",
+                table=str(table),
+                position=str(reached),
+                hint="point the pipeline at a server that has them, or restart it, which copies the table again",
+            )
 
 
 class LogContinuity:

@@ -56,7 +56,7 @@ class Timelines:
         if end is None:
             return f"timeline {offset.timeline} is not in the history of the server's timeline {self.current}"
         if end < offset.lsn:
-            return f"the server left timeline {offset.timeline} at {lsn_text(end)}, before the saved offset"
+            return f"the server left timeline {offset.timeline} at {lsn_text(end)}, before {offset}"
         return None
 
 

@@ -19,7 +19,12 @@ from replicator_source_postgres.diagnosis import diagnosed
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.relation_ids import STATE_KEY, RelationIds
 from replicator_source_postgres.replication.held_log import HeldLog
-from replicator_source_postgres.replication.log_continuity import LogContinuity, check_timeline, confirmable_lsn
+from replicator_source_postgres.replication.log_continuity import (
+    LogContinuity,
+    check_tables_ahead,
+    check_timeline,
+    confirmable_lsn,
+)
 from replicator_source_postgres.replication.publication import Publication
 from replicator_source_postgres.replication.replication_stream import ReplicationStream, StatusThread
 from replicator_source_postgres.replication.slot import Slot, SlotState
@@ -165,6 +170,7 @@ class PostgresEventReader(EventReader):
         stream = ReplicationStream.open(self._endpoint, self._slot_name, self._publication_name, self._position.offset)
         with contextlib.closing(stream), StatusThread(stream, self._durable, self._status_seconds()):
             check_timeline(stream.timelines, self._position.offset, self._slot_name)
+            check_tables_ahead(stream.timelines, self._position.offset, definition)
             self._position.timelines = stream.timelines
             self._context.set_ok()
             slot = Slot(catalogue.connection, self._slot_name, self._endpoint.config.database)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replicator_sdk.errors import HistoryLostError
+from replicator_sdk.errors import HistoryLostError, TableHistoryLostError
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
 from replicator_source_postgres.offset import CommitRecord
@@ -241,6 +241,40 @@ def test_a_promoted_standby_continues_unless_it_lacks_what_was_read(
                 standby.restart()
                 insert(now, 200 + n)
                 assert ids(other) == [200 + n]
+
+
+@pytest.mark.parametrize("version", [13, 18])
+def test_a_table_that_is_ahead_of_a_promoted_standby_is_copied_again_and_skips_nothing(
+    version: int, private_postgres: PrivatePostgres, tmp_path: Path
+) -> None:
+    primary = private_postgres(version)
+    with primary.database() as db:
+        for table in ("t", "u"):
+            db.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+        pipeline = Pipeline(db, tmp_path, "t", "u")
+        pipeline.run()
+        standby = standby_of(primary, private_postgres)
+        insert(db, 10)
+        caught_up(primary, standby)
+        pipeline.run()
+        standby.stop()
+        insert(db, 20, 5)
+        assert pipeline.run_that_dies_at("after", "t")
+        primary.stop_at_once()
+        standby.start()
+        standby.execute("SELECT pg_promote()")
+        now = PostgresDatabase(standby, db.name)
+        pipeline.properties.update(host=now.host, port=now.port)
+        pipeline.database = now
+        for number in range(100, 110):
+            insert(now, number)
+        now.execute("INSERT INTO u VALUES (1)")
+        with pytest.raises(TableHistoryLostError, match=r"RPL-3213.*public\.t"):
+            pipeline.run()
+        for number in range(3):
+            pipeline.run()
+            pipeline.assert_equal()
+            insert(now, 200 + number)
 
 
 def test_an_offset_of_an_older_version_is_read(postgres_database: PostgresDatabase) -> None:

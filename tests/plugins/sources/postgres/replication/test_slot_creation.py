@@ -92,3 +92,17 @@ def test_a_run_that_is_to_stop_waits_no_longer_and_leaves_no_slot(postgres_datab
         assert time.monotonic() - begun < 15
     slots = "SELECT 1 FROM pg_catalog.pg_replication_slots WHERE database = current_database()"
     assert db.execute(slots) == []
+
+
+def test_a_wait_that_is_longer_than_the_run_is_to_retry_is_an_error(
+    postgres_database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = postgres_database
+    db.execute(TABLE)
+    pump = Pump(db, "t")
+    monkeypatch.setattr(type(pump.context), "longest_wait_seconds", 1.5)
+    with writing(db) as pid, pytest.raises(RetryableError, match=f"RPL-3112.*server process {pid}"):
+        pump.prepare()
+    slots = "SELECT 1 FROM pg_catalog.pg_replication_slots WHERE database = current_database()"
+    assert db.execute(slots) == []
+    pump.prepare()
