@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -77,9 +78,20 @@ class DeltaSourceContext(DeltaContext):
         """Whether the run is to stop: what waits for the source, for however long, gives up within seconds."""
         return False
 
+    @property
+    def longest_wait_seconds(self) -> float:
+        """For how long the source may wait for something that ends by itself, before that is an error; infinite by default."""
+        return math.inf
+
     @abstractmethod
     def committed_offset(self) -> Offset | None:
         """The offset that is durable at target and state: the source may delete its log up to there, and no further."""
+
+    def oldest_offset(self) -> Offset | None:
+        """The oldest offset that a later run may read from, where that is known: what the source keeps in state for offsets before
+        it is needed no more. Reads the state's folder: not for every batch.
+        """
+        return None
 
     @abstractmethod
     def set_ok(self) -> None:

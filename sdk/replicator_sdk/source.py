@@ -46,7 +46,8 @@ class EventReaderDefinition:
         stopped: Tables that have stopped: their changes are not wanted, and what is wrong with them is no error.
         selects: Whether the pipeline selects a table, also one that is not known yet; picklable. What is wrong with other
             tables is no error.
-        reached: How far a table is durable at the target; None where that is unknown. Asks the target.
+        reached: How far a table is durable at the target; None where that is unknown. Safe from any thread; before the
+            reader is initialised it asks the target.
     """
 
     tables: Mapping[TableId, TableSchema]
@@ -62,7 +63,8 @@ class EventEmitter(ABC):
 
     The reader works in windows of its own choosing. Inside a window every event (change or DDL, of any table, also of
     tables or columns that are filtered later) has an ordinal: its rank since the last emitted commits, from 0, without
-    gaps over all tables. In a transaction that changes structure, a table's ordinals may leave out the DDL events of other
+    gaps over all tables. A log whose events may be deleted before they are read again gives ordinals by their places in it, and
+    leaves out those of places without an event: a replay must give the events that are left the ordinals that they had. In a transaction that changes structure, a table's ordinals may leave out the DDL events of other
     tables, where these depend on the selection. Changes of different tables may be emitted in any order; those of one table, and a DDL event
     against its table's changes, in log order. `emit_commits` ends the window: the next event has ordinal 0 again.
     A transaction larger than the reader wants to hold is emitted in several batches with ordinals running on.

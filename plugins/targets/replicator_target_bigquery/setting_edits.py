@@ -9,7 +9,7 @@ from replicator_sdk.config import SettingEdit
 from replicator_sdk.discovery.assessment import Severity
 
 _COPY: Final = (
-    "put it back; or, table by table, take the table out of `tables`, run once and put it in again: it is copied again, without rows"
+    "put it back; or, table by table, take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again, without rows"
     " that are marked as deleted"
 )
 _ELSEWHERE: Final = SettingEdit(

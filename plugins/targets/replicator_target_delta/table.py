@@ -87,9 +87,7 @@ class TargetTable:
         state = self.log.known_state()
         if state is None:
             return self.begin().progress is not None
-        record = None if state.stored is None else TableRecord.from_json(state.stored, self._read_offset)
-        self.ownership.check(record)
-        return record is not None
+        return self._checked(state) is not None
 
     def begin(self, former: TableId | None = None) -> Attempt:
         """A transaction on the newest version.
@@ -124,9 +122,12 @@ class TargetTable:
         state = transaction.state
         if state.version < 0:
             return Attempt(transaction, None)
+        return Attempt(transaction, self._checked(state, former))
+
+    def _checked(self, state: State, former: TableId | None = None) -> TableRecord | None:
         record = None if state.stored is None else TableRecord.from_json(state.stored, self._read_offset)
         self.ownership.check(record, former=former)
-        return Attempt(transaction, record)
+        return record
 
     def commit(
         self,

@@ -96,6 +96,25 @@ def run_on_executors(
     return outcomes
 
 
+def run_large_work_on_executors(
+    spark: SparkSession,
+    work: Callable[[_Task], _Result],
+    tasks: Sequence[_Task],
+    is_stopping: Callable[[], bool] = never,
+) -> list[_Result]:
+    """As `run_on_executors`; `work` is sent to each executor once instead of with each task.
+
+    Raises:
+        ReplicatorError: As `run_on_executors`.
+    """
+    shared = spark.sparkContext.broadcast(work)
+    try:
+        # `shared.value` is looked up on the executor: here it would be sent with every task.
+        return run_on_executors(spark, lambda task: shared.value(task), tasks, is_stopping)  # noqa: PLW0108
+    finally:
+        shared.destroy()
+
+
 def _failed(where: str, cause: str) -> RetryableError:
     return RetryableError(f"work {where} failed: {cause}", code="RPL-4405", hint="retried by itself; see Spark's log")
 

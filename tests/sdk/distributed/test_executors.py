@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from replicator_sdk import run_on_executors
+from replicator_sdk.distributed.executors import run_large_work_on_executors
 from replicator_sdk.errors import NeedsUserError, RetryableError
 
 if TYPE_CHECKING:
@@ -53,6 +54,26 @@ def test_any_other_error_is_reported_by_its_kind_alone(spark: SparkSession) -> N
 
 def test_without_tasks_spark_is_not_asked() -> None:
     assert run_on_executors(cast("Any", None), str, []) == []
+
+
+class CountedWork:
+    """Work that notes each time it arrives somewhere."""
+
+    def __init__(self, arrivals: Path) -> None:
+        self._arrivals = arrivals
+
+    def __setstate__(self, state: dict[str, Path]) -> None:
+        self.__dict__.update(state)
+        (self._arrivals / str(time.monotonic_ns())).touch()
+
+    def __call__(self, task: int) -> int:
+        return task * task
+
+
+def test_large_work_arrives_once_however_many_tasks_it_does(spark: SparkSession, tmp_path: Path) -> None:
+    assert run_large_work_on_executors(spark, CountedWork(tmp_path), range(40)) == [n * n for n in range(40)]
+    workers = spark.sparkContext.defaultParallelism
+    assert 1 <= len(list(tmp_path.iterdir())) <= workers, "once in each of Spark's Python workers"
 
 
 def test_work_that_is_to_stop_is_cancelled_and_other_work_is_not(spark: SparkSession) -> None:

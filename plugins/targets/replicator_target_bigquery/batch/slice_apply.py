@@ -8,14 +8,14 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from replicator_sdk.batch import BatchIdentity, TableChanges
-from replicator_sdk.distributed.executors import run_on_executors
-from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableTally, share, valid_through
-from replicator_sdk.errors import FencedError
+from replicator_sdk.distributed.executors import run_large_work_on_executors
+from replicator_sdk.distributed.slice_tasks import JoinedResults, TaskResult, failures_of
+from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableTally, share
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import TableProgress
 from replicator_target_bigquery.api.jobs import now_microseconds
-from replicator_target_bigquery.batch.slice_task import PartitionsStaging, TablePart, TableStaging, TaskResult
+from replicator_target_bigquery.batch.slice_task import PartitionsStaging, TablePart, TableStaging
 from replicator_target_bigquery.batch.staging import (
     Touched,
     batch_id,
@@ -72,27 +72,16 @@ class SliceApply:
         failpoint("bigquery.slice.begun")
         written: Iterable[TableId] = self._begun
         try:
-            results = self._write()
+            done = JoinedResults.of(self._changes.slice, self._write())
             failpoint("bigquery.slice.written")
-            parts = _by_table(results)
-            written = parts
-            valid = _valid_through(self._changes, results)
-            seen = tuple(dict.fromkeys(schema for result in results for schema in result.seen))
-            wanting = {schema.table for schema in seen}
-            self._each(lambda t: self._commit(t, parts[t], valid), [t for t in parts if t not in wanting])
+            written = done.parts
+            self._each(lambda t: self._commit(t, done.parts[t], done.valid_through), done.ready)
         finally:
             list(self._pool.map(lambda table: self._begun[table].upload.remove(), list(written)))
-        return SliceOutcome(self._applied, self._failures, seen, valid)
+        return SliceOutcome(self._applied, self._failures, done.seen, done.valid_through)
 
-    def _each(self, work: Callable[[TableId], None], tables: Sequence[TableId]) -> None:
-        """`work` on several tables at once; what it raises becomes its table's failure."""
-        outcomes = {table: self._pool.submit(work, table) for table in tables}
-        errors = {table: outcome.exception() for table, outcome in outcomes.items()}
-        for table, error in errors.items():
-            if isinstance(error, FencedError) or not isinstance(error, Exception | None):
-                raise error
-            if error is not None:
-                self._failures[table] = error
+    def _each(self, work: Callable[[TableId], None], tables: Iterable[TableId]) -> None:
+        self._failures.update(failures_of(self._pool, work, tables))
 
     def _begin(self, table_id: TableId) -> None:
         """Prepare how the table's changes are staged, unless the table has the slice's end already."""
@@ -111,7 +100,7 @@ class SliceApply:
             staging = TableStaging(schema, names, fields, encoding, pruned, stamp, upload.folder)
             self._begun[table_id] = _Begun(table, staging, upload)
 
-    def _write(self) -> list[TaskResult]:
+    def _write(self) -> list[TaskResult[TablePart]]:
         """Have the executors read the slice and write files."""
         session = self._session
         spark = session.context.spark()
@@ -119,17 +108,7 @@ class SliceApply:
         staging = {table: begun.staging for table, begun in self._begun.items()}
         changes = self._changes
         work = PartitionsStaging(changes.read, staging, self._identity, changes.overlap, session.config)
-        shared = spark.sparkContext.broadcast(work)
-        try:
-            # `shared.value` is looked up on the executor: here it would be sent with every task.
-            return run_on_executors(
-                spark,
-                lambda task: shared.value(task),  # noqa: PLW0108
-                tasks,
-                lambda: session.context.is_stopping,
-            )
-        finally:
-            shared.destroy()
+        return run_large_work_on_executors(spark, work, tasks, lambda: session.context.is_stopping)
 
     def _commit(self, table_id: TableId, parts: list[TablePart], valid: int) -> None:
         """Load the files of all tasks and merge them with the progress."""
@@ -171,14 +150,6 @@ class SliceApply:
         )
 
 
-def _by_table(results: list[TaskResult]) -> dict[TableId, list[TablePart]]:
-    found: dict[TableId, list[TablePart]] = {}
-    for result in results:
-        for table, part in result.parts.items():
-            found.setdefault(table, []).append(part)
-    return found
-
-
 def _together(parts: Sequence[TablePart], partitions: int) -> Touched:
     """What all parts touch."""
     ranges: dict[str, KeyRanges] = {}
@@ -186,7 +157,3 @@ def _together(parts: Sequence[TablePart], partitions: int) -> Touched:
         for name, kept in part.what.ranges.items():
             ranges.setdefault(name, KeyRanges(kept.column)).include(kept)
     return Touched(ranges, frozenset().union(*(part.what.lacking for part in parts)), partitions)
-
-
-def _valid_through(changes: SliceChanges, results: list[TaskResult]) -> int:
-    return valid_through(changes.slice, {index: time for r in results for index, time in r.read_until.items()})

@@ -15,6 +15,7 @@ import pyarrow as pa
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.distributed.executors import run_on_threads
 from replicator_sdk.distributed.partitioned_log import LogPartition, LogPartitionReader
+from replicator_sdk.distributed.slice_tasks import TaskResult
 from replicator_sdk.distributed.slices import PartitionsRead, TableTally, read_partitions
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
@@ -70,21 +71,6 @@ class TablePart:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskResult:
-    """What a task did.
-
-    Attributes:
-        parts: By table; those without changes are left out, and those of which it has seen another schema.
-        seen: Schemas beyond the tables'.
-        read_until: By partition index, how late it was read.
-    """
-
-    parts: dict[TableId, TablePart]
-    seen: tuple[TableSchema, ...]
-    read_until: dict[int, int]
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionsStaging:
     """The work of every task of a slice; picklable, sent to each executor once.
 
@@ -102,7 +88,7 @@ class PartitionsStaging:
     overlap: bool
     config: BigQueryConfig
 
-    def __call__(self, partitions: tuple[LogPartition, ...]) -> TaskResult:
+    def __call__(self, partitions: tuple[LogPartition, ...]) -> TaskResult[TablePart]:
         """Read `partitions` and write their changes to files; holds the changes in memory."""
         read = read_partitions(self.read, partitions, {t: staging.schema for t, staging in self.tables.items()})
         wanting = {schema.table for schema in read.seen}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from replicator_sdk.distributed.executors import is_local, run_on_executors, run_on_threads
+from replicator_sdk.distributed.executors import is_local, run_large_work_on_executors, run_on_threads
 from replicator_target_delta.apply.pruning import candidate_files
 from replicator_target_delta.apply.row_matching import FileGroup, FileMatch, Sought, match_group
 from replicator_target_delta.file_index.file_index import LiveFile
@@ -50,25 +50,15 @@ def find(place: Place, sought: Sought) -> Iterator[tuple[LiveFile, FileMatch]]:
     requests = [FileGroup(place.storage.root, tuple(f.location for f in g), tuple(f.vector for f in g)) for g in groups]
     known = sum(max(f.rows, 0) for f in files)
     numbered = list(enumerate(requests))
+    work = partial(_match_numbered, sought=sought)
     results: Iterable[tuple[int, list[FileMatch]]]
     if place.spark is None or is_local(place.spark) or known < _DRIVER_ROWS:
-        results = run_on_threads(partial(_match_numbered, sought=sought), numbered)
+        results = run_on_threads(work, numbered)
     else:
-        results = _match_on_executors(place.spark, sought, numbered)
+        results = run_large_work_on_executors(place.spark, work, numbered)
     for number, matches in results:
         for match in matches:
             yield groups[number][match.index], match
-
-
-def _match_on_executors(
-    spark: SparkSession, sought: Sought, numbered: list[tuple[int, FileGroup]]
-) -> list[tuple[int, list[FileMatch]]]:
-    """What is sought is sent to each executor once, however many groups it gets."""
-    shared = spark.sparkContext.broadcast(sought)
-    try:
-        return run_on_executors(spark, lambda task: _match_numbered(task, sought=shared.value), numbered)
-    finally:
-        shared.destroy()
 
 
 def _match_numbered(task: tuple[int, FileGroup], *, sought: Sought) -> tuple[int, list[FileMatch]]:

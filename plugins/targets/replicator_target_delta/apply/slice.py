@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,18 @@ from pyroaring import BitMap64
 
 from replicator_sdk.batch import BatchIdentity, combined
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.distributed.executors import run_on_executors
-from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableTally, share, valid_through
-from replicator_sdk.errors import DataError, FencedError
+from replicator_sdk.distributed.executors import run_large_work_on_executors
+from replicator_sdk.distributed.slice_tasks import JoinedResults, TaskResult, failures_of
+from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome, TableTally, share
+from replicator_sdk.errors import DataError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.net_change import encode_rows
-from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.schema import TableId
 from replicator_sdk.target import TableProgress
 from replicator_target_delta.apply.keyed import in_several_partitions
 from replicator_target_delta.apply.pruning import prepare
 from replicator_target_delta.apply.row_removal import FileChanges, Written
-from replicator_target_delta.apply.slice_task import PartitionsApply, TablePart, TableTarget, TaskResult
+from replicator_target_delta.apply.slice_task import PartitionsApply, TablePart, TableTarget
 from replicator_target_delta.apply.table_apply import fitting_state
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.file_index.file_index import Slot
@@ -84,25 +85,13 @@ class SliceApply:
         hinted = self._changes.slice.tables
         wanted = [table for table in self._changes.tables if hinted is None or table in hinted]
         self._each(self._begin, wanted)
-        results = self._write()
+        done = JoinedResults.of(self._changes.slice, self._write())
         failpoint("delta.slice.written")
-        parts = _by_table(results)
-        read_until = {index: time for result in results for index, time in result.read_until.items()}
-        valid = valid_through(self._changes.slice, read_until)
-        seen = _distinct(results)
-        wanting = {schema.table for schema in seen}
-        self._each(lambda t: self._commit(t, parts[t], valid), [t for t in parts if t not in wanting])
-        return SliceOutcome(self._applied, self._failures, seen, valid)
+        self._each(lambda t: self._commit(t, done.parts[t], done.valid_through), done.ready)
+        return SliceOutcome(self._applied, self._failures, done.seen, done.valid_through)
 
-    def _each(self, work: Callable[[TableId], None], tables: Sequence[TableId]) -> None:
-        """`work` on several tables at once; what it raises becomes its table's failure."""
-        outcomes = {table: self._pool.submit(work, table) for table in tables}
-        for table, outcome in outcomes.items():
-            error = outcome.exception()
-            if isinstance(error, FencedError) or not isinstance(error, Exception | None):
-                raise error
-            if error is not None:
-                self._failures[table] = error
+    def _each(self, work: Callable[[TableId], None], tables: Iterable[TableId]) -> None:
+        self._failures.update(failures_of(self._pool, work, tables))
 
     def _begin(self, table_id: TableId) -> None:
         """Open the table's transaction, unless the table has the slice's end already."""
@@ -117,7 +106,7 @@ class SliceApply:
             prepare(state.files, [state.layout[name].arrow for name in schema.primary_key])
             self._begun[table_id] = _Begun(table, attempt, state, metadata)
 
-    def _write(self) -> list[TaskResult]:
+    def _write(self) -> list[TaskResult[TablePart]]:
         """Have the executors read the slice and write files."""
         context = self._spark.sparkContext
         tasks = share(self._changes.slice.partitions, context.defaultParallelism)
@@ -134,12 +123,7 @@ class SliceApply:
             self._config.soft_deletes,
             len(tasks) > 1,
         )
-        shared = context.broadcast(work)
-        try:
-            # `shared.value` is looked up on the executor: here it would be sent with every task.
-            return run_on_executors(self._spark, lambda task: shared.value(task), tasks)  # noqa: PLW0108
-        finally:
-            shared.destroy()
+        return run_large_work_on_executors(self._spark, work, tasks, lambda: self._context.is_stopping)
 
     def _commit(self, table_id: TableId, parts: list[TablePart], valid: int) -> None:
         """Join the parts of all tasks and commit them with the progress."""
@@ -209,15 +193,3 @@ def keys_in_several(parts: Sequence[TablePart]) -> int:
         keys = pa.concat_tables([keys for part in parts for keys in part.new_keys])
         twice += keys.num_rows - encode_rows([combined(column) for column in keys.columns])[1]
     return twice
-
-
-def _by_table(results: list[TaskResult]) -> dict[TableId, list[TablePart]]:
-    found: dict[TableId, list[TablePart]] = {}
-    for result in results:
-        for table, part in result.parts.items():
-            found.setdefault(table, []).append(part)
-    return found
-
-
-def _distinct(results: list[TaskResult]) -> tuple[TableSchema, ...]:
-    return tuple(dict.fromkeys(schema for result in results for schema in result.seen))

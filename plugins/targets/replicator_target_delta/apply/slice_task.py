@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from replicator_sdk.batch import BatchIdentity, TableChanges
 from replicator_sdk.distributed.partitioned_log import LogPartition, LogPartitionReader
+from replicator_sdk.distributed.slice_tasks import TaskResult
 from replicator_sdk.distributed.slices import PartitionsRead, TableTally, read_partitions
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableId, TableSchema
@@ -66,21 +67,6 @@ class TablePart:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskResult:
-    """What a task did.
-
-    Attributes:
-        parts: By table; those without changes are left out, and those of which a schema was seen.
-        seen: Schemas beyond the tables'.
-        read_until: By partition index, how late it was read.
-    """
-
-    parts: dict[TableId, TablePart]
-    seen: tuple[TableSchema, ...]
-    read_until: dict[int, int]
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionsApply:
     """The work of every task of a slice; picklable, sent to each executor once.
 
@@ -104,7 +90,7 @@ class PartitionsApply:
     soft_deletes: bool
     is_shared: bool
 
-    def __call__(self, partitions: tuple[LogPartition, ...]) -> TaskResult:
+    def __call__(self, partitions: tuple[LogPartition, ...]) -> TaskResult[TablePart]:
         """Read `partitions` and write their net changes to the tables' files; holds their changes in memory."""
         read = read_partitions(self.read, partitions, {t: target.schema for t, target in self.tables.items()})
         wanting = {schema.table for schema in read.seen}

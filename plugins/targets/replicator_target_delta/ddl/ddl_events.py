@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 register("delta.ddl.before", "delta.ddl.after")
-_CHOICES: Final = "take the table out of `tables`, run once and put it in again (it is copied again), or leave the column out by `columns`"
+_CHOICES: Final = "take the table out of `tables` (by `exclude`), run once and put it in again (it is copied again), or leave the column out by `columns`"
 
 
 class TableDDL:
@@ -79,7 +79,7 @@ class TableDDL:
                 code="RPL-6402",
                 table=str(event.table),
                 position=str(event.position),
-                hint="take the table out of `tables`, run once and put it in again (it is copied again), or move the target's table away",
+                hint="take the table out of `tables` (by `exclude`), run once and put it in again (it is copied again), or move the target's table away",
             )
         else:
             self._commit(attempt, event)
@@ -143,7 +143,7 @@ class TableDDL:
                 code="RPL-6403",
                 table=str(event.table),
                 position=str(event.position),
-                hint="the target was altered by another program: take the table out of `tables`, run once and put it in again: it is copied again",
+                hint="the target was altered by another program: take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
             )
 
     def _must_lack(self, definition: TableDefinition, name: str, event: DDLEvent) -> None:
@@ -154,7 +154,7 @@ class TableDDL:
                 code="RPL-6407",
                 table=str(event.table),
                 position=str(event.position),
-                hint="take the table out of `tables`, run once and put it in again: it is copied again; a replicator's own column gets another name by `metadataPrefix`",
+                hint="take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again; a replicator's own column gets another name by `metadataPrefix`",
             )
 
     def _rewrite(self, attempt: Attempt, event: DDLEvent, metadata: dict[str, Any], values: dict[str, _Source]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -40,9 +41,13 @@ OPERATION: Final = "STREAMING UPDATE"
 _MANY_COMMITS: Final = 600
 # What Delta's own commits take by default; only where the commits are ours.
 _CHECKPOINT_EACH: Final = 100
+# For as long as a commit of another thread may take from its file to where it is remembered.
+_LOOKS: Final = 20
+_LOOK_SECONDS: Final = 0.01
 _COORDINATED: Final = "delta.coordinatedCommits"
 _RETENTION: Final = "delta.logRetentionDuration"
 _FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_SESSION: Final = "org.apache.spark.sql.classic.SparkSession"
 _CONVERTERS: Final = "scala.jdk.javaapi.CollectionConverters"
 _CLEANUP: Final = "delta.enableExpiredLogCleanup"
 _UNWRITABLE: Final = (
@@ -78,15 +83,24 @@ class TableLog:
         self._classes = JvmClasses.of(spark)
         name_client(spark, path)
         self.conditional = ConditionalCommit(spark, path) if is_conditional(spark, path) else None
-        with translated(path):
+        with self.calls():
             self._log: Any = self._classes[f"{DELTA}.DeltaLog"].forTable(spark._jsparkSession, path)  # noqa: SLF001
             if is_on_disk(path):
                 # Hadoop keeps checksums of local files in files beside them; no reader of Delta needs them in a log.
                 file_system(spark, path).setWriteChecksum(False)
 
+    def calls(self) -> translated:
+        """Around all calls of the library: without an active session of the calling thread it cannot read a checkpoint.
+
+        It only logs that: no checkpoint is written any more, nor the checksum of a version after one whose checksum is missing,
+        so that every commit computes the table's state.
+        """
+        self._classes[_SESSION].setActiveSession(self._spark._jsparkSession)  # noqa: SLF001
+        return translated(self.path)
+
     def begin(self) -> Transaction:
         """A transaction on the newest version there is in storage."""
-        with translated(self.path):
+        with self.calls():
             state = self._states.get(self.path)
             if state is not None and (handle := self._on_known(state)) is not None:
                 return Transaction(self, handle, state)
@@ -99,9 +113,18 @@ class TableLog:
         return Transaction(self, handle, state)
 
     def known_state(self) -> State | None:
-        """The remembered state, of the newest version or one shortly before; None when that version is not in storage."""
-        state = self._states.get(self.path)
-        return state if state is not None and state.stamp and self.stamp(state.version) == state.stamp else None
+        """The remembered state; None when its version is not the newest one in storage, or not in storage at all.
+
+        A commit that another thread is making is waited for, since its version is in storage shortly before it is remembered.
+        """
+        for _ in range(_LOOKS):
+            state = self._states.get(self.path)
+            if state is None or not state.stamp or self.stamp(state.version) != state.stamp:
+                return None
+            if self.stamp(state.version + 1) is None:
+                return state
+            time.sleep(_LOOK_SECONDS)
+        return None
 
     def _on_known(self, state: State) -> Any:
         """A transaction on the remembered version, started without a listing; None where the log has to be listed."""
@@ -120,7 +143,7 @@ class TableLog:
         """Have the next `begin` read everything again, also in the JVM."""
         self._states.pop(self.path, None)
         deltalog = self._classes[f"{DELTA}.DeltaLog"]
-        with translated(self.path):
+        with self.calls():
             deltalog.invalidateCache(self._spark._jsparkSession, self._classes.path(self.path))  # noqa: SLF001
             self._log = deltalog.forTable(self._spark._jsparkSession, self.path)  # noqa: SLF001
 
@@ -129,20 +152,30 @@ class TableLog:
 
         Returns:
             Whether it did.
+
+        Raises:
+            RetryableError: RPL-4409 when the library could not write it; it only logs that.
         """
-        with translated(self.path):
+        with self.calls():
             snapshot = self._log.unsafeVolatileSnapshot()
             last = self._log.readLastCheckpointFile()
             done = int(last.get().version()) if last.isDefined() else 0
             if int(snapshot.version()) - done < commits:
                 return False
             self._log.checkpoint(snapshot, self._none)
+            written = self._log.readLastCheckpointFile()
+            if not written.isDefined() or int(written.get().version()) < int(snapshot.version()):
+                raise RetryableError(
+                    f"Delta has written no checkpoint of version {int(snapshot.version())} at {self.path}",
+                    code="RPL-4409",
+                    hint="tried again by itself; Spark's log has the cause, with `spark.log.level` WARN",
+                )
             self._log.update(False, self._none, self._none)  # lists the log: the JVM keeps only the commits after it
         return True
 
     def clean_up(self, hours: int) -> None:
         """Delete commits older than `hours` that a checkpoint has replaced; for as long as the table says where it says so."""
-        with translated(self.path):
+        with self.calls():
             snapshot = self._log.unsafeVolatileSnapshot()
             own = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
             if _RETENTION in own or own.get(_CLEANUP, "true").lower() == "false":
@@ -156,7 +189,7 @@ class TableLog:
 
     def own_retention_hours(self) -> int:
         """For how long the table's owner wants removed files kept, rounded up; 0 where the table does not say it."""
-        with translated(self.path):
+        with self.calls():
             metadata = self._log.unsafeVolatileSnapshot().metadata()
             if _FILE_RETENTION not in json.loads(metadata.json())["metaData"]["configuration"]:
                 return 0
@@ -165,7 +198,7 @@ class TableLog:
 
     def removed_names(self, since: int) -> frozenset[str] | None:
         """What `removed_names` finds in the log of the version that `begin` gave last."""
-        with translated(self.path):
+        with self.calls():
             return removed_names(self.storage, *self._segment(self._log.unsafeVolatileSnapshot()), since)
 
     @property
@@ -216,7 +249,8 @@ class TableLog:
         else:
             self._log.update(False, self._none, self._none)
         if version and version % _CHECKPOINT_EACH == 0:
-            self.checkpoint(_CHECKPOINT_EACH)
+            with contextlib.suppress(RetryableError):  # the commit is made; maintenance tries again and reports it
+                self.checkpoint(_CHECKPOINT_EACH)
 
     def metadata_at(self, version: int) -> dict[str, Any] | None:
         """The `metaData` as the library wrote it with `version`; None when there is a later version already."""
@@ -336,7 +370,7 @@ class Transaction:
             domain = {"domain": UNMATCHED_DOMAIN, "configuration": kept, "removed": not kept}
             actions.append({"domainMetadata": domain})
         sequence = int(stored.get("progress", {}).get("sequence", 0))
-        with translated(self._log.path):
+        with self._log.calls():
             if metadata is not None:
                 parsed = self._log.to_scala([{"metaData": metadata}]).head()
                 self._handle.updateMetadata(parsed, False)

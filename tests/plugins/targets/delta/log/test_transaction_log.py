@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +18,9 @@ from tests.plugins.targets.changes import TABLE, at, batch, insert, row
 from tests.plugins.targets.delta.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
 
 
 def log_folder(lake: Lake) -> Path:
@@ -140,3 +143,68 @@ def test_a_folder_that_was_replaced_by_another_table_of_the_same_version_is_noti
     progress = consumer.progress(TABLE)
     assert progress is not None
     assert progress.position == at(3)
+
+
+def spark_jobs(spark: SparkSession) -> int:
+    """How many jobs the session has begun."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().nextJobId())
+
+
+@pytest.fixture
+def thread(spark: SparkSession) -> Iterator[ThreadPoolExecutor]:
+    """A thread of which Spark knows nothing, as those that apply batches are; py4j may give it one of the JVM's that was used before."""
+
+    def forget_session() -> None:
+        jvm: Any = spark._jvm
+        jvm.org.apache.spark.sql.classic.SparkSession.clearActiveSession()
+
+    with ThreadPoolExecutor(1, initializer=forget_session) as pool:
+        yield pool
+
+
+def checksums(lake: Lake) -> list[str]:
+    return sorted(path.stem[-3:] for path in log_folder(lake).glob("*.crc"))
+
+
+def read_without_the_last_checksum(lake: Lake, thread: ThreadPoolExecutor) -> None:
+    """The thread reads the table as it is after a kill between a commit and its checksum, or after a commit of a program that writes none."""
+    consumer = filled(lake)
+    log = consumer._table(TABLE).log
+    assert log.checkpoint(1)
+    consumer.apply_batch(batch(4, [insert(row(4))]))
+    (log_folder(lake) / f"{3:020}.crc").unlink()
+    thread.submit(log.forget).result()
+
+
+def test_commits_of_a_thread_after_one_whose_checksum_is_missing_need_no_spark_job(
+    lake: Lake, spark: SparkSession, thread: ThreadPoolExecutor
+) -> None:
+    read_without_the_last_checksum(lake, thread)
+    consumer = lake.consumer()
+
+    def commits(numbers: range) -> None:
+        for number in numbers:
+            consumer.apply_batch(batch(number, [insert(row(number))]))
+
+    thread.submit(commits, range(5, 6)).result()
+    before = spark_jobs(spark)
+    thread.submit(commits, range(6, 9)).result()
+    assert spark_jobs(spark) == before
+    assert checksums(lake) == ["000", "001", "002", "004", "005", "006", "007"]
+
+
+def test_a_thread_writes_a_checkpoint_after_another(lake: Lake, thread: ThreadPoolExecutor) -> None:
+    read_without_the_last_checksum(lake, thread)
+    assert thread.submit(lambda: lake.consumer()._table(TABLE).log.checkpoint(1)).result()
+    assert [path.stem[:20] for path in sorted(log_folder(lake).glob("*.checkpoint.parquet"))] == [
+        f"{2:020}",
+        f"{3:020}",
+    ]
+
+
+def test_a_checkpoint_that_delta_could_not_write_is_an_error(lake: Lake) -> None:
+    consumer = filled(lake)
+    (log_folder(lake) / "_last_checkpoint" / "in the way").mkdir(parents=True)
+    with pytest.raises(RetryableError, match="RPL-4409"):
+        consumer._table(TABLE).log.checkpoint(1)
+    consumer.apply_batch(batch(4, [insert(row(4))]))

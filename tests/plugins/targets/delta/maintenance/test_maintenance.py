@@ -8,6 +8,7 @@ import time
 import pytest
 
 from replicator_sdk.errors import FencedError
+from replicator_target_delta.log.transaction_log import TableLog
 from replicator_target_delta.maintenance import compaction
 from tests.plugins.targets.changes import TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
@@ -121,3 +122,18 @@ def test_all_commits_are_kept_where_nothing_is_vacuumed(lake: Lake) -> None:
     many_old_commits(never)
     never.maintain(TABLE)
     assert min(commits(never)) == 0
+
+
+def test_an_older_run_writes_no_checkpoint_over_the_commits_of_a_newer_one(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a machine that was paused goes on: the older run's process knows the table as it was before the newer one."""
+    many_old_commits(lake)
+    known = dict(TableLog._states)
+    lake.consumer(epoch=2).apply_batch(batch(41, [insert(row(41))], epoch=2))
+    monkeypatch.setattr(TableLog, "_states", known)
+    with pytest.raises(FencedError):
+        lake.maintain(TABLE, "log", epoch=1)
+    assert [path.name for path in (lake.path(TABLE) / "_delta_log").glob("*.checkpoint*parquet")] == [
+        f"{14:020}.checkpoint.parquet"
+    ]
