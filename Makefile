@@ -15,6 +15,7 @@ QUICK_WORKERS ?= 5
 ROUNDS ?= 200
 ROUND_SECONDS ?= 15
 COMMITS ?= 100000
+MINUTES ?= 120
 SEED ?=
 SOAK_WORKERS ?= 2
 STORMS := $(wildcard tests/plugins/sources/*/test_rename_storm.py tests/plugins/sources/*/streaming/test_rename_storm.py)
@@ -64,8 +65,8 @@ quick: setup ## Run the tests that start no other process: no server, no Java; [
 soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
 	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(STORMS) $(ARGS)
 
-endurance: servers ## A week in an hour for each source into Delta: changes, kills, errors; flat to the end? [ARGS="-k sqlite"] [ROUND_SECONDS=15] [COMMITS=100000]
-	@ENDURANCE_ROUNDS="$(ROUNDS)" ENDURANCE_SECONDS="$(ROUND_SECONDS)" ENDURANCE_COMMITS="$(COMMITS)" $(BIN)/python -m pytest -rA --tb=short tests/endurance $(ARGS)
+endurance: servers ## A week in an hour for each source into Delta: changes, kills, errors; flat to the end? [ARGS="-k sqlite"] [ROUND_SECONDS=15] [COMMITS=100000] [MINUTES=120]
+	@ENDURANCE_ROUNDS="$(ROUNDS)" ENDURANCE_SECONDS="$(ROUND_SECONDS)" ENDURANCE_COMMITS="$(COMMITS)" ENDURANCE_MINUTES="$(MINUTES)" $(BIN)/python -m pytest -rA --tb=short tests/endurance $(ARGS)
 
 test-bigquery: bigquery-named setup ## Try the BigQuery target on the real service: PROJECT=… BUCKET=… [LOCATION=US] [KEY=key.json]; costs money
 	@REPLICATOR_BIGQUERY_PROJECT="$(PROJECT)" REPLICATOR_BIGQUERY_BUCKET="$(BUCKET)" REPLICATOR_BIGQUERY_LOCATION="$(LOCATION)" \

@@ -134,7 +134,7 @@ def _assess_tables(
     findings: list[Finding],
 ) -> list[TableReport]:
     present = [summary.table for summary in registry.list_tables()]
-    findings += _missing_tables(pipeline, present)
+    findings += _missing_tables(pipeline, present) + _needless_exclusions(pipeline, present)
     chosen = [selected for table in present if (selected := pipeline.selection.matches(table))]
     if not chosen:
         findings.append(_nothing_selected())
@@ -204,6 +204,19 @@ def _missing_tables(pipeline: Pipeline, present: Sequence[TableId]) -> list[Find
             )
         )
     return findings
+
+
+def _needless_exclusions(pipeline: Pipeline, present: Sequence[TableId]) -> list[Finding]:
+    return [
+        Finding(
+            name="needless_exclusion",
+            severity=Severity.WARNING,
+            description=f"no table is {'like' if is_pattern(entry) else 'named'} {entry_name(entry)}, which `tables` excludes",
+            impact="a table whose name was meant otherwise is replicated",
+            suggestion="correct the name in `tables`, or remove the entry; `replicator tables` lists what is seen",
+        )
+        for entry in pipeline.selection.unmatched_exclusions(present)
+    ]
 
 
 def _about_blacklists(pipeline: Pipeline) -> list[Finding]:

@@ -163,6 +163,8 @@ CAUSES: Mapping[str, str] = {
     "RPL-3809": "a statement waited too long for a lock",
     "RPL-3810": "the server reports an error that none of the other codes is for",
     "RPL-3811": "the server does not know a table that was there a moment ago",
+    "RPL-3812": "the server cannot read an event of its own log: it is cut off, or its length or checksum is wrong",
+    "RPL-3813": "an event of the server's log is larger than its `max_allowed_packet`, or has a wrong length",
     "RPL-3840": "the server's log_bin is off",
     "RPL-3962": "the connection to a broker was lost, or what arrived is damaged",
     "RPL-3965": "the client refuses a setting of `kafka`",

@@ -6,6 +6,7 @@ and before each round every file of the target that is older than a few rounds i
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -17,9 +18,10 @@ from pathlib import Path
 import psutil
 
 from tests.endurance.measures import Sample, cpu_seconds, sample
+from tests.services.spark.session import SMALL
 from tests.soak.history import History
 from tests.soak.runs import Runs
-from tests.soak.soak import compared_twice, pipeline
+from tests.soak.soak import compared_twice, pipeline, with_databases
 from tests.soak.sources import Source
 from tests.soak.targets import Target
 
@@ -39,6 +41,9 @@ _TEN = (
 _BATCH_SECONDS = 0.05
 _YOUNG_SECONDS = 60.0
 _OLDER_SECONDS = 9 * 86400.0
+# What is kept for some days is kept for some minutes, so that as much goes as comes long before the end.
+_SHORT_RETENTION = {"offsets": {"keepDays": 0.002}}
+_FEW_MINUTES = {"spark.databricks.delta.properties.defaults.deletedFileRetentionDuration": "interval 3 minutes"}
 
 
 @dataclass
@@ -62,8 +67,8 @@ class Endurance:
     rounds: Counter[str] = field(default_factory=Counter)
     commits: int = 0
 
-    def run(self, rounds: int, seconds: float, commits: int = 0) -> None:
-        """Run at least so many rounds of so many seconds, and go on until the target has so many commits.
+    def run(self, rounds: int, seconds: float, commits: int = 0, minutes: float = math.inf) -> None:
+        """Run at least so many rounds of so many seconds, and go on until the target has so many commits, or for so many minutes.
 
         Every tenth round compares source and target, and so does the last.
 
@@ -80,10 +85,14 @@ class Endurance:
         if "pollIntervalSeconds" in properties:
             properties = {**properties, "pollIntervalSeconds": _BATCH_SECONDS}
         source = (plugin, properties)
-        runs.pipeline(pipeline("endurance", self._state, source, target, history, batch_seconds=_BATCH_SECONDS))
-        number, kind = 0, ""
+        made = pipeline("endurance", self._state, source, target, history, batch_seconds=_BATCH_SECONDS)
+        document = with_databases(made, self.source)
+        runs.pipeline(
+            {**document, **_SHORT_RETENTION, "spark": {"master": "local[2]", "conf": {**SMALL, **_FEW_MINUTES}}}
+        )
+        number, kind, until = 0, "", time.monotonic() + 60 * minutes
         try:
-            while kind != "compared" or number < rounds or self.commits < commits:
+            while kind != "compared" or number < rounds or (self.commits < commits and time.monotonic() < until):
                 kind = "compared" if number == rounds - 1 else _TEN[number % len(_TEN)]
                 self._round(runs, history, chance, kind, seconds)
                 self.rounds[kind] += 1

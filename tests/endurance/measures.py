@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -22,35 +22,39 @@ class Sample:
     Attributes:
         python_mb: Resident memory of the replicator's own process at the end of the round.
         java_mb: The same of its Java.
-        commit_ms: Time of the round divided by the commits in it; all tables together. Also what else the machine does is in it.
-        commit_cpu_ms: The same for the processor time of the replicator and its Java.
+        open_files: Files and sockets that both have open.
         files: Files of the target's tables on disk; 0 where the target has none.
         state_files: Files of the state.
         state_kb: Their size.
+        commits: Of all tables together.
+        seconds: How long the round took.
+        cpu_seconds: Processor time of the replicator and its Java, maintenance included.
     """
 
     python_mb: float
     java_mb: float
-    commit_ms: float
-    commit_cpu_ms: float
+    open_files: float
     files: float
     state_files: float
     state_kb: float
+    commits: int
+    seconds: float
+    cpu_seconds: float
 
 
-NOT_HELD = frozenset({"commit_ms"})
-"""Reported, but not held: it depends on what else the machine does."""
+_SIZES = ("python_mb", "java_mb", "open_files", "files", "state_files", "state_kb")
+NOT_HELD = frozenset({"commit_ms", "files"})
+"""Reported, but not held: they depend on what else the machine does, and on how fast commits come."""
 
 
 def sample(
     process: psutil.Process | None, seconds: float, cpu_seconds: float, commits: int, lake: Path, state: Path
 ) -> Sample:
-    """Measure now; a process that was killed has no memory."""
-    python, java = _memory(process)
+    """Measure now; a process that was killed has no memory, and nothing open."""
+    python, java, opened = _held(process)
     kept = [path.stat().st_size for path in state.rglob("*") if path.is_file()]
     files = sum(1 for path in lake.rglob("*") if path.is_file())
-    each = 1000 / max(1, commits)
-    return Sample(python, java, each * seconds, each * cpu_seconds, files, len(kept), sum(kept) / 1000)
+    return Sample(python, java, opened, files, len(kept), sum(kept) / 1000, commits, seconds, cpu_seconds)
 
 
 def cpu_seconds(process: psutil.Process | None) -> float:
@@ -64,19 +68,22 @@ def cpu_seconds(process: psutil.Process | None) -> float:
     return float(sum(each.user + each.system for each in times))
 
 
-def _memory(process: psutil.Process | None) -> tuple[float, float]:
+def _held(process: psutil.Process | None) -> tuple[float, float, float]:
+    """Memory of the process and of its Java, and what both have open."""
     if process is None:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     try:
-        java = [child.memory_info().rss for child in process.children(recursive=True) if child.name() == "java"]
-        return process.memory_info().rss / 1e6, sum(java) / 1e6
+        java = [child for child in process.children(recursive=True) if child.name() == "java"]
+        memory = sum(child.memory_info().rss for child in java)
+        opened = sum(each.num_fds() for each in [process, *java])
+        return process.memory_info().rss / 1e6, memory / 1e6, opened
     except psutil.NoSuchProcess:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tenths:
-    """A measure's medians."""
+    """A measure of the two."""
 
     first: float
     last: float
@@ -88,15 +95,29 @@ class Tenths:
 
 
 def tenths(samples: Sequence[Sample]) -> Mapping[str, Tenths]:
-    """By measure, after the warm-up; rounds that were killed have no memory and do not count for it."""
+    """By measure, after the warm-up.
+
+    Sizes are medians; rounds that were killed have no memory and do not count for it. `commit_ms` and `commit_cpu_ms` are all
+    time and all processor time of a tenth divided by its commits, since maintenance comes in some rounds only. `files_kept` are
+    the files for each commit a second: they are kept for a time, so there are as many more as commits come faster.
+    """
     samples = samples[int(WARM_UP * len(samples)) :]
     size = max(1, len(samples) // 10)
+    first, last = _measures(samples[:size]), _measures(samples[-size:])
+    return {name: Tenths(first[name], last[name]) for name in first}
+
+
+def _measures(samples: Sequence[Sample]) -> Mapping[str, float]:
+    commits = max(1, sum(one.commits for one in samples))
+    seconds = sum(one.seconds for one in samples)
+    sizes = {name: _median([getattr(one, name) for one in samples]) for name in _SIZES}
     return {
-        measure.name: Tenths(*(_median(measure.name, part) for part in (samples[:size], samples[-size:])))
-        for measure in fields(Sample)
+        **sizes,
+        "files_kept": sizes["files"] * seconds / commits,
+        "commit_ms": 1000 * seconds / commits,
+        "commit_cpu_ms": 1000 * sum(one.cpu_seconds for one in samples) / commits,
     }
 
 
-def _median(measure: str, samples: Sequence[Sample]) -> float:
-    values = [float(asdict(one)[measure]) for one in samples]
+def _median(values: Sequence[float]) -> float:
     return statistics.median([value for value in values if value] or [0.0])

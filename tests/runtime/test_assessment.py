@@ -148,3 +148,10 @@ def test_a_pipeline_that_never_ran_has_no_log_to_go_on_in(shop: Shop) -> None:
     fill(shop)
     assert assess(shop).count(Severity.ERROR) == 0
     assert not (shop.path.parent / "state").exists()
+
+
+def test_an_exclusion_that_matches_no_table_is_said(shop: Shop) -> None:
+    shop.document["tables"] = [{"table": "*"}, {"table": "note", "exclude": True}]
+    (finding,) = (f for _, f in assess(shop).all_findings() if f.name == "needless_exclusion")
+    assert finding.severity is Severity.WARNING
+    assert "named note" in finding.description

@@ -134,14 +134,7 @@ class Soak:
         folder = self.folder / f"chain-{chain}"
         source, target = self.source.begin_replicator(chance), self.target.begin(folder)
         made = pipeline(f"soak{chain}", self.target.state(folder), source, target, history, batch_seconds=0.2)
-        if self.source.dialect.databases:
-            entries = [{"database": self.source.schema, **entry} for entry in made["tables"]]
-            made = {
-                **made,
-                "tables": [*entries, {"database": self.source.other, "table": "*"}],
-                "ddlBlacklist": [],  # which has DROP_DATABASE by default
-            }
-        return {**made, "spark": {"master": "local[2]", "conf": dict(self.target.spark)}}
+        return {**with_databases(made, self.source), "spark": {"master": "local[2]", "conf": dict(self.target.spark)}}
 
     def _note(self, line: str) -> None:
         self._done.append(line)
@@ -182,6 +175,18 @@ def pipeline(
         "retries": {"maxDurationSeconds": 120, "delaySeconds": 0.2},
         "batch": {"maxIntervalSeconds": batch_seconds},
         "spark": {"master": "local[2]", "conf": dict(SMALL)},
+    }
+
+
+def with_databases(made: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
+    """The pipeline, also of the database that the history creates and drops, where it does."""
+    if not source.dialect.databases:
+        return made
+    entries = [{"database": source.schema, **entry} for entry in made["tables"]]
+    return {
+        **made,
+        "tables": [*entries, {"database": source.other, "table": "*"}],
+        "ddlBlacklist": [],  # which has DROP_DATABASE by default
     }
 
 

@@ -6,9 +6,9 @@ to the plugin and stay as written, macros included, until the plugin is created.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from replicator_runtime.config.default_paths import default_base_path
@@ -113,6 +113,13 @@ class TableConfig(Settings):
     )
     dml_blacklist: tuple[DMLName, ...] = Field(default=(), description="Changes of these tables to leave out.")
     ddl_blacklist: tuple[DDLName, ...] = Field(default=(), description="Schema changes of these tables to leave out.")
+    exclude: bool = Field(default=False, description="Replicate none of these tables, whatever other entries select.")
+
+    @model_validator(mode="after")
+    def _excludes_whole_tables(self) -> Self:
+        if self.exclude and (self.columns is not None or self.dml_blacklist or self.ddl_blacklist):
+            raise ValueError("an entry with `exclude` leaves whole tables out: it has no columns and no blacklists")
+        return self
 
 
 class RetriesConfig(Settings):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from replicator_runtime.config.model import PipelineConfig, TableConfig
@@ -30,20 +30,21 @@ class SelectedTable:
 
 
 class Selection:
-    """The pipeline's `tables`; everything when there are none.
+    """The pipeline's `tables`; everything when no entry selects any.
 
-    Of several entries that match a table, one that names it exactly wins, else the first.
+    What an entry with `exclude` matches is not replicated. Of several other entries that match a table, one that names it exactly
+    wins, else the first.
     """
 
     def __init__(self, config: PipelineConfig) -> None:
-        self._entries = config.tables or (TableConfig(table="*"),)
+        self._excluded, self._entries = _divided(config.tables)
         self._dml = config.dml_blacklist
         self._ddl = config.ddl_blacklist
 
     def matches(self, table: TableId) -> SelectedTable | None:
         """How `table` is replicated; None when it is not."""
         entries = [entry for entry in self._entries if _entry_matches(entry, table)]
-        if not entries:
+        if not entries or _any_matches(self._excluded, table):
             return None
         entry = next((e for e in entries if e.table == table.table), entries[0])
         columns = entry.columns or ()
@@ -57,7 +58,17 @@ class Selection:
 
     def selects(self, table: TableId) -> bool:
         """Whether `table` is replicated."""
-        return any(_entry_matches(entry, table) for entry in self._entries)
+        return _any_matches(self._entries, table) and not _any_matches(self._excluded, table)
+
+    def names(self, table: TableId) -> bool:
+        """Whether an entry selects `table` by its name, not by a pattern."""
+        named = (entry for entry in self._entries if not is_pattern(entry) and entry.table == table.table)
+        return any(_entry_matches(entry, table) for entry in named) and self.selects(table)
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether tables may be selected that no entry names."""
+        return any(map(is_pattern, self._entries))
 
     def left_out_of(self, database: str) -> frozenset[DDLOperation] | None:
         """Which changes of a database are left out: those that any entry for its tables leaves out; None when it has no entry."""
@@ -65,19 +76,24 @@ class Selection:
         names = {*self._ddl, *(name for entry in entries for name in entry.ddl_blacklist)}
         return frozenset(DDLOperation(name) for name in names) if entries else None
 
-    def to_json(self) -> list[dict[str, str | None]]:
+    def to_json(self) -> list[dict[str, str | bool | None]]:
         """The tables that the entries name, to be stored and given to `matched_by` in a later run."""
-        return [{"database": e.database, "schema": e.schema_, "table": e.table} for e in self._entries]
+        selecting = [_named(entry) for entry in self._entries]
+        return [*selecting, *({**_named(entry), "exclude": True} for entry in self._excluded)]
 
     def unmatched(self, tables: Iterable[TableId]) -> list[TableConfig]:
-        """Entries that match none of `tables`, in the order of the JSON; empty when everything is selected."""
-        present = list(tables)
-        return [e for e in self._entries if e.table != "*" and not any(_entry_matches(e, t) for t in present)]
+        """Entries that select none of `tables`, in the order of the JSON; empty when everything is selected."""
+        return _unmatched(self._entries, list(tables))
+
+    def unmatched_exclusions(self, tables: Iterable[TableId]) -> list[TableConfig]:
+        """Entries with `exclude` that match none of `tables`, in the order of the JSON."""
+        return _unmatched(self._excluded, list(tables))
 
 
-def matched_by(entries: Iterable[Mapping[str, str | None]], table: TableId) -> bool:
+def matched_by(entries: Iterable[Mapping[str, str | bool | None]], table: TableId) -> bool:
     """Whether `entries`, written by `Selection.to_json`, select `table`."""
-    return any(_entry_matches(TableConfig.model_validate(entry), table) for entry in entries)
+    excluded, selecting = _divided([TableConfig.model_validate(entry) for entry in entries])
+    return _any_matches(selecting, table) and not _any_matches(excluded, table)
 
 
 def is_pattern(entry: TableConfig) -> bool:
@@ -111,6 +127,24 @@ def glob_matches(pattern: str, name: str) -> bool:
         else:
             return False
     return not pattern[at:].strip("*")
+
+
+def _divided(entries: Iterable[TableConfig]) -> tuple[Sequence[TableConfig], Sequence[TableConfig]]:
+    """The entries that exclude tables, and those that select some: one for everything where there is none."""
+    excluded = tuple(entry for entry in entries if entry.exclude)
+    return excluded, tuple(entry for entry in entries if not entry.exclude) or (TableConfig(table="*"),)
+
+
+def _named(entry: TableConfig) -> dict[str, str | bool | None]:
+    return {"database": entry.database, "schema": entry.schema_, "table": entry.table}
+
+
+def _unmatched(entries: Iterable[TableConfig], tables: Sequence[TableId]) -> list[TableConfig]:
+    return [e for e in entries if e.table != "*" and not any(_entry_matches(e, table) for table in tables)]
+
+
+def _any_matches(entries: Iterable[TableConfig], table: TableId) -> bool:
+    return any(_entry_matches(entry, table) for entry in entries)
 
 
 def _entry_matches(entry: TableConfig, table: TableId) -> bool:

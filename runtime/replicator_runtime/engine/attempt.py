@@ -71,6 +71,7 @@ class Attempt:
         self._exit = ExitStack()
         self._consumer: EventConsumer
         self._applier: Applier
+        self._applied: dict[TableId, TableWatermark] | None = None
 
     def run(self) -> None:
         """Continue from the saved offset, which is loaded, as is what is stored of the tables.
@@ -114,10 +115,10 @@ class Attempt:
         """Drop schemas that no offset needs any more that one could rewind to."""
         if all(len(record.schemas) < _MANY_SCHEMAS for record in self._lifecycle.records.values()):
             return
-        kept = [e.offset for e in self._run.offsets.history() if e.offset is not None]
+        oldest = self._run.oldest_offset()
         for record in self._lifecycle.records.values():
-            if kept and not record.copying:
-                record.forget_schemas_before(self._run.read_offset(kept[-1].fields))
+            if oldest is not None and not record.copying:
+                record.forget_schemas_before(oldest)
 
     def _make_applier(self, consumer: EventConsumer) -> Applier:
         if isinstance(consumer, BatchConsumer):
@@ -137,7 +138,14 @@ class Attempt:
         return replace(self._definition(schemas), reached=self._reached)
 
     def _reached(self, table: TableId) -> Offset | None:
-        """The offset of the table's last commit; None where the target does not say."""
+        """The offset of the table's last commit; None where the target does not say.
+
+        The target is asked before anything is applied. Afterwards the reader asks in its own thread, beside applies: then it
+        is the position that the attempt found or reached, also of a table that has failed since.
+        """
+        if self._applied is not None:
+            watermark = self._applied.get(table)
+            return None if watermark is None else watermark.position.offset
         if not isinstance(self._consumer, BatchConsumer):
             return None
         progress = self._consumer.progress(table)
@@ -230,6 +238,7 @@ class Attempt:
         start = source.initialize(self._run.saved_offset)
         self._keep_start(start, records)
         create_tables(self._lifecycle, self._consumer, records, watermarks, start)
+        self._applied = dict(watermarks)
         self._run.progress.set_phase("streaming")
         stream = DistributedStream(self._lifecycle, source, self._consumer, watermarks, self._maintenance, self._began)
         stream.run(start, self._goal)
@@ -255,6 +264,7 @@ class Attempt:
             scope = None if selected is None else TableScope.of(selected)
             watermark.filtered = scope is not None and bool(scope.left_out)
             watermark.lacks_rows = scope is not None and scope.lacks_written_rows
+        self._applied = dict(watermarks)
         stream.start(start, self._run.saved_sequence)
         self._run.progress.set_phase("streaming")
         stream.run(reader, self._later_goal(records), self._goal or self._source.latest_offset())

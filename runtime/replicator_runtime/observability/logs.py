@@ -2,7 +2,7 @@
 
 Keys: `ts`, `level`, `event`, `logger`, and where known `pipeline`, `run_id`, `table`, `position`, `code`, `hint`,
 `exception`. Records of libraries (standard logging, warnings) have the same form. Every value passes the
-redactor; values of rows are never given to a log.
+redactor; values of rows are never given to a log. `left_out` counts lines of the same kind that were not written.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Literal, TextIO
 import structlog
 
 from replicator_runtime.observability.redaction import RedactingFilter, redact_error, redactor
+from replicator_runtime.observability.repeated_lines import RepeatedLines
 from replicator_sdk.errors import ReplicatorError
 
 LogFormat = Literal["json", "console", "auto"]
@@ -49,6 +50,7 @@ def configure_logging(level: str = "INFO", form: LogFormat = "auto", *, stream: 
     console = form == "console" or (form == "auto" and terminal)
     shared = _shared_processors()
     handler = logging.StreamHandler(out)
+    handler.addFilter(RepeatedLines())
     handler.addFilter(RedactingFilter(redactor(), errors=False))  # errors are described, and cleaned, further down
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

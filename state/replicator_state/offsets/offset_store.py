@@ -196,6 +196,11 @@ class OffsetStore:
                 entries.append(OffsetEntry(found.name, moment(number), None, found.reason))
         return entries
 
+    def oldest(self) -> SavedOffset | None:
+        """The oldest offset that is still kept and can be read; None when there is none."""
+        found = (self._read(number) for number in self._numbers())
+        return next((offset for offset in found if isinstance(offset, SavedOffset)), None)
+
     def load(self, name: str) -> SavedOffset:
         """The offset in the file `name` of the history (`offset.…`, or its number alone).
 

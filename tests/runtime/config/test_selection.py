@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from replicator_runtime.config import PipelineConfig, Selection
-from replicator_runtime.config.selection import entry_name, glob_matches
+from replicator_runtime.config.selection import entry_name, glob_matches, matched_by
 from replicator_sdk import DDLOperation, DMLOperation, TableId
 from tests.runtime.config.conftest import pipeline
 
@@ -87,3 +88,34 @@ def test_entries_that_match_no_table_are_named() -> None:
     chosen = selection({"table": "orders"}, {"table": "gone", "schema": "public"}, {"table": "old_*"})
     assert [entry_name(entry) for entry in chosen.unmatched([ORDERS])] == ["public.gone", "old_*"]
     assert selection().unmatched([]) == []
+
+
+SESSIONS = TableId("shop", "session_1", "public")
+EXCLUDED = {"schema": "public", "table": "session_*", "exclude": True}
+
+
+@pytest.mark.parametrize("others", [(), ({"table": "*"},), ({"table": "session_1"}, {"table": "orders"})])
+def test_an_excluded_table_is_selected_by_no_other_entry(others: tuple[dict[str, Any], ...]) -> None:
+    for entries in ((EXCLUDED, *others), (*others, EXCLUDED)):
+        chosen = selection(*entries)
+        stored = chosen.to_json()
+        assert chosen.matches(SESSIONS) is None
+        assert not chosen.selects(SESSIONS)
+        assert not chosen.names(SESSIONS)
+        assert not matched_by(stored, SESSIONS)
+        assert chosen.selects(ORDERS)
+        assert chosen.matches(ORDERS) is not None
+        assert matched_by(stored, ORDERS)
+
+
+def test_an_exclusion_that_matches_no_table_is_no_missing_table() -> None:
+    chosen = selection({"table": "orders"}, EXCLUDED)
+    assert chosen.unmatched([ORDERS]) == []
+    assert [entry_name(entry) for entry in chosen.unmatched_exclusions([ORDERS])] == ["public.session_*"]
+    assert chosen.unmatched_exclusions([ORDERS, SESSIONS]) == []
+
+
+@pytest.mark.parametrize("more", [{"columns": ["id"]}, {"dmlBlacklist": ["DELETE"]}, {"ddlBlacklist": ["ALTER_TABLE"]}])
+def test_an_exclusion_of_parts_of_a_table_is_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="leaves whole tables out"):
+        selection({**EXCLUDED, **more})

@@ -23,6 +23,7 @@ AT_ONCE = StoreRetry(0, "test")
 def test_no_offset_was_ever_saved(directory: ReplicatorDirectory) -> None:
     assert directory.offsets().latest() is None
     assert directory.offsets().history() == []
+    assert directory.offsets().oldest() is None
 
 
 def test_the_offset_saved_last_is_the_latest_for_every_reader(directory: ReplicatorDirectory) -> None:
@@ -31,6 +32,16 @@ def test_the_offset_saved_last_is_the_latest_for_every_reader(directory: Replica
         stored = writer.save(offset(number, seconds=number))
         assert directory.offsets().latest() == stored
         assert (stored.sequence_number, stored.epoch, stored.recovered_from) == (number, 1, ())
+    assert directory.offsets().oldest() == directory.offsets().history()[-1].offset
+
+
+def test_the_oldest_offset_is_the_oldest_that_can_be_read(directory: ReplicatorDirectory, folder: Folder) -> None:
+    for number in range(3):
+        directory.offsets().save(offset(number, seconds=number))
+    folder.replace(offset_files(folder)[0], b"damaged")
+    oldest = directory.offsets().oldest()
+    assert oldest is not None
+    assert oldest.sequence_number == 1
 
 
 def test_the_name_is_the_time_of_saving_in_microseconds(directory: ReplicatorDirectory, folder: Folder) -> None:

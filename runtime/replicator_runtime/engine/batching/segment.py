@@ -49,9 +49,10 @@ class Segment:
 
     def spill(self, file: SpillFile) -> None:
         """Append what is in memory to `file`."""
+        self.spilled = file  # first, so that `close` closes it also when a write fails
         for batch in self.batches:
             file.write(batch)
-        self.spilled, self.batches = file, []
+        self.batches = []
 
     def finish(self) -> None:
         """Its window has ended: nothing is added any more."""

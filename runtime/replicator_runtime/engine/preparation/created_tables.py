@@ -90,7 +90,7 @@ def _refuse_older_copy(
             code="RPL-4111",
             table=str(record.table),
             position=str(watermark.position),
-            hint="put the newer copy back; or take the table out of `tables` and replicate it by a pipeline of its own, with"
+            hint="put the newer copy back; or take the table out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with"
             " another `name` and target folder, which reads the log from its start",
         )
 
@@ -104,7 +104,7 @@ def _watermark(consumer: EventConsumer, record: TableRecord, start: Offset) -> T
             "the target's table is gone, and this source takes no snapshots to make it whole again",
             code="RPL-4103",
             table=str(record.table),
-            hint="put it back; or take the table out of `tables` and replicate it by a pipeline of its own, with another"
+            hint="put it back; or take the table out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with another"
             " `name` and target folder, which reads the log from its start",
         )
     event = DDLEvent(start, DDLOperation.CREATE_TABLE, record.table, record.schema, position=Position(start))

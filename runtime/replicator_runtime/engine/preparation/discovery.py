@@ -196,6 +196,5 @@ def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:
 def expects_new_tables(lifecycle: TableLifecycle) -> bool:
     """Whether tables may appear at the source that the pipeline selects: by a pattern, or named and missing until now."""
     config = lifecycle.run.config
-    entries = config.tables
-    by_pattern = config.new_tables == "include" and (not entries or any(map(is_pattern, entries)))
+    by_pattern = config.new_tables == "include" and lifecycle.run.pipeline.selection.has_patterns
     return by_pattern or bool(lifecycle.missing)

@@ -63,7 +63,7 @@ def _keeps_deleted_rows(record: TableRecord, left_out: frozenset[str]) -> NeedsU
         f"{deleting} was left out, and the blacklist is shorter now: the target has rows that the source deleted meanwhile",
         code="RPL-2006",
         table=str(record.table),
-        hint=f"to keep those rows, put the blacklist back with {names}; to drop them, take the table out of `tables`, run"
+        hint=f"to keep those rows, put the blacklist back with {names}; to drop them, take the table out of `tables` (by `exclude`), run"
         " once and put it in again",
     )
 

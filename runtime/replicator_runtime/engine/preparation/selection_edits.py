@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from replicator_runtime.config.selection import is_pattern, matched_by
+from replicator_runtime.config.selection import matched_by
 from replicator_runtime.engine.preparation.scope_edits import why_copied_again
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_sdk.errors import NeedsUserError
@@ -63,9 +63,8 @@ class SelectionEdits:
 
     def takes_in(self, table: TableId) -> bool:
         """Whether a selected table that the table store does not have is to be taken in."""
-        config = self._run.config
-        named = any(not is_pattern(e) and e.table == table.table for e in config.tables)
-        return self._first or config.new_tables == "include" or named or self._is_newly_selected(table)
+        by_pattern = self._first or self._run.config.new_tables == "include"
+        return by_pattern or self._run.pipeline.selection.names(table) or self._is_newly_selected(table)
 
     def join(self, record: TableRecord, registry: TableRegistry) -> None:
         """See whether a selected table's changes were passed over while it was not selected.
@@ -89,7 +88,7 @@ class SelectionEdits:
                 " read; and this source takes no snapshots",
                 code="RPL-2005",
                 table=str(record.table),
-                hint="take it out of `tables` and replicate it by a pipeline of its own, with another `name` and target"
+                hint="take it out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with another `name` and target"
                 " folder, which reads the log from its start; if the log lost changes, have its connector snapshot the table first",
             )
 

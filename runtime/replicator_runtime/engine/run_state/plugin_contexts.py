@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.tables.table_state import TableState
@@ -37,6 +38,12 @@ class SourceContext(DeltaSourceContext):
         """Whether the run, or what this reader does, is to stop."""
         return self._run.stop.is_set() or (self._stop is not None and self._stop.is_set())
 
+    @property
+    def longest_wait_seconds(self) -> float:
+        """`retries.maxDurationSeconds`: a wait is no progress either."""
+        longest = self._run.config.retries.max_duration_seconds
+        return math.inf if longest is None else longest
+
     def get_state(self, key: str) -> bytes | None:
         """What the source kept."""
         return self._run.store.get(f"source-{key}")
@@ -56,6 +63,10 @@ class SourceContext(DeltaSourceContext):
     def committed_offset(self) -> Offset | None:
         """The offset that the source may acknowledge: durable at the target, saved, and followed by a newer save."""
         return self._run.committed_offset
+
+    def oldest_offset(self) -> Offset | None:
+        """The oldest offset that is kept, to which an operator may go back."""
+        return self._run.oldest_offset()
 
     def set_ok(self) -> None:
         """The source delivers."""

@@ -72,7 +72,8 @@ class DistributedStream:
         self._size = SliceSize(self._limits, consumer.slice_interval)
         self._interval = BatchInterval(self._limits.max_interval_seconds)
         self._slice_store = SliceStore(run.store, run.read_offset)
-        self._next_at = -math.inf
+        self._next_at = run.next_slice_at
+        self._failures = 0
         self._doubtful: set[Offset] = set()
         """Positions, certain or possible, of tables that no longer take changes."""
 
@@ -111,12 +112,17 @@ class DistributedStream:
             self._run.progress.read(True, -1)
             self._rest(_IDLE_SECONDS)
             return
-        rows = self._take(piece)
-        self._next_at = began + self._pause(piece, rows, goal)
+        is_costly = True  # as is what fails: the target may have loaded it
+        try:
+            is_costly = self._take(piece)
+        finally:
+            pause = self._pause(piece, goal, is_costly=is_costly)
+            self._next_at = began + pause
+            self._run.next_slice_at = began + min(pause, self._consumer.slice_interval)
 
-    def _pause(self, piece: LogSlice, rows: int, goal: Offset | None) -> float:
+    def _pause(self, piece: LogSlice, goal: Offset | None, *, is_costly: bool) -> float:
         """How long after the beginning of `piece` the next slice may begin."""
-        between = self._consumer.slice_interval if rows else 0.0
+        between = self._consumer.slice_interval if is_costly else 0.0
         if self._size.is_full(piece.estimated_bytes):
             return between
         return 0.0 if goal is not None else max(between, self._interval.seconds())
@@ -131,7 +137,9 @@ class DistributedStream:
         self._tables = ActiveTables(self._lifecycle, self._watermarks, nothing)
         self._beside = BesideStream(self._maintenance, table_by_table=True, run_alone=_run_now)
         self._periodic = PeriodicWork(self._lifecycle, self._tables, self._beside.poll)
-        self._schemas = SliceSchemas(self._lifecycle, self._source, self._consumer, self._tables, self._slice_store)
+        self._schemas = SliceSchemas(
+            self._lifecycle, self._source, self._consumer, self._tables, self._slice_store, self._maintenance.locks
+        )
         self._rejoining = Rejoining(self._began, self._watermarks.values())
         self._rejoining.passed(start)
         self._slice_store.load(
@@ -150,20 +158,20 @@ class DistributedStream:
             fence = goal
         return self._source.plan(self._current, self._size.limit_bytes, fence)
 
-    def _take(self, piece: LogSlice) -> int:
-        """Apply one slice and save its end. Returns how many changes it had."""
-        rows = 0
+    def _take(self, piece: LogSlice) -> bool:
+        """Apply one slice and save its end. Returns whether the target had work with it: changes, or a table that failed."""
+        rows, failures = 0, self._failures
         if piece.partitions:
             positions = {*self._doubtful, *(watermark.position.offset for watermark in self._watermarks.values())}
             self._slice_store.plan(piece.end, self._current, self._run.saved_offset, positions)
             failpoint("engine.slice.planned")
             self._interval.waiting()
             began = time.monotonic()
-            with self._maintenance.locks.hold(self._watermarks, Held.ROWS):
-                tally = self._apply(piece)
+            tally = self._apply(piece)
             failpoint("engine.slice.applied")
             rows = tally.rows
-            self._interval.applied(rows)
+            if rows:  # changes of tables that are not selected are no reason to gather
+                self._interval.applied(rows)
             self._size.learn(piece.estimated_bytes, time.monotonic() - began, tally.rows, tally.nbytes)
         self._current = piece.end
         self._rejoining.passed(piece.end)
@@ -171,14 +179,15 @@ class DistributedStream:
             self._run.save_offset(piece.end, piece.last_sequence)
             if self._run.committed_offset is not None:
                 self._source.committed(self._run.committed_offset)
-        return rows
+        return rows > 0 or self._failures > failures
 
     def _apply(self, piece: LogSlice) -> TableTally:
         """Apply `piece` to all tables; again for those whose schema had to change first. Returns what it counted."""
         whole = TableTally()
         while True:
             changes = self._changes(piece)
-            outcome = self._outcome(changes)
+            with self._maintenance.locks.hold(self._watermarks, Held.ROWS):
+                outcome = self._outcome(changes)
             whole = sum(outcome.applied.values(), whole)
             self._landed(piece, outcome)
             wanted = changes.tables.keys() - outcome.applied.keys() - outcome.failures.keys()
@@ -237,6 +246,7 @@ class DistributedStream:
 
     def _failed(self, table: TableId, error: Exception, end: Offset) -> None:
         """The table's position is unchanged, or `end` when the answer to its commit was lost."""
+        self._failures += 1
         self._doubtful |= {self._watermarks[table].position.offset, end}
         self._tables.failed(table, error)
 

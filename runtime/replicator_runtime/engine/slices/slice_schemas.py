@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from replicator_runtime.engine.apply.active_tables import ActiveTables
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.maintenance.table_locks import TableLocks
     from replicator_runtime.engine.slices.slice_store import SliceStore
     from replicator_sdk import Alter, DistributedLog, Offset, RangeConsumer, TableId, TableSchema
 
@@ -37,6 +38,7 @@ class SliceSchemas:
         consumer: Applies.
         tables: The tables that take changes; new ones join here.
         slice_store: Keeps the events.
+        locks: Keep maintenance away from a table whose schema changes.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class SliceSchemas:
         consumer: RangeConsumer,
         tables: ActiveTables,
         slice_store: SliceStore,
+        locks: TableLocks,
     ) -> None:
         self._lifecycle = lifecycle
         self._run = lifecycle.run
@@ -53,6 +56,7 @@ class SliceSchemas:
         self._consumer = consumer
         self._tables = tables
         self._slice_store = slice_store
+        self._locks = locks
 
     def finish(self) -> None:
         """Apply what an earlier run announced, if it did not; applied twice it changes nothing."""
@@ -137,7 +141,8 @@ class SliceSchemas:
     def _apply(self, event: DDLEvent) -> None:
         assert event.position is not None
         assert event.schema is not None
-        self._consumer.apply_ddl(event)
+        with self._locks.hold([event.table]):
+            self._consumer.apply_ddl(event)
         failpoint("engine.slice.schema_applied")
         record = self._lifecycle.take_in(event.table)
         record.learn(event.position, event.schema)

@@ -39,6 +39,21 @@ def codes(shop: Shop) -> dict[str, str]:
     return {t["table"]: t["error"]["code"] for t in shop.status()["tables"] if t["error"]}
 
 
+def test_a_table_of_a_pattern_is_copied_again_by_an_exclusion_that_is_put_in_and_taken_out(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    shop.document["tables"] = [{**CUSTOMERS, "exclude": True}]
+    shop.sql("INSERT INTO customers VALUES (900, 'meanwhile')", "CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    shop.run()
+    shop.assert_equal("notes", "orders")
+    assert not any(row["id"] == 900 for row in in_memory_target.STORAGE.rows("customers"))
+    copied = loads("customers")
+    del shop.document["tables"]
+    shop.run()
+    shop.assert_equal("customers", "notes", "orders")
+    assert copied
+
+
 @pytest.mark.parametrize("back", [[CUSTOMERS, NOTES], [], [{"table": "n*"}, {"table": "c*"}]])
 def test_a_table_that_leaves_the_selection_and_comes_back_is_copied_again(shop: Shop, back: list[Any]) -> None:
     """Its changes meanwhile are in no replay any more: the saved offset is past them."""

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from replicator_runtime.engine.batching.batch_interval import BatchInterval
+from replicator_runtime.engine.maintenance.table_locks import Held, TableLocks
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.slices import slice_size
 from replicator_runtime.engine.tables.table_state import TableState
-from replicator_sdk import failpoint
+from replicator_sdk import DDLOperation, failpoint
 from replicator_sdk.distributed.slices import SliceChanges, SliceOutcome
 from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError
+from replicator_sdk.testing.histories.history import Step
 from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.in_memory.partitioned import FolderLog, PartitionedSource
 from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryStore, MemoryTarget
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replicator_runtime.engine.worker import RunResult
+    from replicator_sdk import DDLEvent
 
 PLACES = sorted(
     {
@@ -259,6 +263,54 @@ def test_slices_begin_as_often_as_the_target_allows(pair: Pair, monkeypatch: pyt
     pair.assert_equal()
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_slices_that_fail_begin_as_often_as_the_target_allows(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, *, alone: bool
+) -> None:
+    """Each attempt begins with a slice: the wait goes on from one to the next, whether one table fails or all."""
+    pair.settings = {"retries": {"delaySeconds": 0.01}}
+    began: list[float] = []
+    stop = threading.Event()
+    true_apply = MemoryConsumer.apply_slice
+
+    def apply(self: MemoryConsumer, changes: SliceChanges) -> SliceOutcome:
+        began.append(time.monotonic())
+        if len(began) == 4:
+            stop.set()
+        if not alone:
+            raise OSError
+        return true_apply(self, changes)
+
+    def fail(self: MemoryConsumer, changes: Any) -> None:
+        raise OSError
+
+    monkeypatch.setattr(MemoryConsumer, "slice_interval", 0.5)
+    pair.shop.trade(20)
+    with monkeypatch.context() as broken, structlog.testing.capture_logs():  # errors in full take longer than the wait
+        broken.setattr(MemoryConsumer, "apply_slice", apply)
+        broken.setattr(MemoryConsumer, "apply_batch", fail)
+        pair.run(until_current=False, stop=stop)
+    assert min(after - before for before, after in itertools.pairwise(began)) > 0.4
+    monkeypatch.setattr(MemoryConsumer, "slice_interval", 0.0)
+    pair.run()
+    pair.assert_equal()
+
+
+def test_slices_without_a_change_leave_the_time_quiet(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.shop.trade(20)
+    document = pair.shop.document("memory", {"store": pair.store}, tables=[{"table": "notes"}])
+    run_pipeline(document, MemoryTarget)
+    applied: list[int] = []
+    monkeypatch.setattr(BatchInterval, "applied", lambda self, rows: applied.append(rows))
+    offset = pair.shop.log.end()
+    pair.shop.execute(Step("insert", "stock", {"rows": [{"place": "here", "item": 77, "n": 1}]}))
+    assert run_pipeline(document, MemoryTarget).offset == str(pair.shop.log.end()) != str(offset)
+    assert applied == []
+    pair.shop.execute(Step("insert", "notes", {"rows": [{"text": "b"}]}))
+    run_pipeline(document, MemoryTarget)
+    assert applied == [1]
+
+
 @pytest.mark.parametrize(("left_out", "lacks"), [("DELETE", False), ("INSERT", True), ("UPDATE", True)])
 def test_a_slice_names_the_tables_that_lack_rows(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, left_out: str, *, lacks: bool
@@ -283,6 +335,33 @@ def test_operations_on_the_blacklist_are_left_out_where_the_log_is_read(pair: Pa
     [customers] = [s for s in pair.shop.schemas if s.table.table == "customers"]
     kept = {row["id"] for row in pair.target.rows(customers.table)}
     assert kept > {row["id"] for row in pair.shop.rows(customers.table)}
+
+
+def test_no_maintenance_runs_beside_a_schema_change(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[TableLocks] = []
+    free: list[bool] = []
+    init, apply_ddl = TableLocks.__init__, MemoryConsumer.apply_ddl
+
+    def making(locks: TableLocks) -> None:
+        init(locks)
+        made.append(locks)
+
+    def applying(consumer: MemoryConsumer, event: DDLEvent) -> None:
+        if (
+            event.operation is DDLOperation.ALTER_TABLE
+        ):  # tables are created before a stream, and so before any maintenance
+            with made[-1].hold_soon(event.table, 0.01, Held.STRUCTURE) as held:
+                free.append(held)
+        apply_ddl(consumer, event)
+
+    monkeypatch.setattr(TableLocks, "__init__", making)
+    monkeypatch.setattr(MemoryConsumer, "apply_ddl", applying)
+    pair.shop.trade(10)
+    pair.run()
+    grown(pair)
+    pair.run()
+    assert free
+    assert not any(free)
 
 
 def test_an_endless_run_follows_and_stops_when_asked(pair: Pair) -> None:
