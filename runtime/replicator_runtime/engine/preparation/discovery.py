@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 _LOOKS = 5
 _LOOK_SECONDS = 0.4
+_LEFT = "the source does not list it, and it waited for a copy: what the target has of it stays; a later table of its name is copied"
 
 
 def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
@@ -51,7 +52,7 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
             if known or (edits.takes_in(table) and table not in lifecycle.postponed):
                 _take_in(lifecycle, registry, edits, lifecycle.take_in(table))
     edits.save()
-    _start_over_missing(lifecycle, set(present))
+    _leave_missing(lifecycle, set(present))
     there = [records[t] for t in present if t in records and matches(t) is not None]
     selected = [record for record in there if record.schemas and not record.passed_over]
     taken, listed = {record.table for record in selected}, set(present)
@@ -64,26 +65,30 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
     return selected
 
 
-def _start_over_missing(lifecycle: TableLifecycle, present: set[TableId]) -> None:
-    """Start the copies over that were begun of tables which the source does not list now.
+def _leave_missing(lifecycle: TableLifecycle, present: set[TableId]) -> None:
+    """Forget the tables that wait for their copy and which the source does not list now.
 
-    Such a table holds no offset, so that the log of its rows passes: a table of its name that appears later has other rows
-    than the chunks that were copied, even when it is the same table. One whose copy runs holds the offset: its copy reads
-    what the table was, and the log has its last changes.
+    Such a table holds no offset, so that the log passes, with its DROP TABLE or RENAME TABLE. It is taken in as a new one when
+    it is listed again; one of its name that appears later has other rows than the chunks that were copied. The target keeps
+    what it has of it. One whose copy runs holds the offset: its copy reads what the table was, and the log has its last changes.
     """
-    matches = lifecycle.run.pipeline.selection.matches
-    left = [r for t, r in lifecycle.records.items() if t not in present and matches(t) is not None and not r.copying]
-    begun = [record for record in left if record.snapshot is not None and record.needs_snapshot]
-    for record in begun:
-        lifecycle.start_over(record)
+    if not lifecycle.takes_snapshots:
+        return
+    run, records = lifecycle.run, lifecycle.records
+    left = [r for t, r in records.items() if t not in present and run.pipeline.selection.matches(t) is not None]
+    waiting = [r for r in left if r.needs_snapshot and not r.copying and not r.renames]
     # With `newTables: ignore` a table that is not known is never taken in: one that the catalogue leaves out for a moment, or
     # whose rights are gone for a while, would be lost. It holds nothing, and is copied when it is there again.
-    if lifecycle.run.config.new_tables != "ignore":
-        for record in left:
-            if record.released:
-                lifecycle.forget(record.table)
-    if begun:
-        lifecycle.save()
+    if run.config.new_tables == "ignore":
+        begun = [record for record in waiting if record.snapshot is not None]
+        for record in begun:
+            lifecycle.start_over(record)
+        if begun:
+            lifecycle.save()
+        return
+    for record in waiting:
+        log.warning("table.left", table=str(record.table), why=_LEFT)
+        lifecycle.forget(record.table)
 
 
 def _listed(lifecycle: TableLifecycle, registry: TableRegistry) -> list[TableId]:

@@ -6,17 +6,20 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 
-from replicator_sdk.errors import DataError, ReplicatorError
+from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+from replicator_sdk.errors import DataError, FencedError, ReplicatorError, SnapshotNeededError
 from replicator_source_sqlite.streaming.reader import SqliteReader
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import count, fails
-from tests.runtime.engine.preparation.test_selection_edits import NOTES, codes
+from tests.runtime.engine.preparation.test_selection_edits import NOTES, codes, states
 from tests.runtime.engine.test_run import Shop, fill, shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import TableId
 
 __all__ = ["shop"]
@@ -117,3 +120,43 @@ def test_a_failing_dropped_table_holds_nothing_once_it_is_not_selected(shop: Sho
     shop.document["tables"] = [NOTES]
     shop.run()
     assert shop.status()["offset"] != before
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE notes", "ALTER TABLE notes RENAME TO remarks"])
+def test_a_table_that_is_gone_when_its_next_copy_begins_is_forgotten(
+    change: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing reads its DROP or RENAME in the log, which passes; a run that dies before the copy leaves time for it."""
+    fill(shop)
+    shop.run()
+    begin = TableLifecycle.copy_again
+
+    def dies(self: TableLifecycle, record: TableRecord) -> None:
+        begin(self, record)
+        raise FencedError("the process dies", code="RPL-8001", table=str(record.table))
+
+    def fault(step: str, table: TableId) -> None:
+        if step == "before" and table.table == "notes":
+            raise SnapshotNeededError("rewritten", code="RPL-3212", table=str(table))
+
+    in_memory_target.STORAGE.fault = fault
+    monkeypatch.setattr(TableLifecycle, "copy_again", dies)
+    shop.sql("INSERT INTO notes VALUES ('later')")
+    with pytest.raises(FencedError):
+        shop.run()
+    monkeypatch.setattr(TableLifecycle, "copy_again", begin)
+    in_memory_target.STORAGE.fault = lambda step, table: None
+    shop.sql(change)
+    there = ["customers", "remarks"] if "remarks" in change else ["customers"]
+    for number in range(3):
+        shop.sql(f"INSERT INTO customers (name) VALUES ('{number}')")
+        with structlog.testing.capture_logs() as log:
+            assert shop.run().reached_goal
+        shop.assert_equal(*there)
+        assert sorted(states(shop)) == there
+        left = [entry["table"] for entry in log if entry["event"] == "table.left"]
+        assert left == (["main.notes"] if number == 0 else [])
+    assert in_memory_target.STORAGE.rows("notes")
+    shop.sql("CREATE TABLE notes (text TEXT)", "INSERT INTO notes VALUES ('another')")
+    assert shop.run().reached_goal
+    shop.assert_equal("notes", *there)
