@@ -65,7 +65,7 @@ quick: setup ## Run the tests that start no other process: no server, no Java; [
 soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
 	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(STORMS) $(ARGS)
 
-endurance: servers ## A week in an hour for each source into Delta: changes, kills, errors; flat to the end? [ARGS="-k sqlite"] [ROUND_SECONDS=15] [COMMITS=100000] [MINUTES=120]
+endurance: servers ## A week in an hour for each source into Delta and BigQuery: changes, kills, errors; flat to the end? [ARGS="-k sqlite-delta"] [ROUND_SECONDS=15] [COMMITS=100000] [MINUTES=120]
 	@ENDURANCE_ROUNDS="$(ROUNDS)" ENDURANCE_SECONDS="$(ROUND_SECONDS)" ENDURANCE_COMMITS="$(COMMITS)" ENDURANCE_MINUTES="$(MINUTES)" $(BIN)/python -m pytest -rA --tb=short tests/endurance $(ARGS)
 
 test-bigquery: bigquery-named setup ## Try the BigQuery target on the real service: PROJECT=… BUCKET=… [LOCATION=US] [KEY=key.json]; costs money

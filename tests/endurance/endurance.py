@@ -7,23 +7,22 @@ and before each round every file of the target that is older than a few rounds i
 from __future__ import annotations
 
 import math
-import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from tests.endurance.measured_targets import MeasuredTarget
 from tests.endurance.measures import Sample, cpu_seconds, sample
 from tests.services.spark.session import SMALL
 from tests.soak.history import History
 from tests.soak.runs import Runs
 from tests.soak.soak import compared_twice, pipeline, with_databases
 from tests.soak.sources import Source
-from tests.soak.targets import Target
 
 _TEN = (
     "streams",
@@ -39,8 +38,6 @@ _TEN = (
 )
 """How the rounds of each ten end."""
 _BATCH_SECONDS = 0.05
-_YOUNG_SECONDS = 60.0
-_OLDER_SECONDS = 9 * 86400.0
 # What is kept for some days is kept for some minutes, so that as much goes as comes long before the end.
 _SHORT_RETENTION = {"offsets": {"keepDays": 0.002}}
 _FEW_MINUTES = {"spark.databricks.delta.properties.defaults.deletedFileRetentionDuration": "interval 3 minutes"}
@@ -59,7 +56,7 @@ class Endurance:
     """
 
     source: Source
-    target: Target
+    target: MeasuredTarget
     folder: Path
     seed: int
     report: Callable[[str], None]
@@ -81,7 +78,7 @@ class Endurance:
             self.source.execute(transaction)
         self.source.begin()
         runs = Runs(self.folder)
-        (plugin, properties), target = self.source.begin_replicator(chance), self.target.begin(self.folder)
+        (plugin, properties), target = self.source.begin_replicator(chance), self.target.target.begin(self.folder)
         if "pollIntervalSeconds" in properties:
             properties = {**properties, "pollIntervalSeconds": _BATCH_SECONDS}
         source = (plugin, properties)
@@ -105,16 +102,17 @@ class Endurance:
             runs.kill()
 
     def _round(self, runs: Runs, history: History, chance: random.Random, kind: str, seconds: float) -> None:
-        self._make_old()
-        before, began = self._versions(), time.monotonic()
+        self.target.make_old()
+        began = time.monotonic()
         failpoint = f"engine.table.before_apply=raise@{chance.randint(1, 50)}" if kind == "fails" else ""
         runs.begin(until_current=False, seconds=0.0 if kind == "stopped twice" else seconds, failpoints=failpoint)
         runs.works()
         process = psutil.Process(runs.process_id) if runs.process_id else None
         worked, cpu = time.monotonic(), cpu_seconds(process)
         self._load(history, chance, worked + (1.0 if kind == "stopped twice" else seconds))
-        elapsed, committed = time.monotonic() - worked, _commits_since(before, self._versions())
-        taken = sample(process, elapsed, max(0.0, cpu_seconds(process) - cpu), committed, self._lake, self._state)
+        elapsed, committed = time.monotonic() - worked, self.target.new_commits()
+        cpu = max(0.0, cpu_seconds(process) - cpu)
+        taken = sample(process, elapsed, cpu, committed, self.target.files(), self._state)
         if kind == "killed":
             runs.kill()
         else:
@@ -142,33 +140,8 @@ class Endurance:
         runs.begin()
         ended = runs.end()
         assert ended.get("reached"), ended
-        compared_twice(self.source, self.target, history, runs)
-
-    def _versions(self) -> Mapping[Path, int]:
-        """The newest version of each Delta table, by the folder of its log."""
-        return {
-            log: max((int(path.name[:20]) for path in log.glob("*.json") if path.name[:20].isdigit()), default=-1)
-            for log in self._lake.rglob("_delta_log")
-        }
-
-    def _make_old(self) -> None:
-        """Make what is not from the last minute days older, as it would be in a week."""
-        now = time.time()
-        for path in self._lake.rglob("*"):
-            age = now - path.stat().st_mtime
-            if path.is_file() and _YOUNG_SECONDS < age < _OLDER_SECONDS:
-                os.utime(path, (now - _OLDER_SECONDS, now - _OLDER_SECONDS - age))
-
-    @property
-    def _lake(self) -> Path:
-        return self.folder / "lake"
+        compared_twice(self.source, self.target.target, history, runs)
 
     @property
     def _state(self) -> Path:
         return self.folder / "state"
-
-
-def _commits_since(before: Mapping[Path, int], now: Mapping[Path, int]) -> int:
-    """Commits between two looks; those of tables that were dropped between are not counted, and a table's versions begin at 0."""
-    made_again = [log for log, version in now.items() if version < before.get(log, -1)]
-    return sum(version - (-1 if log in made_again else before.get(log, -1)) for log, version in now.items())

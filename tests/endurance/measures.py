@@ -23,7 +23,7 @@ class Sample:
         python_mb: Resident memory of the replicator's own process at the end of the round.
         java_mb: The same of its Java.
         open_files: Files and sockets that both have open.
-        files: Files of the target's tables on disk; 0 where the target has none.
+        files: What the target keeps, as `MeasuredTarget.files` counts it.
         state_files: Files of the state.
         state_kb: Their size.
         commits: Of all tables together.
@@ -48,12 +48,11 @@ NOT_HELD = frozenset({"commit_ms", "files"})
 
 
 def sample(
-    process: psutil.Process | None, seconds: float, cpu_seconds: float, commits: int, lake: Path, state: Path
+    process: psutil.Process | None, seconds: float, cpu_seconds: float, commits: int, files: int, state: Path
 ) -> Sample:
     """Measure now; a process that was killed has no memory, and nothing open."""
     python, java, opened = _held(process)
     kept = [path.stat().st_size for path in state.rglob("*") if path.is_file()]
-    files = sum(1 for path in lake.rglob("*") if path.is_file())
     return Sample(python, java, opened, files, len(kept), sum(kept) / 1000, commits, seconds, cpu_seconds)
 
 

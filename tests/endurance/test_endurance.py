@@ -1,6 +1,6 @@
 """A replicator is right, as fast and as small after many rounds of changes, kills and errors as at their beginning.
 
-`make endurance` runs every source into Delta, for 200 rounds and 100,000 commits, or two hours; its results are in
+`make endurance` runs every source into Delta and BigQuery, for 200 rounds and 100,000 commits, or two hours; its results are in
 `bench/endurance/`, also of a pair that was not flat or was too slow. A pair that has one is not run again: delete its file. `make test` tries a few short rounds.
 """
 
@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.endurance.endurance import Endurance
+from tests.endurance.measured_targets import Lake, MeasuredTarget, Warehouse
 from tests.endurance.measures import NOT_HELD, Sample, Tenths, tenths
-from tests.soak.targets import Delta
+from tests.soak.targets import BigQuery, Delta
 from tests.soak.test_random_histories import make_source
 
 ROUNDS = int(os.environ.get("ENDURANCE_ROUNDS") or 0)
@@ -25,29 +26,37 @@ MINUTES = float(os.environ.get("ENDURANCE_MINUTES") or 120.0)
 SECONDS = float(os.environ.get("ENDURANCE_SECONDS") or 18.0)
 SEED = 20261123
 RESULTS = Path(__file__).parents[2] / "bench" / "endurance"
-SOURCES = ("sqlite", "postgres", "mysql", "mariadb", "kafka") if ROUNDS else ("sqlite",)
+_SOURCES = ("sqlite", "postgres", "mysql", "mariadb", "kafka")
+PAIRS = (
+    [(source, target) for target in ("delta", "bigquery") for source in _SOURCES] if ROUNDS else [("sqlite", "delta")]
+)
 _FEW_ROUNDS, _FEW_SECONDS, _FEW_COMMITS = 4, 0.5, 10
 _LARGEST_ROUND = 120.0
+_FEWER = 20
+"""By so much fewer commits are wanted where a commit is a slice of a topic, or goes through the emulator, whose time it takes."""
 # In an hour thirty compactions and a dozen clean-ups of each table: about as many commits between them as there are in a week.
 _WEEK = {"optimizeIntervalSeconds": 120, "vacuumIntervalSeconds": 300, "dropTables": "drop"}
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 @pytest.mark.timeout(1200 + 2 * ROUNDS * (SECONDS + _LARGEST_ROUND))
-def test_a_replicator_stays_right_fast_and_small(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    result = RESULTS / f"{name}-delta.json"
+def test_a_replicator_stays_right_fast_and_small(
+    pair: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    result = RESULTS / f"{'-'.join(pair)}.json"
     if ROUNDS and result.exists():
         pytest.skip(f"{result} exists")
     with (tmp_path / "rounds").open("w") as rounds:
         endurance = Endurance(
-            make_source(name, request, tmp_path),
-            Delta(**_WEEK),
+            make_source(pair[0], request, tmp_path),
+            _target(pair[1], request, tmp_path),
             tmp_path,
             SEED,
             lambda line: print(line, file=rounds, flush=True),
         )
+        commits = COMMITS if "kafka" not in pair and "bigquery" not in pair else COMMITS // _FEWER
         if ROUNDS:
-            endurance.run(ROUNDS, SECONDS, COMMITS, MINUTES)
+            endurance.run(ROUNDS, SECONDS, commits, MINUTES)
         else:
             endurance.run(_FEW_ROUNDS, _FEW_SECONDS, _FEW_COMMITS)
     if ROUNDS:
@@ -55,8 +64,15 @@ def test_a_replicator_stays_right_fast_and_small(name: str, request: pytest.Fixt
         result.parent.mkdir(exist_ok=True)
         result.write_text(json.dumps(_document(endurance, measured), indent=2) + "\n")
         assert {name for name, value in measured.items() if not value.is_flat} - NOT_HELD == set()
-    assert endurance.commits >= (COMMITS if ROUNDS else _FEW_COMMITS)
+    assert endurance.commits >= (commits if ROUNDS else _FEW_COMMITS)
     assert endurance.rounds.total() >= (ROUNDS or _FEW_ROUNDS)
+
+
+def _target(name: str, request: pytest.FixtureRequest, folder: Path) -> MeasuredTarget:
+    if name == "delta":
+        return Lake(Delta(**_WEEK), folder / "lake")
+    emulators = request.getfixturevalue("bigquery_emulators")
+    return Warehouse(BigQuery(emulators), emulators)
 
 
 def _document(endurance: Endurance, measured: Mapping[str, Tenths]) -> dict[str, object]:
