@@ -106,9 +106,8 @@ class CatalogueChanges:
     def _emit_names(self, names: dict[int, tuple[TableId, TableId | None]], read_up_to: int) -> None:
         """Emit renames at once, or a drop; stored first, so that a replay emits the same at the same position."""
         emitted = EmittedNames(*self._position.synthetic_offsets(read_up_to), names)
-        durable = self._context.committed_offset()
-        committed = durable if isinstance(durable, PostgresOffset) else None
-        RelationIds.change(self._context, lambda ids: ids.emit(emitted, committed))
+        durable = self._durable()
+        RelationIds.change(self._context, lambda ids: ids.emit(emitted, durable))
         failpoint("postgres.rename.stored")
         self._report_names(emitted)
 
@@ -141,10 +140,15 @@ class CatalogueChanges:
         self._position.emit_between(base, changes, end)
 
     def _forget_durable(self) -> None:
-        """Drop changes before the committed offset: no run starts before it, so they are never replayed."""
-        durable = self._context.committed_offset()
-        if isinstance(durable, PostgresOffset):
+        """Drop changes that are never replayed."""
+        durable = self._durable()
+        if durable is not None:
             self._emitted = [change for change in self._emitted if durable < change.end]
+
+    def _durable(self) -> PostgresOffset | None:
+        """An offset before which no run starts; a run that has committed nothing yet may be followed by one from any offset that is kept."""
+        durable = self._context.committed_offset() or self._context.oldest_offset()
+        return durable if isinstance(durable, PostgresOffset) else None
 
     def replay(self, up_to: int) -> None:
         """Emit what an earlier run emitted up to `up_to`.

@@ -64,7 +64,7 @@ class Run:
         stop: Set when the run is to end; everything that waits checks it.
         saved_offset: What is durable at target and state; None before the first save.
         committed_offset: What the source may acknowledge: the save *before* the last one, so that a run can still start
-            from it when the newest offset file is damaged. A run begins with the one that is stored; None without one.
+            from it when the newest offset file is damaged. None until this run has saved once.
         saved_sequence: The sequence number there.
         next_slice_at: When the target may be given the next slice, on this process's clock; attempts follow each other sooner.
         expects_more: Whether the source may still emit what was committed before the commits read last (`Commits.more`).
@@ -115,15 +115,10 @@ class Run:
         return self.pipeline.source.offset_type.from_fields(fields)
 
     def load_offset(self) -> None:
-        """Read the offset saved last, by an earlier run or attempt, and the one before it."""
+        """Read the offset saved last, by an earlier run or attempt."""
         saved = self.offsets.latest()
-        if saved is None:
-            return
-        self.saved_offset, self.saved_sequence = self.read_offset(saved.fields), saved.sequence_number
-        stored = [entry.offset for entry in self.offsets.history(2)[1:] if entry.offset is not None]
-        if self.committed_offset is None and stored:
-            # A superseded run may have written a file beyond the offset that counts.
-            self.committed_offset = min(self.read_offset(stored[0].fields), self.saved_offset)
+        if saved is not None:
+            self.saved_offset, self.saved_sequence = self.read_offset(saved.fields), saved.sequence_number
 
     def oldest_offset(self) -> Offset | None:
         """The oldest offset that is kept; None before the first save."""

@@ -25,6 +25,7 @@ def test_what_is_kept_of_renamed_and_dropped_tables_is_forgotten_over_short_runs
     db.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (-1)")
     pipeline = Pipeline(db, tmp_path)
     pipeline.document["tables"] = [{"database": db.name, "schema": "public", "table": "*"}]
+    pipeline.document["offsets"] = {"keepCount": 4, "keepDays": 0}
     pipeline.tables = ("t",)
     in_memory_target.STORAGE.drops = True
     sizes = []
