@@ -12,6 +12,8 @@ from replicator_state.lease.lease import Lease
 from replicator_state.offsets.offset_format import SavedOffset, UnreadableFile
 from replicator_state.offsets.offset_store import OffsetEntry, OffsetStore
 from replicator_state.offsets.retention import Retention
+from replicator_state.requests.request import Outcome, OutcomeState, Request
+from replicator_state.requests.request_folder import Entry, RequestFolder
 from replicator_state.source_identity import check_identity
 from replicator_state.state_store import StateStore, StateValue
 
@@ -19,10 +21,15 @@ __all__ = [
     "LEASE_HELD",
     "SYSTEM_CLOCK",
     "Clock",
+    "Entry",
     "Lease",
     "OffsetEntry",
     "OffsetStore",
+    "Outcome",
+    "OutcomeState",
     "ReplicatorDirectory",
+    "Request",
+    "RequestFolder",
     "Retention",
     "SavedOffset",
     "StateStore",

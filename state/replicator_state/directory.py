@@ -1,4 +1,4 @@
-"""Where a replicator keeps everything: `<base>/<namespace>/<name>/<generation>/`."""
+"""Where a replicator keeps everything: `<base>/<namespace>/<name>/<generation>/`, and requests to it in `requests/` beside them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
 from replicator_state.lease.lease import Lease
 from replicator_state.offsets.offset_store import OffsetStore
 from replicator_state.offsets.retention import Retention
+from replicator_state.requests.request_folder import RequestFolder
 from replicator_state.state_store import StateStore
 from replicator_state.storage.folder import Folder
 from replicator_state.storage.local_folder import LocalFolder
@@ -99,6 +100,11 @@ class ReplicatorDirectory:
         if lease is None:
             return StateStore(folder, retry)
         return StateStore(folder, retry, epoch=lease.epoch, fence=lease.check)
+
+    def requests(self) -> RequestFolder:
+        """The requests of operators, which outlive generations."""
+        folder = self._open(self.namespace, self.name, "requests")
+        return RequestFolder(folder, StoreRetry(self._retry_seconds, folder.place))
 
     def acquire(
         self, run_id: str, *, ttl_seconds: float = 30.0, wait_seconds: float = 0.0, clock: Clock = SYSTEM_CLOCK

@@ -47,6 +47,8 @@ DRIVERS: dict[str, frozenset[str]] = {
     "sqlite3": frozenset({_SQLITE, _RUNTIME}),  # the demo's shop is a SQLite file
     "zstandard": frozenset({_MYSQL}),
 }
+# Distributions whose packages have other names.
+_IMPORTED_AS = {"python-ulid": "ulid"}
 # Functions that import the module which their first argument names.
 LOADERS = frozenset({"import_module", "library"})
 
@@ -88,10 +90,11 @@ def name_of(function: ast.expr) -> str:
 
 @cache
 def core(package: str) -> frozenset[str]:
-    """What the distribution of a package always installs; the import names are the distributions' names."""
+    """What the distribution of a package always installs, by the names that are imported."""
     path = "sdk/pyproject.toml" if package == SDK else "pyproject.toml"
     project = tomllib.loads((ROOT / path).read_text(encoding="utf-8"))["project"]
-    return frozenset(re.split(r"[\[<>=!~ ;]", requirement, maxsplit=1)[0] for requirement in project["dependencies"])
+    names = (re.split(r"[\[<>=!~ ;]", requirement, maxsplit=1)[0] for requirement in project["dependencies"])
+    return frozenset(_IMPORTED_AS.get(name, name) for name in names)
 
 
 def driver_of(module: str) -> str | None:

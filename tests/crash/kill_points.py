@@ -189,6 +189,14 @@ PARTS_OF_REMAINS: frozenset[str] = frozenset({"remains"})
 PARTS_OF_RENAMES: frozenset[str] = frozenset({"rename", "renamed"})
 """The parts of the recovery that they need."""
 
+OF_REQUESTS: frozenset[str] = frozenset(
+    {"engine.request.begun", "engine.request.carried_out", "engine.request.finished"}
+)
+"""While a run, or a command by itself, carries out what an operator asks for: tried in `sqlite/test_requests.py`."""
+
+PARTS_OF_REQUESTS: frozenset[str] = frozenset({"request"})
+"""The part of the recovery that they need."""
+
 PARTS_FOR_JAVA: frozenset[str] = frozenset({"session", "files"})
 """The parts of the recovery that a killed Java virtual machine needs: tried in `sqlite/test_killed_java.py`."""
 

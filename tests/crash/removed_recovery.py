@@ -373,6 +373,22 @@ def note_no_remains(patch: Patch) -> None:
     patch.setattr(RemainsList, "note", lambda self, remains: None)
 
 
+def end_requests_first(patch: Patch) -> None:
+    """A request of an operator has its outcome before it is carried out."""
+    from replicator_runtime.engine.control import control
+    from replicator_sdk.failpoint import failpoint
+    from replicator_state import OutcomeState
+
+    true_done = control.Control._done
+
+    def done(self: control.Control, request_id: str) -> Any:
+        self._requests.finish(request_id, self._outcome(OutcomeState.DONE))
+        failpoint("engine.request.carried_out")
+        return true_done(self, request_id)
+
+    patch.setattr(control.Control, "_done", done)
+
+
 PARTS: dict[str, Callable[[Patch], None]] = {
     "lease": no_take_over,
     "identity": identity_of_a_process,
@@ -392,6 +408,7 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "renamed": rename_again,
     "orphans": adopt_orphans,
     "remains": note_no_remains,
+    "request": end_requests_first,
     "session": keep_dead_session,
     "files": leave_files,
 }

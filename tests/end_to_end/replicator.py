@@ -69,6 +69,11 @@ class Replicator:
         """Offsets and state."""
         return self.folder / "state"
 
+    @property
+    def pipeline(self) -> Path:
+        """The pipeline file; there once a run was started."""
+        return self.folder / "pipeline.json"
+
     def document(self) -> dict[str, Any]:
         """The pipeline JSON."""
         target = self.target or ("delta", {"path": str(self.lake), **self.lake_settings})
@@ -91,11 +96,14 @@ class Replicator:
     def start(self, *arguments: str, **environment: str) -> Running:
         """Start a run; it dies with the tests."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        pipeline = self.folder / "pipeline.json"
-        pipeline.write_text(json.dumps(self.document()))
+        self.pipeline.write_text(json.dumps(self.document()))
+        return self.start_command("run", str(self.pipeline), *arguments, **environment)
+
+    def start_command(self, *arguments: str, **environment: str) -> Running:
+        """Start any command, with `--json`; it dies with the tests."""
         self._runs += 1
         log = self.folder / f"run-{self._runs}.log"
-        command = [*self.command, "run", str(pipeline), "--json", *arguments]
+        command = [*self.command, *arguments, "--json"]
         start = fork if command[0] == sys.executable else spawn
         return Running(start(command, log=log, environment={**INTERPRETER, **self.environment, **environment}), log)
 

@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from replicator_runtime.cli.commands import assess, demo, maintain, offsets, plugins, run, status, tables, validate
+from replicator_runtime.cli.commands import (
+    assess,
+    demo,
+    maintain,
+    offsets,
+    plugins,
+    requests,
+    run,
+    status,
+    table,
+    tables,
+    validate,
+)
 
 app = typer.Typer(
     name="replicator",
@@ -26,11 +38,13 @@ for command in (
     assess.assess,
     tables.tables,
     status.status,
+    requests.requests,
     maintain.maintain,
     plugins.plugins,
     demo.demo,
 ):
     app.command()(command)
+app.add_typer(table.app, name="table")
 app.add_typer(offsets.app, name="offsets")
 
 

@@ -19,7 +19,7 @@ from replicator_runtime.engine.preparation.new_names import schemas_at
 from replicator_runtime.engine.preparation.remains import discard_remains
 from replicator_runtime.engine.preparation.renames import finish_renames
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
-from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
+from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext, takes_snapshots
 from replicator_runtime.engine.slices.distributed_stream import DistributedStream
 from replicator_runtime.engine.slices.slice_store import SliceStore
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
@@ -83,7 +83,7 @@ class Attempt:
         with self._exit:
             self._exit.callback(self._lifecycle.positions.save)
             self._forget_old_schemas()
-            self._lifecycle.takes_snapshots = self._takes_snapshots()
+            self._lifecycle.takes_snapshots = takes_snapshots(self._run, self._definition({}))
             records = discover(self._lifecycle)
             if self._snapshots.begin_attempt() and len(records) < self._selected():
                 raise Rejoin  # a table that is gone was copied until now: only another discovery finds that it is gone
@@ -102,14 +102,6 @@ class Attempt:
 
     def _selected(self) -> int:
         return sum(record.selected for record in self._lifecycle.records.values())
-
-    def _takes_snapshots(self) -> bool:
-        """Whether the engine copies this source's tables; asked before they are known."""
-        reader = self._source.create_snapshot_reader(self._definition({}), SourceContext(self._run))
-        if reader is None:
-            return False
-        reader.close()
-        return True
 
     def _forget_old_schemas(self) -> None:
         """Drop schemas that no offset needs any more that one could rewind to."""
@@ -183,7 +175,7 @@ class Attempt:
 
         Raises:
             Rejoin: When tables were copied by consumers of their own: this attempt's may know them as they were before. Also
-                when a table that failed may be tried again beside the copies.
+                when a table that failed may be tried again beside the copies, or an operator asks for something.
         """
         late = [r for r in self._lifecycle.records.values() if r.needs_snapshot or r.copying]
         self._run.progress.set_phase("snapshot")
@@ -208,10 +200,8 @@ class Attempt:
                 return
             if self._run.stop.is_set() and not snapshots.running:
                 raise SnapshotsStopped
-            if (
-                not before_the_stream
-                and min(self._lifecycle.next_retry(()), self._lifecycle.next_copy) <= time.monotonic()
-            ):
+            next_try = min(self._lifecycle.next_retry(()), self._lifecycle.next_copy)
+            if not before_the_stream and (self._run.requested.is_set() or next_try <= time.monotonic()):
                 raise Rejoin
             time.sleep(0.1)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
 from replicator_runtime.engine.attempt import Attempt
+from replicator_runtime.engine.control.control import Control
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.maintenance.maintenance import Maintenance
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
+from replicator_runtime.engine.run_state.request_watch import watching_requests
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.status import StatusWriter
 from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary, unexpected
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from replicator_sdk import Offset
 
 log = structlog.get_logger()
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
     status.start()
     error: BaseException | None = None
     try:
-        with keeping_lease(run):
+        with keeping_lease(run), watching_requests(run):
             reached = _Attempts(lifecycle, until_current=until_current).run()
         _raise_failing(lifecycle, reached=reached)
         run.progress.set_phase("done")
@@ -117,6 +121,7 @@ class _Attempts:
         self._budget = RetryBudget(self._run.config.retries)
         self._snapshots = Snapshots(lifecycle)
         self._maintenance = Maintenance(self._run)
+        self._control = Control(lifecycle)
         self._identified = False
         self._streamed: tuple[Offset | None, int] = (None, 0)
         self._copied = 0
@@ -180,12 +185,13 @@ class _Attempts:
         self._streamed, self._copied = streamed, copied
 
     def _begin(self) -> None:
-        """Read what is stored, refuse a source that it does not belong to, and find the source's end."""
+        """Read what is stored, do what operators ask for, refuse a source that it does not belong to, and find the source's end."""
         source = self._run.pipeline.source
         if not self._identified:
             self._log_edits()
         self._run.load_offset()
         self._lifecycle.load()
+        self._carry_out_requests()
         if not self._identified:
             self._lifecycle.show_stored()
             self._maintenance.times.forget_others(self._lifecycle.records)
@@ -196,6 +202,15 @@ class _Attempts:
         if self._until_current and self._goal is None:
             self._goal = source.latest_offset()
         self._run.progress.source_error = None
+
+    def _carry_out_requests(self) -> None:
+        """Do what operators ask for; what cannot be done now is tried again later, and holds up no data."""
+        try:
+            self._control.carry_out()
+        except FencedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the store of requests is away, say
+            log.warning("request.failed", error=summary(error))
 
     def _log_edits(self) -> None:
         """Say what follows from the settings that were edited since the last run, before anything does."""
@@ -227,7 +242,14 @@ class _Attempts:
         write("run.retry", code=shown.code, error=str(shown), attempt=times, seconds=round(delay, 1))
         if shown is not error:
             log.debug("run.unexpected", exc_info=error)
-        run.stop.wait(delay)
+        self._wait(delay)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, but not while the run is to stop or an operator asks for something."""
+        until = time.monotonic() + seconds
+        while not self._run.requested.is_set() and (left := until - time.monotonic()) > 0:
+            if self._run.stop.wait(min(_LOOK_SECONDS, left)):
+                return
 
     def _stop_named_table(self, error: Exception) -> bool:
         """Stop the table that the error names; False when that would leave none."""

@@ -372,6 +372,30 @@ class TableLifecycle:
         self._set(record, Cause.START_OVER, TableState.PENDING)
         self._forget_copy(record)
 
+    def resync(self, record: TableRecord, request_id: str) -> None:
+        """Forget its copy and its error: an attempt describes and copies it again. The caller saves.
+
+        Args:
+            record: The table.
+            request_id: The request that asks for it.
+        """
+        self.copies.end(record.table)
+        self._forget_failure(record)
+        self._set(record, Cause.RESYNC, TableState.PENDING)
+        self._forget_copy(record)
+        record.resync, record.released, record.failing_since = request_id, False, None
+        self.run.progress.set_table(record.table, TableState.PENDING)
+
+    def retry_now(self, record: TableRecord) -> None:
+        """Let the next attempt try the table, without any wait."""
+        self._forget_failure(record)
+
+    def _forget_failure(self, record: TableRecord) -> None:
+        self._stopped.pop(record.table, None)
+        self._retry_at.pop(record.table, None)
+        self._budgets.succeeded(record.table)
+        self._release.forget(record.table)
+
     def _forget_copy(self, record: TableRecord) -> None:
         self._store.note_remains(record)
         record.forget_copy()

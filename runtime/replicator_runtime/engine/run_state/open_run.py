@@ -57,6 +57,7 @@ def open_run(
             lease=lease,
             offsets=directory.offsets(lease),
             store=directory.states(lease).scoped("runtime"),
+            requests=directory.requests(),
             stop=stop or threading.Event(),
             progress=progress or Progress(),
             metrics=MetricsRegistry(pipeline.target_stage),

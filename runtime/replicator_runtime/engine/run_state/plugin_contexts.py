@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replicator_runtime.engine.run_state.run import Run
-    from replicator_sdk import Offset, TableId
+    from replicator_sdk import EventReaderDefinition, Offset, TableId
 
 
 class SourceContext(DeltaSourceContext):
@@ -134,3 +134,12 @@ class TargetContext(DeltaTargetContext):
     def set_table_replicating(self, table: TableId) -> None:
         """Show the table as REPLICATING."""
         self._run.progress.set_table(table, TableState.REPLICATING)
+
+
+def takes_snapshots(run: Run, definition: EventReaderDefinition) -> bool:
+    """Whether the engine copies this source's tables; connects to nothing."""
+    reader = run.pipeline.source.create_snapshot_reader(definition, SourceContext(run))
+    if reader is None:
+        return False
+    reader.close()
+    return True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from replicator_runtime.observability.lineage import Lineage
     from replicator_runtime.observability.metrics import MetricsRegistry
     from replicator_sdk import Offset
-    from replicator_state import Lease, OffsetStore, StateStore
+    from replicator_state import Lease, OffsetStore, RequestFolder, StateStore
 
 register("engine.offset.before_save", "engine.offset.after_save")
 
@@ -61,7 +61,9 @@ class Run:
     The saved offset only moves forward. What belongs to each table is in `TableLifecycle`.
 
     Attributes:
+        requests: What operators ask for.
         stop: Set when the run is to end; everything that waits checks it.
+        requested: Set when operators ask for something: the attempt ends soon, so that it is carried out before the next.
         saved_offset: What is durable at target and state; None before the first save.
         committed_offset: What the source may acknowledge: the save *before* the last one, so that a run can still start
             from it when the newest offset file is damaged. None until this run has saved once.
@@ -78,6 +80,7 @@ class Run:
     lease: Lease
     offsets: OffsetStore
     store: StateStore
+    requests: RequestFolder
     stop: threading.Event
     progress: Progress
     metrics: MetricsRegistry
@@ -87,6 +90,7 @@ class Run:
     committed_offset: Offset | None = None
     next_slice_at: float = -math.inf
     expects_more: bool = False
+    requested: threading.Event = field(default_factory=threading.Event)
     spark: SparkHandle = field(init=False)
     table_store: TableStore = field(init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock)

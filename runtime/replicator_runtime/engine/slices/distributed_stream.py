@@ -85,7 +85,7 @@ class DistributedStream:
             goal: The offset to stop at; None to go on for ever.
 
         Raises:
-            Rejoin: When a table that failed is to be tried again.
+            Rejoin: When a table that failed is to be tried again, or an operator asks for something.
             Exception: What source or target failed with.
         """
         self._begin(start)
@@ -148,8 +148,9 @@ class DistributedStream:
         self._schemas.finish()
 
     def _reached(self, goal: Offset | None) -> bool:
-        """Whether `goal` is durable and no failed table is to be tried again."""
-        return goal is not None and not self._current < goal and self._tables.retry_at == math.inf
+        """Whether `goal` is durable, no failed table is to be tried again, and no operator asks for anything."""
+        is_open = self._tables.retry_at < math.inf or self._run.requested.is_set()
+        return goal is not None and not self._current < goal and not is_open
 
     def _plan(self, goal: Offset | None) -> LogSlice | None:
         """The next slice; it crosses neither a table's position nor the goal."""
@@ -256,7 +257,8 @@ class DistributedStream:
 
     def _run_periodic_work(self) -> None:
         self._periodic.run()
-        if time.monotonic() >= self._tables.retry_at and self._rejoining.is_due:
+        wanted = time.monotonic() >= self._tables.retry_at or self._run.requested.is_set()
+        if wanted and self._rejoining.is_due:
             raise Rejoin
 
 

@@ -234,9 +234,9 @@ class Stream:
         return not self._expects_tables()
 
     def _expects_tables(self) -> bool:
-        """Whether some table will join, or is to be tried again."""
+        """Whether some table will join, or is to be tried again, or an operator asks for something."""
         snapshotting = self._snapshots is not None and (self._snapshots.running or self._snapshots.waiting)
-        waiting = self._waiting_to_join or bool(self._lifecycle.postponed)
+        waiting = self._waiting_to_join or bool(self._lifecycle.postponed) or self._run.requested.is_set()
         return snapshotting or waiting or self._tables.retry_at < math.inf
 
     def _join_snapshots(self) -> None:
@@ -256,7 +256,7 @@ class Stream:
         self._rejoining.passed(self._batcher.offset)
         if now - self._heard_at > _IDLE_SECONDS:
             self._rejoining.at_the_end()
-        if now >= self._tables.rejoin_at:
+        if now >= self._tables.rejoin_at or self._run.requested.is_set():
             self._rejoin()
         if self._watches and now - self._looked_at > self._run.config.new_tables_interval_seconds:
             self._looked_at = now

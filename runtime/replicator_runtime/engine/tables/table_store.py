@@ -68,6 +68,8 @@ class TableRecord:
     """When its present failure began, in seconds since 1970; None once changes of it were applied since."""
     released: bool = False
     """Whether it failed for so long that it gave the log up: it is copied again, and holds no offset until that begins."""
+    resync: str = ""
+    """The request by which it was copied again last, which is thereby done."""
     renames: list[RenameStep] = field(default_factory=list)
     """What the target is still to rename, in order, of this table and of those that it exchanges names with."""
     selected: bool = False
@@ -267,6 +269,7 @@ class TableStore:
             "passedOver": record.passed_over,
             "failingSince": record.failing_since,
             "released": record.released,
+            "resync": record.resync,
             "snapshot": snapshot
             and {
                 "id": snapshot.snapshot_id,
@@ -300,6 +303,7 @@ class TableStore:
             renames=[RenameStep.from_json(step, self._read_offset) for step in value.get("renames", ())],
             failing_since=value.get("failingSince"),
             released=value.get("released", False),
+            resync=value.get("resync", ""),
         )
 
     def _position(self, value: dict[str, Any] | None) -> Position | None:

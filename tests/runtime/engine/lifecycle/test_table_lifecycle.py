@@ -53,6 +53,7 @@ def lifecycle(tmp_path: Path) -> Iterator[TableLifecycle]:
         lease=lease,
         offsets=directory.offsets(lease),
         store=directory.states(lease).scoped("runtime"),
+        requests=directory.requests(),
         stop=threading.Event(),
         progress=Progress(),
         metrics=MetricsRegistry("lake"),

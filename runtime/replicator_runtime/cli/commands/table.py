@@ -1,0 +1,117 @@
+"""`replicator table`: commands for some tables of a replicator, also while it runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
+from replicator_runtime.cli.report import Report, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+app = typer.Typer(
+    help="Do something with some tables of a replicator, also while it runs; without a run the pipeline's file does it here.",
+    no_args_is_help=True,
+)
+Tables = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE...",
+        help="As table, schema.table or database.schema.table; quoted as in SQL where a name has dots.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[float, typer.Option(min=0, help="Wait for the outcome for so many seconds, then withdraw it.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the outcome.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+InPlace = Annotated[
+    bool, typer.Option("--in-place", help="Readers of the target see a part of the table until the copy has ended.")
+]
+
+
+@app.command("retry")
+def retry(
+    name: Replicator,
+    tables: Tables,
+    timeout: Timeout = 60.0,
+    no_wait: NoWait = False,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Try FAILING tables again now, after what they failed for was repaired.
+
+    A table that gave the source's log up is copied again. Example: replicator table retry pipeline.json shop.orders
+    """
+    _ask("retry", name, namespace, base, {"tables": tables}, None if no_wait else timeout, as_json=as_json, debug=debug)
+
+
+@app.command("resync")
+def resync(
+    name: Replicator,
+    tables: Tables,
+    in_place: InPlace = False,
+    yes: Yes = False,
+    timeout: Timeout = 60.0,
+    no_wait: NoWait = False,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Describe tables at the source and copy them again; what the target has of them is replaced.
+
+    The outcome says that the copy will be made; `replicator status` shows how far it is. Sources without snapshots (Kafka)
+    cannot do it. Example: replicator table resync pipeline.json shop.orders --in-place
+    """
+    arguments = {"tables": tables, "inPlace": in_place}
+    lost = f"{', '.join(tables)}: what the target has is replaced, rows included that the source has deleted"
+    _ask(
+        "resync",
+        name,
+        namespace,
+        base,
+        arguments,
+        None if no_wait else timeout,
+        as_json=as_json,
+        debug=debug,
+        lost="" if yes else lost,
+    )
+
+
+def _ask(
+    command: str,
+    name: str,
+    namespace: str,
+    base: str | None,
+    arguments: Mapping[str, Any],
+    timeout: float | None,
+    *,
+    as_json: bool,
+    debug: bool,
+    lost: str = "",
+) -> None:
+    with Report(f"table.{command}", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.control import ask
+
+        if lost:
+            _confirm(lost)
+        ask(report, name, namespace, base, f"table.{command}", arguments, timeout=timeout)
+
+
+def _confirm(lost: str) -> None:
+    """Ask whether this may be lost.
+
+    Raises:
+        NeedsUserError: RPL-1228 when it may not, or there is no terminal to ask at.
+    """
+    from replicator_sdk.errors import NeedsUserError
+
+    say(lost)
+    if not (sys.stdin.isatty() and typer.confirm("Go on?", err=True)):
+        raise NeedsUserError("it was not confirmed; nothing was changed", code="RPL-1228", hint="give --yes")

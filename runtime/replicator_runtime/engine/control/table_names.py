@@ -1,0 +1,63 @@
+"""Finds the tables that an operator names, as `table`, `schema.table` or `database.schema.table`, quoted as in SQL where needed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+from replicator_sdk.errors import NeedsUserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from replicator_sdk import TableId
+
+_PART = re.compile(r'"((?:[^"]|"")+)"|`((?:[^`]|``)+)`|([^."`]+)')
+
+
+def parse_name(text: str) -> tuple[str, ...] | None:
+    """The parts of a name, the last one the table's; None when it is no name."""
+    parts: list[str] = []
+    place = 0
+    while match := _PART.match(text, place):
+        double, back, plain = match.groups()
+        parts.append(double.replace('""', '"') if double else back.replace("``", "`") if back else plain)
+        place = match.end()
+        if place == len(text):
+            return tuple(parts)
+        if text[place] != ".":
+            return None
+        place += 1
+    return None
+
+
+def find_table(name: str, tables: Iterable[TableId]) -> TableId:
+    """The one of `tables` that `name` means.
+
+    Raises:
+        NeedsUserError: RPL-1220 when there is none, or more than one.
+    """
+    known = list(tables)
+    wanted = parse_name(name) or ()
+    found = [table for table in known if wanted and _parts(table)[-len(wanted) :] == wanted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NeedsUserError(
+            f"{name} means several tables of the pipeline",
+            code="RPL-1220",
+            hint=f"give schema or database as well: {', '.join(sorted('.'.join(_parts(table)) for table in found))}",
+            table=name,
+        )
+    near = difflib.get_close_matches(name, [str(table) for table in known], 1)
+    raise NeedsUserError(
+        f"{name} is no table of the pipeline",
+        code="RPL-1220",
+        hint=(f"did you mean {near[0]}? " if near else "") + "`replicator status` lists the tables of the pipeline",
+        table=name,
+    )
+
+
+def _parts(table: TableId) -> tuple[str, ...]:
+    return tuple(part for part in (table.database, table.schema, table.table) if part)

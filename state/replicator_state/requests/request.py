@@ -1,0 +1,125 @@
+"""What an operator asks for, and what happened to it; the form of both files."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A command to a replicator.
+
+    Attributes:
+        request_id: A ULID: requests sort by the time of their making.
+        command: Such as `table.resync`.
+        arguments: In JSON values, as the command defines them.
+        by: Who asked, as `user@host`.
+        at: When, UTC.
+    """
+
+    request_id: str
+    command: str
+    arguments: Mapping[str, Any]
+    by: str
+    at: datetime
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return _dump(
+            id=self.request_id, command=self.command, arguments=dict(self.arguments), by=self.by, at=self.at.isoformat()
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """The inverse of `to_bytes`.
+
+        Raises:
+            ValueError: When it is not the content of such a file.
+        """
+        try:
+            value = json.loads(content)
+            return cls(
+                str(value["id"]),
+                str(value["command"]),
+                dict(value["arguments"]),
+                str(value["by"]),
+                datetime.fromisoformat(value["at"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no request: {type(error).__name__}") from error
+
+
+class OutcomeState(enum.StrEnum):
+    """How a request ended."""
+
+    DONE = "done"
+    """Everything it asks for was done, or had been done."""
+    REFUSED = "refused"
+    """Nothing was done; the outcome says why."""
+    WITHDRAWN = "withdrawn"
+    """Nothing was done: who asked did not wait any longer, and no run had begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happened to a request.
+
+    Attributes:
+        state: How it ended.
+        at: When, UTC.
+        by: Who wrote this: the run, or who withdrew it.
+        lines: For people, what was done, a line for each part of it.
+        code: Why it was refused; empty otherwise.
+        message: The same in words.
+        hint: What to do next.
+    """
+
+    state: OutcomeState
+    at: datetime
+    by: str
+    lines: tuple[str, ...] = field(default=())
+    code: str = ""
+    message: str = ""
+    hint: str = ""
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return _dump(
+            state=self.state.value,
+            at=self.at.isoformat(),
+            by=self.by,
+            lines=list(self.lines),
+            code=self.code,
+            message=self.message,
+            hint=self.hint,
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """The inverse of `to_bytes`.
+
+        Raises:
+            ValueError: When it is not the content of such a file.
+        """
+        try:
+            value = json.loads(content)
+            return cls(
+                OutcomeState(value["state"]),
+                datetime.fromisoformat(value["at"]),
+                str(value["by"]),
+                tuple(value["lines"]),
+                str(value["code"]),
+                str(value["message"]),
+                str(value["hint"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no outcome: {type(error).__name__}") from error
+
+
+def _dump(**values: Any) -> bytes:
+    return json.dumps(values, ensure_ascii=False, indent=2).encode() + b"\n"

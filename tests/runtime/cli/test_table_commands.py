@@ -1,0 +1,164 @@
+"""`replicator table` says what follows, what is refused and why; without a run it does it by itself, `requests` lists it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replicator_state import ReplicatorDirectory
+from tests.runtime.cli.conftest import Replicator
+from tests.runtime.plugin_packages import install
+
+_TARGET = """
+from replicator_sdk import *
+
+class Consumer(EventConsumer):
+    def apply_ddl(self, event): pass
+    def apply_dml(self, event): pass
+    def stop(self): pass
+
+class Void(DeltaTarget):
+    name = "void"
+    config_type = PluginConfig
+    def create_consumer(self, context): return Consumer()
+
+@hookimpl
+def delta_targets(): return [Void]
+"""
+Command = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def pipeline(replicator: Replicator, sqlite_pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline that has run once."""
+    site = sqlite_pipeline.parent / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    install(site, "void", _TARGET)
+    document = json.loads(sqlite_pipeline.read_text())
+    document["stages"][1]["plugin"] = {"name": "void", "type": "cdcTarget"}
+    document["tables"] = [{"table": "orders"}, {"table": "old_orders"}]
+    sqlite_pipeline.write_text(json.dumps(document))
+    done = replicator("run", sqlite_pipeline, "--until-current")
+    assert done.exit_code == 0, done.stderr
+    return sqlite_pipeline
+
+
+@pytest.fixture
+def directory(pipeline: Path) -> ReplicatorDirectory:
+    return ReplicatorDirectory(json.loads(pipeline.read_text())["offsetBasePath"], "default", "shop")
+
+
+def test_without_a_run_the_command_does_it_and_the_history_says_who_and_when(
+    replicator: Replicator, pipeline: Path
+) -> None:
+    done = replicator("table", "resync", pipeline, "orders", "main.old_orders", "--in-place", "--yes")
+    assert (done.exit_code, done.stdout) == (0, "main.orders is copied again\nmain.old_orders is copied again\n")
+    [entry] = json.loads(replicator("requests", pipeline, "--json").stdout)["data"]
+    assert entry["command"] == "table.resync"
+    assert entry["tables"] == ["orders", "main.old_orders"]
+    assert entry["state"] == "done"
+    assert "@" in entry["by"]
+    assert entry["endedBy"].startswith("run ")
+    shown = replicator("requests", pipeline).stdout
+    assert "REQUEST" in shown
+    assert "main.orders is copied again; main.old_orders is copied again" in shown
+
+
+def test_the_json_has_request_state_and_lines(replicator: Replicator, pipeline: Path) -> None:
+    done = replicator("table", "resync", pipeline, "orders", "--in-place", "--yes", "--json")
+    document = json.loads(done.stdout)
+    assert document["schema"] == "replicator.table.resync/v1"
+    assert document["error"] is None
+    assert document["data"]["state"] == "done"
+    assert document["data"]["lines"] == ["main.orders is copied again"]
+    assert len(document["data"]["request"]) == 26
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "hint"),
+    [
+        (("retry", "orders"), "RPL-1221", "replicator status"),
+        (("retry", "ordrs"), "RPL-1220", "did you mean"),
+        (("resync", "orders", "--yes"), "RPL-1223", "--in-place"),
+        (("resync", "orders", "--in-place"), "RPL-1228", "--yes"),
+        (("resync", "shop.nothing", "--in-place", "--yes"), "RPL-1220", "replicator status"),
+    ],
+)
+def test_what_is_refused_is_one_line_with_the_next_step_and_ends_with_3(
+    replicator: Replicator, pipeline: Path, arguments: tuple[str, ...], code: str, hint: str
+) -> None:
+    command, table, *options = arguments
+    done = replicator("table", command, pipeline, table, *options)
+    assert done.exit_code == 3
+    assert f"error {code}: " in done.stderr
+    assert hint in done.stderr.partition("Next: ")[2]
+    assert "is copied again" not in done.stdout
+
+
+def test_what_is_not_confirmed_leaves_no_request(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory
+) -> None:
+    replicator("table", "resync", pipeline, "orders", "--in-place")
+    assert directory.requests().history() == []
+
+
+def test_a_name_alone_waits_for_a_run_and_withdraws(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory
+) -> None:
+    base = json.loads(pipeline.read_text())["offsetBasePath"]
+    done = replicator("table", "retry", "shop", "orders", "--base", base, "--timeout", "0.3")
+    assert done.exit_code == 4
+    assert "error RPL-1226: " in done.stderr
+    assert "give the pipeline's file" in done.stderr
+    assert directory.requests().waiting() == []
+    assert "withdrawn" in replicator("requests", pipeline).stdout
+
+
+def test_beside_a_run_that_does_not_look_it_is_withdrawn_or_said_to_be_under_way(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory
+) -> None:
+    lease = directory.acquire("another")
+    try:
+        done = replicator("table", "retry", pipeline, "orders", "--timeout", "0.3")
+        assert "error RPL-1226: " in done.stderr
+        with pytest.MonkeyPatch.context() as begun:
+            begun.setattr(type(directory.requests()), "withdraw", lambda self, one: not self.begin(one, "run another"))
+            done = replicator("table", "retry", pipeline, "orders", "--timeout", "0.3")
+        assert done.exit_code == 4
+        assert "error RPL-1227: " in done.stderr
+        assert len(directory.requests().waiting()) == 1
+    finally:
+        lease.release()
+
+
+def test_without_waiting_the_next_run_does_it(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory
+) -> None:
+    done = replicator("table", "resync", pipeline, "orders", "--in-place", "--yes", "--no-wait")
+    assert done.exit_code == 0
+    assert "replicator requests" in done.stdout
+    assert len(directory.requests().waiting()) == 1
+    assert replicator("run", pipeline, "--until-current").exit_code == 0
+    assert directory.requests().waiting() == []
+    assert "is copied again" in replicator("requests", pipeline).stdout
+
+
+def test_a_replicator_that_never_ran_has_no_requests_and_takes_none(
+    replicator: Replicator, sqlite_pipeline: Path
+) -> None:
+    for arguments in (("requests", sqlite_pipeline), ("table", "retry", sqlite_pipeline, "orders")):
+        done = replicator(*arguments)
+        assert done.exit_code == 3
+        assert "error RPL-1201: " in done.stderr
+    assert not (sqlite_pipeline.parent / "state").exists()
+
+
+def test_no_requests_are_said(replicator: Replicator, pipeline: Path) -> None:
+    done = replicator("requests", pipeline)
+    assert done.exit_code == 0
+    assert "no requests" in done.stdout + done.stderr

@@ -1,0 +1,348 @@
+"""What operators ask for is done once, also beside a run, after crashes, and without a run; what is refused changes nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.control import control
+from replicator_runtime.engine.control.control import carry_out_alone
+from replicator_runtime.engine.control.table_names import parse_name
+from replicator_runtime.engine.run_state import request_watch
+from replicator_sdk.errors import DataError, FencedError, ReplicatorError
+from replicator_source_sqlite.plugin import SqliteSource
+from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
+from replicator_state import Outcome, OutcomeState, ReplicatorDirectory, Request, RequestFolder
+from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.apply.test_rejoining import at_work, count, fails
+from tests.runtime.engine.preparation.test_selection_edits import states
+from tests.runtime.engine.test_run import Host, Shop, _wait, fill, shop
+
+if TYPE_CHECKING:
+    from replicator_sdk import TableSchema
+
+__all__ = ["shop"]
+
+POINTS = ("engine.request.begun", "engine.request.carried_out", "engine.request.finished")
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables whose rows were read, in order."""
+    opened, found = SqliteSnapshotReader.open, []
+
+    def noted(self: SqliteSnapshotReader, schema: TableSchema, *more: Any) -> Any:
+        found.append(schema.table.table)
+        return opened(self, schema, *more)
+
+    monkeypatch.setattr(SqliteSnapshotReader, "open", noted)
+    return found
+
+
+def requests(shop: Shop) -> RequestFolder:
+    return ReplicatorDirectory(shop.document["offsetBasePath"], "default", "shop").requests()
+
+
+def ask(shop: Shop, command: str, *tables: str, **more: Any) -> Request:
+    return requests(shop).submit(f"table.{command}", {"tables": list(tables), **more})
+
+
+def outcome(shop: Shop, request: Request) -> Outcome:
+    found = requests(shop).outcome(request.request_id)
+    assert found is not None
+    return found
+
+
+def alone(shop: Shop) -> None:
+    carry_out_alone(build_pipeline(shop.document, host=Host()))  # type: ignore[arg-type]
+
+
+def works() -> None:
+    in_memory_target.STORAGE.fault = lambda step, table: None
+
+
+def damage(table: str) -> None:
+    """Another program deletes rows of the target."""
+    kept = next(t for name, t in in_memory_target.STORAGE.tables.items() if name.table == table)
+    kept.rows.clear()
+
+
+def test_a_table_is_copied_again_beside_a_run(shop: Shop, copies: list[str]) -> None:
+    fill(shop)
+    shop.run()
+    damage("notes")
+    copies.clear()
+    with at_work(shop):
+        request = ask(shop, "resync", "notes", inPlace=True)
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 20)
+        shop.sql("INSERT INTO notes VALUES ('beside')")
+        _wait(lambda: count("notes") == 21, 20)
+    assert copies == ["notes"]
+    assert outcome(shop, request).lines == ("main.notes is copied again",)
+    for _ in range(3):
+        shop.sql("INSERT INTO notes VALUES ('z')", "ALTER TABLE customers ADD COLUMN x TEXT" if _ == 1 else "SELECT 1")
+        shop.run()
+        shop.assert_equal()
+    assert copies == ["notes"]
+
+
+@pytest.mark.parametrize("order", ["before", "between"])
+def test_a_table_is_copied_again_by_the_next_run_when_none_goes_on(shop: Shop, copies: list[str], order: str) -> None:
+    fill(shop)
+    shop.run()
+    damage("customers")
+    copies.clear()
+    request = ask(shop, "resync", "main.customers", inPlace=True)
+    if order == "before":
+        alone(shop)
+        assert outcome(shop, request).state is OutcomeState.DONE
+        assert copies == []
+    shop.sql("ALTER TABLE customers ADD COLUMN later TEXT", "INSERT INTO customers VALUES (900, 'n', 'l')")
+    shop.run()
+    assert outcome(shop, request).state is OutcomeState.DONE
+    assert copies == ["customers"]
+    shop.assert_equal()
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_a_request_that_is_carried_out_again_after_a_kill_copies_once(
+    shop: Shop, copies: list[str], monkeypatch: pytest.MonkeyPatch, point: str, by_itself: bool
+) -> None:
+    fill(shop)
+    shop.run()
+    copies.clear()
+    request = ask(shop, "resync", "notes", inPlace=True)
+    died: list[str] = []
+
+    def dies(name: str) -> None:
+        if name == point and not died:
+            died.append(name)
+            raise FencedError("the process dies", code="RPL-8001")
+
+    monkeypatch.setattr(control, "failpoint", dies)
+    with pytest.raises(FencedError):
+        alone(shop) if by_itself else shop.run()
+    assert died
+    for number in range(3):
+        shop.sql(f"ALTER TABLE customers ADD COLUMN c{number} TEXT", f"INSERT INTO notes VALUES ('{number}')")
+        shop.run()
+        shop.assert_equal()
+    assert copies == ["notes"]
+    assert outcome(shop, request).state is OutcomeState.DONE
+    assert requests(shop).waiting() == []
+
+
+def test_two_requests_for_one_table_copy_it_for_each_run_that_finds_them(shop: Shop, copies: list[str]) -> None:
+    fill(shop)
+    shop.run()
+    copies.clear()
+    made = [ask(shop, "resync", "notes", inPlace=True) for _ in range(2)]
+    shop.run()
+    assert copies == ["notes"]
+    assert {outcome(shop, request).state for request in made} == {OutcomeState.DONE}
+    shop.assert_equal()
+
+
+def test_a_failing_table_is_tried_again_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error is final: without the request it would stay until the next start."""
+    monkeypatch.setattr(RequestFolder, "look_seconds", 0.2)
+    fill(shop)
+    shop.run()
+    fails("before", "notes", lambda: DataError("a value is too large", code="RPL-5001", table="main.notes"))
+    shop.sql("INSERT INTO notes VALUES ('held')")
+    with at_work(shop):
+        _wait(lambda: states(shop).get("notes") == "FAILING", 20)
+        works()
+        time.sleep(1)
+        assert count("notes") == 20
+        request = ask(shop, "retry", "notes")
+        _wait(lambda: count("notes") == 21, 20)
+    assert outcome(shop, request).lines == ("main.notes is tried again",)
+    shop.run()
+    shop.assert_equal()
+
+
+def test_a_table_that_gave_the_log_up_is_copied_at_once(shop: Shop, copies: list[str]) -> None:
+    """Without the request its copy would wait for a minute."""
+    fill(shop)
+    shop.document["failingTables"] = {"holdLogHours": 0.5 / 3600, "maxCopyDelaySeconds": 600}
+    shop.run()
+    copies.clear()
+    fails("before", "notes", lambda: DataError("a value is too large", code="RPL-5001", table="main.notes"))
+    shop.sql("INSERT INTO notes VALUES ('held')")
+    with at_work(shop):
+        before = shop.status()["offset"]
+        _wait(lambda: states(shop).get("notes") == "FAILING", 20)
+        shop.sql("INSERT INTO customers (name) VALUES ('later')")
+        _wait(lambda: shop.status()["offset"] != before, 30)
+        works()
+        request = ask(shop, "retry", "notes")
+        _wait(lambda: count("notes") == 21, 20)
+    assert copies == ["notes"]
+    assert outcome(shop, request).lines == ("main.notes is copied again",)
+
+
+def test_a_wait_before_the_next_try_ends_when_an_operator_asks(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.document["retries"] = {"maxDurationSeconds": 600, "delaySeconds": 300}
+    fill(shop)
+    shop.run()
+    away = threading.Event()
+    away.set()
+    latest = SqliteSource.create_table_registry
+
+    def unreachable(self: SqliteSource) -> Any:
+        if away.is_set():
+            raise OSError(5, "the source is away")
+        return latest(self)
+
+    monkeypatch.setattr(SqliteSource, "create_table_registry", unreachable)
+    shop.sql("INSERT INTO notes VALUES ('x')")
+    with at_work(shop) as progress:
+        _wait(lambda: progress.snapshot().phase == "retrying", 20)
+        away.clear()
+        began = time.monotonic()
+        ask(shop, "resync", "notes", inPlace=True)
+        _wait(lambda: count("notes") == 21, 30)
+        assert time.monotonic() - began < 30
+
+
+REFUSED = [
+    ("retry", ("notes",), {}, "RPL-1221"),
+    ("retry", ("nots",), {}, "RPL-1220"),
+    ("resync", ("customers", "nots"), {"inPlace": True}, "RPL-1220"),
+    ("resync", ("other.notes",), {"inPlace": True}, "RPL-1220"),
+    ("resync", ("notes",), {}, "RPL-1223"),
+    ("explode", ("notes",), {}, "RPL-1224"),
+]
+
+
+@pytest.mark.parametrize(("command", "tables", "arguments", "code"), REFUSED)
+def test_what_is_refused_changes_nothing(
+    shop: Shop, copies: list[str], command: str, tables: tuple[str, ...], arguments: dict[str, Any], code: str
+) -> None:
+    fill(shop)
+    shop.run()
+    copies.clear()
+    request = ask(shop, command, *tables, **arguments)
+    shop.run()
+    found = outcome(shop, request)
+    assert (found.state, found.code) == (OutcomeState.REFUSED, code)
+    assert found.message
+    assert found.hint
+    assert copies == []
+    shop.assert_equal()
+
+
+def test_a_source_without_snapshots_keeps_its_copy(
+    shop: Shop, copies: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(shop)
+    shop.run()
+    copies.clear()
+    request = ask(shop, "resync", "notes", inPlace=True)
+    with monkeypatch.context() as none:
+        none.setattr(SqliteSource, "create_snapshot_reader", lambda *_: None)
+        alone(shop)
+    assert outcome(shop, request).code == "RPL-1222"
+    shop.run()
+    assert copies == []
+
+
+def test_a_damaged_request_is_refused_and_the_next_is_done(shop: Shop, copies: list[str]) -> None:
+    fill(shop)
+    shop.run()
+    copies.clear()
+    bad, good = ask(shop, "resync", "customers", inPlace=True), ask(shop, "resync", "notes", inPlace=True)
+    requests(shop)._folder.replace(f"{bad.request_id}.request", b"{")
+    shop.run()
+    assert outcome(shop, bad).code == "RPL-1225"
+    assert outcome(shop, good).state is OutcomeState.DONE
+    assert copies == ["notes"]
+
+
+def test_a_request_that_was_withdrawn_is_not_done(shop: Shop, copies: list[str]) -> None:
+    fill(shop)
+    shop.run()
+    copies.clear()
+    request = ask(shop, "resync", "notes", inPlace=True)
+    requests(shop)._decide(request.request_id, "withdrawn")  # who withdrew it was killed before the outcome
+    shop.run()
+    assert outcome(shop, request).state is OutcomeState.WITHDRAWN
+    assert copies == []
+
+
+def test_beside_a_run_no_other_process_carries_requests_out(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RequestFolder, "look_seconds", 600.0)
+    fill(shop)
+    with at_work(shop):
+        _wait(lambda: count("notes") == 20, 20)
+        request = ask(shop, "retry", "notes")
+        with pytest.raises(ReplicatorError, match="RPL-7130"):
+            alone(shop)
+        assert requests(shop).outcome(request.request_id) is None
+
+
+def test_a_request_that_cannot_be_begun_holds_up_no_data(
+    shop: Shop, copies: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RequestFolder, "look_seconds", 0.1)
+    monkeypatch.setattr(request_watch, "_AGAIN_SECONDS", 3.0)
+    fill(shop)
+    shop.run()
+    copies.clear()
+    tries: list[str] = []
+
+    def full(self: RequestFolder, request_id: str, by: str) -> bool:
+        tries.append(request_id)
+        raise OSError(28, "no space left")
+
+    with at_work(shop):
+        with monkeypatch.context() as broken:
+            broken.setattr(RequestFolder, "begin", full)
+            request = ask(shop, "resync", "notes", inPlace=True)
+            _wait(lambda: bool(tries), 20)
+            for number in range(21, 31):
+                shop.sql("INSERT INTO notes VALUES ('x')")
+                _wait(lambda number=number: count("notes") == number, 20)
+                time.sleep(0.2)
+            assert len(tries) <= 3  # each ends an attempt
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 20)
+        _wait(lambda: copies == ["notes"], 20)
+
+
+def test_a_run_goes_on_while_requests_cannot_be_listed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RequestFolder, "look_seconds", 0.1)
+    fill(shop)
+    logged: list[str] = []
+    monkeypatch.setattr(request_watch.log, "warning", lambda event, **_: logged.append(event))
+    with at_work(shop):
+        _wait(lambda: count("notes") == 20, 20)
+        with monkeypatch.context() as broken:
+            broken.setattr(RequestFolder, "waiting", lambda _: 1 / 0)
+            _wait(lambda: "request.not_read" in logged, 20)
+            shop.sql("INSERT INTO notes VALUES ('x')")
+            _wait(lambda: count("notes") == 21, 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("orders", ("orders",)),
+        ("public.orders", ("public", "orders")),
+        ("shop.public.orders", ("shop", "public", "orders")),
+        ('"my.shop"."or""ders"', ("my.shop", 'or"ders')),
+        ("`my.shop`.orders", ("my.shop", "orders")),
+        ("", None),
+        (".orders", None),
+        ("orders.", None),
+        ('"open', None),
+        ('"a"b', None),
+    ],
+)
+def test_names_are_split_as_in_sql(text: str, parts: tuple[str, ...] | None) -> None:
+    assert parse_name(text) == parts
