@@ -56,7 +56,7 @@ class Shop:
 
     def differs(self, *tables: str) -> list[str]:
         """Of these tables those that are not equal."""
-        return [name for name in tables if Counter(self.rows(name)) != Counter(self._copied(name))]
+        return [name for name in tables if Counter(self.rows(name)) != Counter(self.copied(name))]
 
     def wait_until_equal(self) -> None:
         """Wait for a run that goes on."""
@@ -77,10 +77,11 @@ class Shop:
     def _path(self, table: str) -> Path:
         return self.replicator.lake / self.folder / table
 
-    def _copied(self, table: str) -> Rows:
+    def copied(self, table: str, *more: str) -> Rows:
+        """The rows of a table in the lake, with further columns."""
         if not DeltaTable.is_deltatable(str(self._path(table))):
             return []
-        return list(delta_rows(self._path(table), ["id", "name"]))
+        return list(delta_rows(self._path(table), ["id", "name", *more]))
 
 
 def _files(log: Path) -> list[dict[str, Any]]:
@@ -95,21 +96,29 @@ def _files(log: Path) -> list[dict[str, Any]]:
     return list(there.values())
 
 
+_SETTINGS = {"batch": {"maxIntervalSeconds": 0.2}}
+
+
+@pytest.fixture
+def sqlite_shop(tmp_path: Path) -> Shop:
+    path = tmp_path / "shop.db"
+
+    def run(*statements: str) -> list[Any]:
+        with sqlite3.connect(path, timeout=30) as database:
+            found = [database.execute(statement).fetchall() for statement in statements]
+        database.close()
+        return found[-1]
+
+    run("PRAGMA journal_mode=WAL")
+    replicator = Replicator(tmp_path, ("sqlite", {"path": str(path)}), settings=_SETTINGS)
+    return Shop(replicator, "main", run, lambda table: run(f"SELECT id, name FROM {table}"))
+
+
 @pytest.fixture(params=["sqlite", "postgres", "mysql"])
 def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
-    settings = {"batch": {"maxIntervalSeconds": 0.2}}
     if request.param == "sqlite":
-        path = tmp_path / "shop.db"
-
-        def run(*statements: str) -> list[Any]:
-            with sqlite3.connect(path, timeout=30) as database:
-                found = [database.execute(statement).fetchall() for statement in statements]
-            database.close()
-            return found[-1]
-
-        run("PRAGMA journal_mode=WAL")
-        replicator = Replicator(tmp_path, ("sqlite", {"path": str(path)}), settings=settings)
-        return Shop(replicator, "main", run, lambda table: run(f"SELECT id, name FROM {table}"))
+        found: Shop = request.getfixturevalue("sqlite_shop")
+        return found
     database = request.getfixturevalue(f"{request.param}_database")
     is_postgres = request.param == "postgres"
     source = postgres_source(database) if is_postgres else mysql_source(database.server)
@@ -121,7 +130,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
             database.execute(statement)
 
     return Shop(
-        Replicator(tmp_path, source, settings={**settings, "tables": named}),
+        Replicator(tmp_path, source, settings={**_SETTINGS, "tables": named}),
         "public" if is_postgres else database.name,
         execute,
         lambda table: read(f"SELECT id, name FROM {table}"),
@@ -147,3 +156,24 @@ def test_a_damaged_table_is_copied_again_beside_a_run_and_without_one(shop: Shop
         )
         shop.replicator.until_current()
         assert shop.differs("item", "note") == []
+
+
+def test_a_setting_that_needs_other_columns_is_followed_by_a_copy_as_the_hint_says(sqlite_shop: Shop) -> None:
+    shop = sqlite_shop
+    shop.begin()
+    shop.replicator.until_current()
+    shop.replicator.lake_settings = {"softDeletes": True}
+    shop.execute("INSERT INTO item VALUES (100, 'after')", "DELETE FROM item WHERE id = 1")
+    ended = shop.replicator.run("--until-current")
+    assert ended.error["code"] == "RPL-6405"
+    assert "replicator table resync" in ended.error["hint"]
+    shop.ask("resync", "item", "note", "--in-place", "--yes")
+    for number in range(3):
+        shop.execute(f"INSERT INTO note VALUES ({100 + number}, 'later')", f"ALTER TABLE note ADD extra_{number} int")
+        shop.execute(f"DELETE FROM item WHERE id = {10 + number}")
+        shop.replicator.until_current()
+        kept = shop.copied("item", "_is_deleted")
+        assert Counter(row[:2] for row in kept if not row[2]) == Counter(shop.rows("item"))
+        assert sorted(row[0] for row in kept if row[2]) == [
+            10 + deleted for deleted in range(1, number + 1)
+        ]  # the first before the copy

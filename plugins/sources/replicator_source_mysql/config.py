@@ -51,7 +51,7 @@ class MySqlConfig(PluginConfig):
         "port": _SERVER,
         "zeroDates": SettingEdit(
             "values that are read from the next run on follow it; to or from `text` the columns of dates have other types, and their tables stop at the next change",
-            "put it back; or take tables with dates out of `tables` (by `exclude`), run once and put them in again: they are copied again",
+            "put it back; or copy tables with dates again: `replicator table resync NAME TABLE… --in-place`",
             Severity.WARNING,
         ),
         "foreignKeyCascades": SettingEdit("tables with cascades are checked by it when the next run begins"),

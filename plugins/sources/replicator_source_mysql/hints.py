@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 COPY_AGAIN = "delete the pipeline's state folder and its tables at the target, then start the pipeline again: every table is copied"
-COPY_TABLE_AGAIN = "take the table out of the pipeline's `tables`, run the pipeline, put the table back and run it again: it is copied again"
+COPY_TABLE_AGAIN = "copy the table again: `replicator table resync NAME TABLE --in-place`"

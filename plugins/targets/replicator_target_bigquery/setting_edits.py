@@ -8,10 +8,7 @@ from typing import Final
 from replicator_sdk.config import SettingEdit
 from replicator_sdk.discovery.assessment import Severity
 
-_COPY: Final = (
-    "put it back; or, table by table, take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again, without rows"
-    " that are marked as deleted"
-)
+_COPY: Final = "put it back; or copy each table again, without rows that are marked as deleted: `replicator table resync NAME TABLE… --in-place`"
 _ELSEWHERE: Final = SettingEdit(
     "tables of earlier runs are looked for in other datasets; one that is not there with its commit log stops (RPL-4101, RPL-4103), and is not created again",
     "put it back; or start the pipeline under another `name`: every table is copied",

@@ -253,7 +253,7 @@ class NetPlan:
             code="RPL-5020",
             table=str(self._schema.table),
             position=f"sequence {sequence[0]}",
-            hint="a filter (dmlBlacklist) drops the INSERT in between; let INSERTs through, then take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+            hint="a filter (dmlBlacklist) drops the INSERT in between; let INSERTs through, then copy the table again: `replicator table resync NAME TABLE --in-place`",
         )
 
 

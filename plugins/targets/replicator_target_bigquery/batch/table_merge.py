@@ -211,5 +211,5 @@ def _refused(outcome: str, changes: TableChanges) -> Exception:
         code="RPL-6533",
         table=table,
         position=position,
-        hint="another program removed rows at the target: take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+        hint="another program removed rows at the target: copy the table again: `replicator table resync NAME TABLE --in-place`",
     )

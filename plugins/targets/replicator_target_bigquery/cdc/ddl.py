@@ -54,5 +54,5 @@ def _forbidden(event: DDLEvent, what: str) -> SchemaDriftError:
         code="RPL-6707",
         table=str(event.table),
         position=str(event.position),
-        hint="take the table out of `tables` (by `exclude`), run once and put it in again (it is copied again), or replicate it with mode batch",
+        hint="copy the table again: `replicator table resync NAME TABLE --in-place`, or replicate it with mode batch",
     )

@@ -92,5 +92,5 @@ def _must_declare(changes: TableChanges, key: tuple[str, ...], found: TableInfo)
             code="RPL-6704",
             table=str(changes.table),
             position=str(changes.identity.position),
-            hint=f"ALTER TABLE … ADD PRIMARY KEY ({', '.join(key)}) NOT ENFORCED, or take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+            hint=f"ALTER TABLE … ADD PRIMARY KEY ({', '.join(key)}) NOT ENFORCED, or copy the table again: `replicator table resync NAME TABLE --in-place`",
         )

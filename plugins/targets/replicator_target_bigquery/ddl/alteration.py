@@ -273,7 +273,7 @@ class Alteration:
             code="RPL-6562",
             table=str(self._event.table),
             position=str(self._event.position),
-            hint="set `schemaChanges` to newColumn or rebuild, take the table out of `tables` (by `exclude`), run once and put it in again (it is copied again), or leave the column out by `columns`",
+            hint="set `schemaChanges` to newColumn or rebuild, copy the table again: `replicator table resync NAME TABLE --in-place`, or leave the column out by `columns`",
         )
 
     def _literal(self, column: Field, value: Any) -> str:
@@ -284,5 +284,5 @@ class Alteration:
             code="RPL-6563",
             table=str(self._event.table),
             position=str(self._event.position),
-            hint="take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+            hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
         )

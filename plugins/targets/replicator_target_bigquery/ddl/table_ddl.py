@@ -70,7 +70,7 @@ class TableDDL:
                 code="RPL-6553",
                 table=str(event.table),
                 position=str(event.position),
-                hint="take the table out of `tables` (by `exclude`), run once and put it in again (it is copied again), or move the target's table away",
+                hint="copy the table again: `replicator table resync NAME TABLE --in-place`, or move the target's table away",
             )
         self._commit(event)
 

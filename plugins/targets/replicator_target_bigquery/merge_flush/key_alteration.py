@@ -35,7 +35,7 @@ class KeyAlteration(Alteration):
                 code="RPL-6607",
                 table=str(self._event.table),
                 position=str(self._event.position),
-                hint="fields that may be NULL can be added, and NOT NULL taken away; take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+                hint="fields that may be NULL can be added, and NOT NULL taken away; copy the table again: `replicator table resync NAME TABLE --in-place`",
             )
         super().steps()
         former = self._set_aside(present)

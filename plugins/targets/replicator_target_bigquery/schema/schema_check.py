@@ -45,5 +45,5 @@ def require_match(changes: TableChanges, wanted: tuple[Field, ...], found: Table
             code="RPL-6531",
             table=str(changes.table),
             position=str(changes.identity.position),
-            hint="undo the manual change of that table, or the edit of `softDeletes`; or take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+            hint="undo the manual change of that table, or the edit of `softDeletes`; or copy the table again: `replicator table resync NAME TABLE --in-place`",
         )

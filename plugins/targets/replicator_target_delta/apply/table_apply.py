@@ -50,7 +50,7 @@ def fitting_state(
             code="RPL-6405",
             table=str(schema.table),
             position=str(position),
-            hint="take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+            hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
         )
     attempt.state.key = tuple(attempt.state.layout[name].physical for name in schema.primary_key)
     return attempt.state, None

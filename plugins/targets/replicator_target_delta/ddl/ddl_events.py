@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 register("delta.ddl.before", "delta.ddl.after")
-_CHOICES: Final = "take the table out of `tables` (by `exclude`), run once and put it in again (it is copied again), or leave the column out by `columns`"
+_CHOICES: Final = (
+    "copy the table again: `replicator table resync NAME TABLE --in-place`, or leave the column out by `columns`"
+)
 
 
 class TableDDL:
@@ -79,7 +81,7 @@ class TableDDL:
                 code="RPL-6402",
                 table=str(event.table),
                 position=str(event.position),
-                hint="take the table out of `tables` (by `exclude`), run once and put it in again (it is copied again), or move the target's table away",
+                hint="copy the table again: `replicator table resync NAME TABLE --in-place`, or move the target's table away",
             )
         else:
             self._commit(attempt, event)
@@ -143,7 +145,7 @@ class TableDDL:
                 code="RPL-6403",
                 table=str(event.table),
                 position=str(event.position),
-                hint="the target was altered by another program: take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+                hint="the target was altered by another program: copy the table again: `replicator table resync NAME TABLE --in-place`",
             )
 
     def _must_lack(self, definition: TableDefinition, name: str, event: DDLEvent) -> None:
@@ -154,7 +156,7 @@ class TableDDL:
                 code="RPL-6407",
                 table=str(event.table),
                 position=str(event.position),
-                hint="take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again; a replicator's own column gets another name by `metadataPrefix`",
+                hint="copy the table again: `replicator table resync NAME TABLE --in-place`; a replicator's own column gets another name by `metadataPrefix`",
             )
 
     def _rewrite(self, attempt: Attempt, event: DDLEvent, metadata: dict[str, Any], values: dict[str, _Source]) -> None:

@@ -112,7 +112,7 @@ def reported_watermark(
         raise NeedsUserError(
             "the target's table is gone or not as this replicator left it",
             code="RPL-4101",
-            hint="put it back; or take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+            hint="put it back; or copy the table again: `replicator table resync NAME TABLE --in-place`",
             table=str(record.table),
         )
     saved = lifecycle.run.saved_offset

@@ -63,8 +63,8 @@ def _keeps_deleted_rows(record: TableRecord, left_out: frozenset[str]) -> NeedsU
         f"{deleting} was left out, and the blacklist is shorter now: the target has rows that the source deleted meanwhile",
         code="RPL-2006",
         table=str(record.table),
-        hint=f"to keep those rows, put the blacklist back with {names}; to drop them, take the table out of `tables` (by `exclude`), run"
-        " once and put it in again",
+        hint=f"to keep those rows, put the blacklist back with {names}; to drop them, copy the table again: `replicator table resync"
+        " NAME TABLE --in-place`",
     )
 
 

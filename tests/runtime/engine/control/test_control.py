@@ -16,10 +16,11 @@ from replicator_runtime.engine.run_state import request_watch
 from replicator_sdk.errors import DataError, FencedError, ReplicatorError
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
-from replicator_state import Outcome, OutcomeState, ReplicatorDirectory, Request, RequestFolder
+from replicator_state import Outcome, OutcomeState, Request, RequestFolder
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import at_work, count, fails
 from tests.runtime.engine.preparation.test_selection_edits import states
+from tests.runtime.engine.requests import requests
 from tests.runtime.engine.test_run import Host, Shop, _wait, fill, shop
 
 if TYPE_CHECKING:
@@ -41,10 +42,6 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(SqliteSnapshotReader, "open", noted)
     return found
-
-
-def requests(shop: Shop) -> RequestFolder:
-    return ReplicatorDirectory(shop.document["offsetBasePath"], "default", "shop").requests()
 
 
 def ask(shop: Shop, command: str, *tables: str, **more: Any) -> Request:

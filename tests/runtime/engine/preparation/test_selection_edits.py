@@ -11,6 +11,7 @@ from replicator_runtime.engine.batching.sequencer import SequencingEmitter
 from replicator_sdk import DDLEvent, DDLOperation
 from replicator_sdk.errors import NeedsUserError
 from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.requests import requests
 from tests.runtime.engine.test_run import Shop, fill, shop
 
 __all__ = ["shop"]
@@ -104,20 +105,29 @@ def test_the_only_table_can_leave_and_come_back(shop: Shop) -> None:
     shop.assert_equal("customers")
 
 
-def test_a_target_table_that_was_deleted_is_copied_again_as_the_hint_says(shop: Shop) -> None:
+@pytest.mark.parametrize("by_command", [True, False])
+def test_a_target_table_that_was_deleted_is_copied_again_as_the_hint_says(shop: Shop, by_command: bool) -> None:
     fill(shop)
     shop.run()
     [gone] = [t for t in in_memory_target.STORAGE.tables if t.table == "customers"]
     del in_memory_target.STORAGE.tables[gone]
     shop.sql("INSERT INTO notes VALUES ('meanwhile')")
-    with pytest.raises(NeedsUserError, match=r"RPL-4101.*customers.*out of `tables`"):
+    with pytest.raises(NeedsUserError, match=r"RPL-4101.*customers.*table resync"):
         shop.run()
     shop.assert_equal("notes")
-    shop.document["tables"] = [NOTES]
-    shop.run()
-    shop.document["tables"] = []
-    shop.run()
+    _copy_again(shop, [], by_command=by_command)
     shop.assert_equal()
+
+
+def _copy_again(shop: Shop, tables: list[Any], *, by_command: bool) -> None:
+    """By `replicator table resync`, or by taking the customers out of `tables` for a run."""
+    if by_command:
+        requests(shop).submit("table.resync", {"tables": ["customers"], "inPlace": True})
+    else:
+        shop.document["tables"] = [NOTES]
+        shop.run()
+    shop.document["tables"] = tables
+    shop.run()
 
 
 def test_a_column_taken_out_of_columns_is_at_the_target_no_more(shop: Shop) -> None:
@@ -230,8 +240,11 @@ def test_the_hint_for_a_shorter_blacklist_names_all_that_was_on_it(shop: Shop) -
     shop.run()
 
 
+@pytest.mark.parametrize("by_command", [True, False])
 @pytest.mark.parametrize("left_out", [{"dmlBlacklist": ["DELETE"]}, {"ddlBlacklist": ["TRUNCATE_TABLE"]}])
-def test_deletes_are_not_let_in_again_without_a_word(shop: Shop, left_out: dict[str, list[str]]) -> None:
+def test_deletes_are_not_let_in_again_without_a_word(
+    shop: Shop, left_out: dict[str, list[str]], by_command: bool
+) -> None:
     """The target keeps rows the source has deleted, perhaps on purpose: a new copy is for the user to decide."""
     fill(shop)
     shop.document["tables"] = [{**CUSTOMERS, **left_out}, NOTES]
@@ -245,10 +258,7 @@ def test_deletes_are_not_let_in_again_without_a_word(shop: Shop, left_out: dict[
         shop.run()
     assert in_memory_target.STORAGE.rows("customers") == kept
     shop.assert_equal("notes")
-    shop.document["tables"] = [NOTES]
-    shop.run()
-    shop.document["tables"] = [CUSTOMERS, NOTES]
-    shop.run()
+    _copy_again(shop, [CUSTOMERS, NOTES], by_command=by_command)
     shop.assert_equal()
 
 

@@ -65,7 +65,7 @@ class WriteApi(StreamWriter):
                 f"rows were to be appended by a stream that cannot be committed ({errors[0].code.name})",
                 code="RPL-6608",
                 table=str(of),
-                hint="see whether its rows are in the table; then take the table out of `tables` (by `exclude`), run once and put it in again: it is copied again",
+                hint="see whether its rows are in the table; then copy the table again: `replicator table resync NAME TABLE --in-place`",
             )
 
     def _request(self, stream: WriteStream, offset: int, rows: Any) -> Any:
