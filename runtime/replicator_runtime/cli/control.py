@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.errors import BugError, NeedsUserError, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,12 +41,14 @@ def ask(
 
     Raises:
         NeedsUserError: When it was refused; nothing was changed.
+        BugError: When it failed by a fault of the program.
         RetryableError: RPL-1226 when it was withdrawn for lack of time; RPL-1227 when it is still to be done.
         ReplicatorError: RPL-1201 when the replicator never ran, or as the state's store fails.
     """
     from pathlib import Path
 
     from replicator_runtime.cli.state_lookup import find_state
+    from replicator_state import OutcomeState
 
     location = find_state(name, namespace, base)
     requests = location.directory.requests()
@@ -58,7 +60,8 @@ def ask(
     outcome = _wait(requests, request, None if location.config is None else Path(name), timeout)
     report.data |= {"state": outcome.state.value, "by": outcome.by, "lines": list(outcome.lines)}
     if outcome.code:
-        raise NeedsUserError(outcome.message, code=outcome.code, hint=outcome.hint)
+        kind = BugError if outcome.state is OutcomeState.FAILED else NeedsUserError
+        raise kind(outcome.message, code=outcome.code, hint=outcome.hint)
     for line in outcome.lines:
         report.line(line)
 
@@ -69,12 +72,23 @@ def _wait(requests: RequestFolder, request: Request, pipeline: Path | None, time
         if pipeline is not None and time.monotonic() >= take_at:
             _carry_out(pipeline)
             take_at = time.monotonic() + _TAKE_SECONDS
-        outcome = requests.outcome(request.request_id)
+        outcome = _outcome(requests, request)
         if outcome is not None:
             return outcome
         if time.monotonic() >= deadline:
             raise _too_late(requests, request, timeout)
         time.sleep(_LOOK_SECONDS)
+
+
+def _outcome(requests: RequestFolder, request: Request) -> Outcome | None:
+    try:
+        return requests.outcome(request.request_id)
+    except ValueError as error:
+        raise NeedsUserError(
+            f"the outcome of {request.command} cannot be read: {error}",
+            code="RPL-1229",
+            hint="`replicator status` shows the state of each table; give the command again if it was not done",
+        ) from error
 
 
 def _carry_out(pipeline: Path) -> None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 _LOOK_SECONDS = 0.5
+_COMMAND_SECONDS = 3.0
+"""A command of an operator has the lease for a moment, which is no reason for a run not to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def run(
     Raises:
         ReplicatorError: When the run cannot go on; nothing is lost, a later run continues.
     """
-    with open_run(pipeline, stop, progress) as started:
+    with open_run(pipeline, stop, progress, wait_seconds=_COMMAND_SECONDS) as started:
         return _run(started, until_current=until_current)
 
 

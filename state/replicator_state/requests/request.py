@@ -61,6 +61,8 @@ class OutcomeState(enum.StrEnum):
     """Everything it asks for was done, or had been done."""
     REFUSED = "refused"
     """Nothing was done; the outcome says why."""
+    FAILED = "failed"
+    """It ended by a fault of the program; what it had done by then stays."""
     WITHDRAWN = "withdrawn"
     """Nothing was done: who asked did not wait any longer, and no run had begun."""
 
@@ -74,7 +76,7 @@ class Outcome:
         at: When, UTC.
         by: Who wrote this: the run, or who withdrew it.
         lines: For people, what was done, a line for each part of it.
-        code: Why it was refused; empty otherwise.
+        code: Why it was refused or failed; empty otherwise.
         message: The same in words.
         hint: What to do next.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from replicator_state import ReplicatorDirectory
+from replicator_state import ReplicatorDirectory, RequestFolder
 from tests.runtime.cli.conftest import Replicator
 from tests.runtime.plugin_packages import install
 
@@ -134,6 +134,20 @@ def test_beside_a_run_that_does_not_look_it_is_withdrawn_or_said_to_be_under_way
         assert len(directory.requests().waiting()) == 1
     finally:
         lease.release()
+
+
+def test_an_outcome_that_cannot_be_read_is_said(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(self: RequestFolder, request_id: str, _: object) -> None:
+        self._folder.create(f"{request_id}.outcome", b"{")
+
+    monkeypatch.setattr(RequestFolder, "finish", damaged)
+    done = replicator("table", "resync", pipeline, "orders", "--in-place", "--yes")
+    assert done.exit_code == 3
+    assert "error RPL-1229: " in done.stderr
+    assert directory.requests().waiting() == []
+    assert replicator("requests", pipeline).exit_code == 0
 
 
 def test_without_waiting_the_next_run_does_it(

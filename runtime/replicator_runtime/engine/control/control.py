@@ -10,7 +10,8 @@ import structlog
 from replicator_runtime.engine.control import table_commands
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
-from replicator_sdk.errors import NeedsUserError
+from replicator_runtime.engine.run_state.unknown_errors import summary
+from replicator_sdk.errors import BugError, NeedsUserError, ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_state import Outcome, OutcomeState
 
@@ -78,9 +79,17 @@ class Control:
                 return self._outcome(OutcomeState.WITHDRAWN)
             lines = COMMANDS[request.command](self._lifecycle, request)
         except NeedsUserError as error:
-            log.warning("request.refused", request=request_id, code=error.code, error=error.message)
-            now = datetime.now(UTC)
-            return Outcome(OutcomeState.REFUSED, now, self._name, (), error.code, error.message, error.hint)
+            return self._not_done(OutcomeState.REFUSED, request_id, error)
+        except ReplicatorError:
+            raise  # the store is away, say: it is done later
+        except Exception as error:
+            log.debug("request.unexpected", exc_info=error)
+            fault = BugError(
+                f"a command failed: {summary(error)}",
+                code="RPL-9017",
+                hint="report it with the log of a run with --log-level debug; it is not tried again, and what it had done by then stays",
+            )
+            return self._not_done(OutcomeState.FAILED, request_id, fault)
         log.warning("request.done", request=request_id, command=request.command, by=request.by, what=lines)
         return self._outcome(OutcomeState.DONE, *lines)
 
@@ -98,6 +107,10 @@ class Control:
                 hint="install one release for the run and for the command line; `replicator --version` says which it is",
             )
         return request
+
+    def _not_done(self, state: OutcomeState, request_id: str, error: ReplicatorError) -> Outcome:
+        log.warning("request.not_done", request=request_id, state=state.value, code=error.code, error=error.message)
+        return Outcome(state, datetime.now(UTC), self._name, (), error.code, error.message, error.hint)
 
     def _outcome(self, state: OutcomeState, *lines: str) -> Outcome:
         return Outcome(state, datetime.now(UTC), self._name, lines)

@@ -79,6 +79,9 @@ def resync(lifecycle: TableLifecycle, request: Request) -> list[str]:
 
 
 def _records(lifecycle: TableLifecycle, arguments: Mapping[str, Any]) -> list[TableRecord]:
+    names = arguments.get("tables")
+    if not isinstance(names, list) or not names:
+        raise NeedsUserError("the request names no tables", code="RPL-1225", hint="give the command again")
     selected = lifecycle.run.pipeline.selection.matches
     known = {table: record for table, record in lifecycle.records.items() if selected(table) is not None}
-    return [known[table] for table in dict.fromkeys(find_table(str(name), known) for name in arguments["tables"])]
+    return [known[table] for table in dict.fromkeys(find_table(str(name), known) for name in names)]

@@ -30,7 +30,11 @@ def has_run(pipeline: Pipeline) -> bool:
 
 @contextmanager
 def open_run(
-    pipeline: Pipeline, stop: threading.Event | None = None, progress: Progress | None = None
+    pipeline: Pipeline,
+    stop: threading.Event | None = None,
+    progress: Progress | None = None,
+    *,
+    wait_seconds: float = 0.0,
 ) -> Iterator[Run]:
     """A run of `pipeline`, which has the lease until the block ends; its log lines name it.
 
@@ -38,6 +42,7 @@ def open_run(
         pipeline: What to run.
         stop: Set it to stop the run.
         progress: Where to report.
+        wait_seconds: How long to wait for another holder of the lease to end.
 
     Raises:
         ReplicatorError: RPL-7130 when another run has the lease; RPL-7161 when a later release stored the state in forms that
@@ -48,7 +53,7 @@ def open_run(
     directory = _directory(pipeline)
     if directory.generations():
         check_all(directory.states().scoped("runtime"))  # before this run writes anything, its lease too
-    lease = directory.acquire(run_id)
+    lease = directory.acquire(run_id, wait_seconds=wait_seconds)
     try:
         yield Run(
             pipeline=pipeline,

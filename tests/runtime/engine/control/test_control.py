@@ -16,15 +16,15 @@ from replicator_runtime.engine.run_state import request_watch
 from replicator_sdk.errors import DataError, FencedError, ReplicatorError
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
-from replicator_state import Outcome, OutcomeState, Request, RequestFolder
+from replicator_state import Outcome, OutcomeState, ReplicatorDirectory, Request, RequestFolder
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import at_work, count, fails
 from tests.runtime.engine.preparation.test_selection_edits import states
 from tests.runtime.engine.requests import requests
-from tests.runtime.engine.test_run import Host, Shop, _wait, fill, shop
+from tests.runtime.engine.test_run import Host, Shop, _wait, change, fill, shop
 
 if TYPE_CHECKING:
-    from replicator_sdk import TableSchema
+    from replicator_sdk import TableId, TableSchema
 
 __all__ = ["shop"]
 
@@ -262,6 +262,71 @@ def test_a_damaged_request_is_refused_and_the_next_is_done(shop: Shop, copies: l
     assert copies == ["notes"]
 
 
+@pytest.mark.parametrize("arguments", [{}, {"tables": "notes"}, {"tables": []}, {"tables": None}])
+def test_a_request_without_tables_is_refused(shop: Shop, copies: list[str], arguments: dict[str, Any]) -> None:
+    fill(shop)
+    shop.run()
+    copies.clear()
+    request = requests(shop).submit("table.resync", {"inPlace": True, **arguments})
+    shop.run()
+    assert outcome(shop, request).code == "RPL-1225"
+    assert copies == []
+
+
+def test_a_command_with_a_fault_fails_once_and_holds_up_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(shop)
+    shop.run()
+    tries: list[str] = []
+
+    def faulty(_: object, request: Request) -> list[str]:
+        tries.append(request.request_id)
+        raise ZeroDivisionError("a row's value")
+
+    monkeypatch.setattr(control, "COMMANDS", {**control.COMMANDS, "table.retry": faulty})
+    request, later = ask(shop, "retry", "notes"), ask(shop, "resync", "notes", inPlace=True)
+    for _ in range(3):
+        shop.sql("INSERT INTO notes VALUES ('x')")
+        shop.run()
+        shop.assert_equal()
+    found = outcome(shop, request)
+    assert found.state is OutcomeState.FAILED
+    assert "a row's value" not in found.message
+    assert len(tries) == 1
+    assert outcome(shop, later).state is OutcomeState.DONE
+
+
+@pytest.mark.parametrize("chunk_rows", [2, 1000])
+@pytest.mark.parametrize("table", ["customers", "notes"])
+def test_a_table_whose_copy_runs_is_copied_from_the_beginning(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, table: str, chunk_rows: int
+) -> None:
+    monkeypatch.setattr(RequestFolder, "look_seconds", 0.1)
+    shop.document["stages"][0]["plugin"]["properties"]["chunkRows"] = chunk_rows
+    fill(shop)
+    loading, go_on = threading.Event(), threading.Event()
+
+    def slow(step: str, where: TableId) -> None:
+        if step == "loaded" and where.table == table and not go_on.is_set():
+            loading.set()
+            go_on.wait(10)
+
+    in_memory_target.STORAGE.fault = slow
+    with at_work(shop):
+        assert loading.wait(20)
+        request = ask(shop, "resync", table, inPlace=True)
+        shop.sql("UPDATE customers SET name = 'meanwhile' WHERE id < 9", "DELETE FROM notes WHERE text = 't1'")
+        time.sleep(1)
+        go_on.set()
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 30)
+        change(shop)
+        _wait(lambda: count("customers") == len(shop.source_rows("customers")), 30)
+        _wait(lambda: count("notes") == len(shop.source_rows("notes")), 30)
+    for number in range(3):
+        shop.sql("INSERT INTO notes VALUES ('z')", f"ALTER TABLE customers ADD COLUMN c{number} TEXT")
+        shop.run()
+        shop.assert_equal()
+
+
 def test_a_request_that_was_withdrawn_is_not_done(shop: Shop, copies: list[str]) -> None:
     fill(shop)
     shop.run()
@@ -271,6 +336,17 @@ def test_a_request_that_was_withdrawn_is_not_done(shop: Shop, copies: list[str])
     shop.run()
     assert outcome(shop, request).state is OutcomeState.WITHDRAWN
     assert copies == []
+
+
+def test_a_run_that_starts_while_a_command_has_the_lease_waits_for_a_moment(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    lease = ReplicatorDirectory(shop.document["offsetBasePath"], "default", "shop").acquire("command")
+    timer = threading.Timer(0.5, lease.release)
+    timer.start()
+    shop.run()
+    timer.join()
+    shop.assert_equal()
 
 
 def test_beside_a_run_no_other_process_carries_requests_out(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
