@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from replicator_state.directory import ReplicatorDirectory, check_identifier
+from replicator_state.directory import ReplicatorDirectory, check_identifier, replicators
 from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
 from replicator_state.lease.epoch_claim import LEASE_HELD
 from replicator_state.lease.lease import Lease
@@ -37,4 +37,5 @@ __all__ = [
     "UnreadableFile",
     "check_identifier",
     "check_identity",
+    "replicators",
 ]

@@ -20,6 +20,7 @@ from replicator_state.storage.local_folder import LocalFolder
 from replicator_state.storage.store_retry import StoreRetry
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_LIST_SECONDS = 5.0
 _GENERATION = re.compile(r"[1-9]\d{0,8}")
 
 
@@ -128,9 +129,30 @@ class ReplicatorDirectory:
         return StoreRetry(self._retry_seconds, self._generation_folder().place)
 
     def _open(self, *parts: str) -> Folder:
-        if "://" not in self.base_path and "::" not in self.base_path:
-            return LocalFolder(Path(self.base_path).expanduser().absolute().joinpath(*parts))
-        return _open_url(self.base_path, parts, self._options)
+        return _open_folder(self.base_path, parts, self._options)
+
+
+def replicators(base_path: str, *, storage_options: Mapping[str, Any] | None = None) -> list[tuple[str, str]]:
+    """Namespace and name of each replicator below `base_path`, in order; folders that are no replicator's are left out.
+
+    Args:
+        base_path: As for `ReplicatorDirectory`.
+        storage_options: Likewise.
+
+    Raises:
+        ConfigError: RPL-7102 when the URL cannot be used.
+        ReplicatorError: RPL-7104 or RPL-7105 when the store cannot be listed.
+    """
+
+    def folders(*parts: str) -> list[str]:
+        folder = _open_folder(base_path, parts, storage_options or {})
+        retry = StoreRetry(_LIST_SECONDS, folder.place)
+        return sorted(
+            filter(_IDENTIFIER.fullmatch, retry.run("list the replicators", folder.folders, wait_for_user=False))
+        )
+
+    pairs = [(namespace, name) for namespace in folders() for name in folders(namespace)]
+    return [pair for pair in pairs if any(map(_GENERATION.fullmatch, folders(*pair)))]
 
 
 def check_identifier(text: str, what: str) -> str:
@@ -147,6 +169,12 @@ def check_identifier(text: str, what: str) -> str:
         path=what,
         hint="use 1 to 63 letters, digits, '_', '.' or '-', beginning with a letter or digit",
     )
+
+
+def _open_folder(base_path: str, parts: tuple[str, ...], options: Mapping[str, Any]) -> Folder:
+    if "://" not in base_path and "::" not in base_path:
+        return LocalFolder(Path(base_path).expanduser().absolute().joinpath(*parts))
+    return _open_url(base_path, parts, options)
 
 
 def _open_url(url: str, parts: tuple[str, ...], options: Mapping[str, Any]) -> Folder:

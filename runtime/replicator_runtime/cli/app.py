@@ -12,6 +12,7 @@ from replicator_runtime.cli.commands import (
     maintain,
     offsets,
     plugins,
+    replicators,
     requests,
     run,
     status,
@@ -44,6 +45,7 @@ for command in (
     demo.demo,
 ):
     app.command()(command)
+app.command("list")(replicators.list_replicators)
 app.add_typer(table.app, name="table")
 app.add_typer(offsets.app, name="offsets")
 

@@ -33,15 +33,18 @@ def status(
             raise NeedsUserError(
                 f"{location.directory.place} holds no status yet", code=NEVER_RAN, hint="wait until it has started"
             )
-        report.data = found
-        if silent := _silent_for(found):
+        waiting = location.directory.requests().waiting()
+        report.data = {**found, "requestsWaiting": waiting}
+        if silent := silent_for(found):
             report.warn(
                 f"its last status is {silent:,.0f} seconds old, so it may have been killed; look at its process"
             )
         _print(report, found)
+        if waiting:
+            report.line(f"requests that wait: {len(waiting)}; `replicator requests {name}` lists them")
 
 
-def _silent_for(found: Mapping[str, Any]) -> float:
+def silent_for(found: Mapping[str, Any]) -> float:
     """Seconds since the last status of a replicator that should be running; 0 when it is recent."""
     if found.get("phase") in {"done", "failed"}:
         return 0.0

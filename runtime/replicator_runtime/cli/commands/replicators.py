@@ -1,0 +1,84 @@
+"""`replicator list`: all replicators below one folder, and how each is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from replicator_runtime.cli.commands.status import silent_for
+from replicator_runtime.cli.options import AsJson, Base, Debug
+from replicator_runtime.cli.report import Report
+
+if TYPE_CHECKING:
+    from replicator_state import ReplicatorDirectory
+
+OneNamespace = Annotated[str | None, typer.Option(help="Only those of this namespace.")]
+
+
+def list_replicators(
+    base: Base = None, namespace: OneNamespace = None, as_json: AsJson = False, debug: Debug = False
+) -> None:
+    """List the replicators that keep their state below one folder: phase, tables by state, lag, last status.
+
+    Connects to nothing else. One whose state cannot be read is listed with the reason. Example: replicator list --base
+    s3://bucket/replicator
+    """
+    with Report("list", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.config.default_paths import default_base_path
+        from replicator_state import ReplicatorDirectory, replicators
+
+        place = base or default_base_path()
+        found = [one for one in replicators(place) if namespace in {None, one[0]}]
+        report.data = [_entry(ReplicatorDirectory(place, *one, retry_seconds=5)) for one in found]
+        headings = ("namespace", "name", "phase", "tables", "lag s", "updated", "error")
+        report.table(headings, [_row(entry) for entry in report.data])
+        if not found:
+            report.note(f"no replicator keeps its state at {place}; --base names another folder")
+
+
+def _entry(directory: ReplicatorDirectory) -> dict[str, Any]:
+    """One replicator, in JSON values."""
+    from replicator_sdk.errors import ReplicatorError
+
+    known = {"namespace": directory.namespace, "name": directory.name}
+    try:
+        status = directory.states().read_status()
+        waiting = len(directory.requests().waiting())
+    except ReplicatorError as error:
+        return {**known, **_UNKNOWN, "error": f"{error.code}: {error.message}"}
+    if status is None:
+        return {**known, **_UNKNOWN, "requestsWaiting": waiting}
+    fault = status.get("sourceError")
+    tables = Counter(str(table.get("state")) for table in status.get("tables", ()))
+    return {
+        **known,
+        "generation": status.get("generation"),
+        "phase": status.get("phase"),
+        "tables": dict(sorted(tables.items())),
+        "lagSeconds": status.get("lagSeconds"),
+        "updated": status.get("updated"),
+        "silentSeconds": round(silent_for(status)) or None,
+        "requestsWaiting": waiting,
+        "error": f"{fault.get('code')}: {fault.get('message')}" if fault else None,
+    }
+
+
+_UNKNOWN: dict[str, Any] = {
+    "generation": None,
+    "phase": None,
+    "tables": {},
+    "lagSeconds": None,
+    "updated": None,
+    "silentSeconds": None,
+    "requestsWaiting": None,
+    "error": None,
+}
+
+
+def _row(entry: dict[str, Any]) -> tuple[object, ...]:
+    silent = f", silent for {entry['silentSeconds']:,} s" if entry["silentSeconds"] else ""
+    tables = ", ".join(f"{count} {state}" for state, count in entry["tables"].items())
+    phase = f"{entry['phase'] or 'unknown'}{silent}"
+    return (entry["namespace"], entry["name"], phase, tables, entry["lagSeconds"], entry["updated"], entry["error"])
