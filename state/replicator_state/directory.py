@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from replicator_sdk.errors import ConfigError
+from replicator_sdk.errors import ConfigError, NeedsUserError
 from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
 from replicator_state.lease.lease import Lease
 from replicator_state.offsets.offset_store import OffsetStore
@@ -87,6 +88,46 @@ class ReplicatorDirectory:
         retry = StoreRetry(self._retry_seconds, self._home.place)
         names = retry.run("list the generations", self._home.folders, wait_for_user=False)
         return sorted(int(name) for name in names if _GENERATION.fullmatch(name))
+
+    def check_user(self) -> None:
+        """Refuse root where the state on a local disk is another user's, who could not read the files that root writes.
+
+        Raises:
+            NeedsUserError: RPL-7106, which names the user.
+        """
+        if not isinstance(self._home, LocalFolder) or os.name != "posix" or os.geteuid() != 0:
+            return
+        try:
+            owner = self._home.path.owner()
+        except (FileNotFoundError, KeyError):
+            return
+        if owner != "root":
+            raise NeedsUserError(
+                f"the state at {self.home} belongs to {owner}, who could not read what root writes there",
+                code="RPL-7106",
+                hint=f"give the command as that user: sudo -u {owner} …",
+            )
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether no later generation exists."""
+        return max(self.generations(), default=self.generation) <= self.generation
+
+    def begin_generation(self, lease: Lease) -> int:
+        """Begin another generation, which all later runs use; this one's state stays. Durable when this returns.
+
+        Targets know writers by their epochs, so the new ones are above `lease`'s.
+
+        Args:
+            lease: Of this generation, which must be the newest; held meanwhile, so that no run goes on.
+
+        Raises:
+            FencedError: RPL-7131 when a newer run took over.
+            ReplicatorError: As the store fails (RPL-7103 to RPL-7105).
+        """
+        number = self.generation + 1
+        lease.pass_on(self._open(self.namespace, self.name, str(number)))
+        return number
 
     def offsets(self, lease: Lease | None = None) -> OffsetStore:
         """The saved offsets; give the lease to save, none to read."""

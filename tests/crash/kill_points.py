@@ -192,7 +192,10 @@ PARTS_OF_RENAMES: frozenset[str] = frozenset({"rename", "renamed"})
 OF_REQUESTS: frozenset[str] = frozenset(
     {"engine.request.begun", "engine.request.carried_out", "engine.request.finished"}
 )
-"""While a run, or a command by itself, carries out what an operator asks for: tried in `sqlite/test_requests.py`."""
+"""While a run, or a command by itself, carries out what an operator asks for: tried in `sqlite/commands/test_requests.py`."""
+
+OF_RESET: frozenset[str] = frozenset({"engine.generation.before", "engine.generation.begun"})
+"""While `replicator reset` begins another generation: tried in `sqlite/commands/test_reset.py`."""
 
 PARTS_OF_REQUESTS: frozenset[str] = frozenset({"request"})
 """The part of the recovery that they need."""

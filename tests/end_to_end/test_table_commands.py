@@ -6,7 +6,7 @@ import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from deltalake import DeltaTable
 
 from tests.end_to_end.comparison import delta_rows
 from tests.end_to_end.replicator import Replicator, mysql_source, postgres_source
+from tests.services.mysql.fixtures import PrivateMysql
+from tests.services.mysql.programs import MYSQL_9
 
 Rows = Sequence[tuple[Any, ...]]
 _TABLES = (
@@ -119,8 +121,17 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
     if request.param == "sqlite":
         found: Shop = request.getfixturevalue("sqlite_shop")
         return found
-    database = request.getfixturevalue(f"{request.param}_database")
-    is_postgres = request.param == "postgres"
+    return _on_server(request, request.param, tmp_path)
+
+
+@pytest.fixture
+def postgres_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
+    return _on_server(request, "postgres", tmp_path)
+
+
+def _on_server(request: pytest.FixtureRequest, kind: str, folder: Path) -> Shop:
+    database = request.getfixturevalue(f"{kind}_database")
+    is_postgres = kind == "postgres"
     source = postgres_source(database) if is_postgres else mysql_source(database.server)
     named = [{"database": database.name, "table": table} for table in ("item", "note")]
     read = database.execute if is_postgres else database.query
@@ -130,7 +141,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
             database.execute(statement)
 
     return Shop(
-        Replicator(tmp_path, source, settings={**_SETTINGS, "tables": named}),
+        Replicator(folder, source, settings={**_SETTINGS, "tables": named}),
         "public" if is_postgres else database.name,
         execute,
         lambda table: read(f"SELECT id, name FROM {table}"),
@@ -169,7 +180,9 @@ def test_a_setting_that_needs_other_columns_is_followed_by_a_copy_as_the_hint_sa
     assert "replicator table resync" in ended.error["hint"]
     shop.ask("resync", "item", "note", "--in-place", "--yes")
     for number in range(3):
-        shop.execute(f"INSERT INTO note VALUES ({100 + number}, 'later')", f"ALTER TABLE note ADD extra_{number} int")
+        shop.execute(
+            f"INSERT INTO note (id, name) VALUES ({100 + number}, 'later')", f"ALTER TABLE note ADD extra_{number} int"
+        )
         shop.execute(f"DELETE FROM item WHERE id = {10 + number}")
         shop.replicator.until_current()
         kept = shop.copied("item", "_is_deleted")
@@ -177,3 +190,59 @@ def test_a_setting_that_needs_other_columns_is_followed_by_a_copy_as_the_hint_sa
         assert sorted(row[0] for row in kept if row[2]) == [
             10 + deleted for deleted in range(1, number + 1)
         ]  # the first before the copy
+
+
+def _lose_log_of_sqlite(shop: Shop) -> None:
+    shop.execute(
+        "UPDATE _replicator_facts SET value = (SELECT max(id) FROM _replicator_changes) WHERE name = 'pruned'",
+        "DELETE FROM _replicator_changes WHERE id < (SELECT max(id) FROM _replicator_changes)",
+    )
+
+
+def _lose_log_of_postgres(shop: Shop) -> None:
+    shop.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+    )
+
+
+def _lose_log_of_mysql(shop: Shop) -> None:
+    shop.execute("RESET BINARY LOGS AND GTIDS")
+
+
+@pytest.fixture
+def mysql_shop(mysql_server: PrivateMysql, tmp_path: Path) -> Iterator[Shop]:
+    """On a server of its own, whose logs may be lost."""
+    with mysql_server(MYSQL_9, gtid=True).database() as database:
+
+        def execute(*statements: str) -> None:
+            for statement in statements:
+                database.execute(statement)
+
+        named = [{"database": database.name, "table": table} for table in ("item", "note")]
+        replicator = Replicator(tmp_path, mysql_source(database.server), settings={**_SETTINGS, "tables": named})
+        yield Shop(replicator, database.name, execute, lambda table: database.query(f"SELECT id, name FROM {table}"))
+
+
+_LOSES = {"sqlite": _lose_log_of_sqlite, "postgres": _lose_log_of_postgres, "mysql": _lose_log_of_mysql}
+
+
+@pytest.mark.parametrize("source", _LOSES)
+def test_after_a_lost_log_everything_is_copied_again_as_the_hint_says(
+    source: str, request: pytest.FixtureRequest
+) -> None:
+    shop: Shop = request.getfixturevalue(f"{source}_shop")
+    shop.begin()
+    shop.replicator.until_current()
+    shop.execute("INSERT INTO item VALUES (100, 'gap')", "UPDATE item SET name = 'gap' WHERE id = 1")
+    shop.execute("DELETE FROM note WHERE id < 5")
+    _LOSES[source](shop)
+    ended = shop.replicator.run("--until-current")
+    assert ended.status == 7, ended.messages
+    assert "replicator reset" in ended.error["hint"]
+    begun = shop.replicator.start_command("reset", str(shop.replicator.pipeline), "--yes").wait()
+    assert begun.envelope["data"] == {"generation": 2}, begun.messages
+    for number in range(3):
+        shop.execute(f"INSERT INTO item (id, name) VALUES ({200 + number}, 'later')", "DELETE FROM note WHERE id = 40")
+        shop.execute(f"ALTER TABLE note ADD extra_{number} int")
+        shop.replicator.until_current()
+        assert shop.differs("item", "note") == []

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-COPY_AGAIN = "delete the pipeline's state folder and its tables at the target, then start the pipeline again: every table is copied"
+COPY_AGAIN = "have every table copied again: `replicator reset PIPELINE`"
 COPY_TABLE_AGAIN = "copy the table again: `replicator table resync NAME TABLE --in-place`"

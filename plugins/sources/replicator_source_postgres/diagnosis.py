@@ -82,7 +82,7 @@ _CAUSES: tuple[_Cause, ...] = (
     (
         HistoryLostError,
         "RPL-3202",
-        "raise max_slot_wal_keep_size; then give the pipeline another `name` and its target another place: it copies all tables",
+        "raise max_slot_wal_keep_size; then have every table copied again: `replicator reset PIPELINE`",
         ("58P01",),
         (
             "can no longer get changes from replication slot",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-COPY_AGAIN = (
-    "give the pipeline another `name` (and another `slot`, where it has one) and its target another place; it then copies"
-    " all tables"
-)
-"""The next step after a lost log: a new name has a new state, and the target's tables belong to the old one."""
+COPY_AGAIN = "have every table copied again: `replicator reset PIPELINE`"
+"""The next step after a lost log: a new generation begins without an offset, and with a slot of its own unless `slot` names one."""
 
-DROP_SLOT = "drop the old slot at the source once it is not needed: SELECT pg_drop_replication_slot"
-"""What to do with a slot that is not read any more; the name follows, in brackets and quotes. It makes the server keep its log."""
+DROP_SLOT = "where `slot` names the slot, drop it first: SELECT pg_drop_replication_slot"
+"""What to do before with a slot that the replicator has not named; the name follows, in brackets and quotes. Others are made again."""

@@ -46,6 +46,7 @@ for command in (
 ):
     app.command()(command)
 app.command("list")(replicators.list_replicators)
+app.command("reset")(replicators.reset)
 app.add_typer(table.app, name="table")
 app.add_typer(offsets.app, name="offsets")
 

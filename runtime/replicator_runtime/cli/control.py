@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.cli.report import say
 from replicator_sdk.errors import BugError, NeedsUserError, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from replicator_runtime.cli.report import Report
+    from replicator_runtime.config import Pipeline
     from replicator_state import Outcome, Request, RequestFolder
 
 _LOOK_SECONDS = 0.2
@@ -42,23 +44,26 @@ def ask(
     Raises:
         NeedsUserError: When it was refused; nothing was changed.
         BugError: When it failed by a fault of the program.
-        RetryableError: RPL-1226 when it was withdrawn for lack of time; RPL-1227 when it is still to be done.
+        RetryableError: RPL-1226 or RPL-1233 when it was withdrawn for lack of time; RPL-1227 when it is still to be done.
         ReplicatorError: RPL-1201 when the replicator never ran, or as the state's store fails.
     """
-    from pathlib import Path
-
     from replicator_runtime.cli.state_lookup import find_state
+    from replicator_runtime.config import load_pipeline
     from replicator_state import OutcomeState
 
     location = find_state(name, namespace, base)
+    location.directory.check_user()
+    pipeline = None if location.config is None or timeout is None else load_pipeline(Path(name))
     requests = location.directory.requests()
     request = requests.submit(command, arguments)
     report.data = {"request": request.request_id, "state": "waiting", "lines": []}
     if timeout is None:
         report.line(f"asked for: {request.request_id}; `replicator requests {name}` shows what happens to it")
         return
-    outcome = _wait(requests, request, None if location.config is None else Path(name), timeout)
+    outcome = _Wait(requests, request, pipeline, timeout).outcome()
     report.data |= {"state": outcome.state.value, "by": outcome.by, "lines": list(outcome.lines)}
+    if outcome.state is OutcomeState.WITHDRAWN:
+        raise NeedsUserError(f"{command} was withdrawn", code="RPL-1230", hint="give the command again")
     if outcome.code:
         kind = BugError if outcome.state is OutcomeState.FAILED else NeedsUserError
         raise kind(outcome.message, code=outcome.code, hint=outcome.hint)
@@ -66,54 +71,92 @@ def ask(
         report.line(line)
 
 
-def _wait(requests: RequestFolder, request: Request, pipeline: Path | None, timeout: float) -> Outcome:
-    deadline, take_at = time.monotonic() + timeout, time.monotonic()
-    while True:
-        if pipeline is not None and time.monotonic() >= take_at:
-            _carry_out(pipeline)
-            take_at = time.monotonic() + _TAKE_SECONDS
-        outcome = _outcome(requests, request)
-        if outcome is not None:
-            return outcome
-        if time.monotonic() >= deadline:
-            raise _too_late(requests, request, timeout)
-        time.sleep(_LOOK_SECONDS)
+class _Wait:
+    """Waits for the outcome of a request, which is withdrawn when that ends without one.
 
+    Args:
+        requests: Where it is.
+        request: The request.
+        pipeline: By which it is done here while no run goes on; None when only the name is known.
+        timeout: How long to wait.
+    """
 
-def _outcome(requests: RequestFolder, request: Request) -> Outcome | None:
-    try:
-        return requests.outcome(request.request_id)
-    except ValueError as error:
-        raise NeedsUserError(
-            f"the outcome of {request.command} cannot be read: {error}",
-            code="RPL-1229",
-            hint="`replicator status` shows the state of each table; give the command again if it was not done",
-        ) from error
+    def __init__(self, requests: RequestFolder, request: Request, pipeline: Pipeline | None, timeout: float) -> None:
+        self._requests = requests
+        self._request = request
+        self._pipeline = pipeline
+        self._timeout = timeout
+        self._run_goes_on = False
 
+    def outcome(self) -> Outcome:
+        """The outcome.
 
-def _carry_out(pipeline: Path) -> None:
-    """Do it here unless a run goes on, which will."""
-    from replicator_runtime.config import load_pipeline
-    from replicator_runtime.engine.control.control import carry_out_alone
-    from replicator_sdk.errors import ReplicatorError
-    from replicator_state import LEASE_HELD
-
-    try:
-        carry_out_alone(load_pipeline(pipeline))
-    except ReplicatorError as error:
-        if error.code != LEASE_HELD:
+        Raises:
+            RetryableError: RPL-1226 or RPL-1227 when the time is over.
+            BaseException: Anything else that ends the wait; the request is withdrawn, or it is said that it is still to be done.
+        """
+        try:
+            return self._awaited()
+        except BaseException:
+            if not self._requests.withdraw(self._request.request_id) and not self._has_ended():
+                say(f"the request {self._request.request_id} is still to be done: see `replicator requests`")
             raise
 
+    def _awaited(self) -> Outcome:
+        deadline, take_at = time.monotonic() + self._timeout, time.monotonic()
+        while True:
+            if self._pipeline is not None and time.monotonic() >= take_at:
+                self._carry_out(self._pipeline)
+                take_at = time.monotonic() + _TAKE_SECONDS
+            outcome = self._read()
+            if outcome is not None:
+                return outcome
+            if time.monotonic() >= deadline:
+                raise self._too_late()
+            time.sleep(_LOOK_SECONDS)
 
-def _too_late(requests: RequestFolder, request: Request, timeout: float) -> RetryableError:
-    if requests.withdraw(request.request_id):
+    def _read(self) -> Outcome | None:
+        try:
+            return self._requests.outcome(self._request.request_id)
+        except ValueError as error:
+            raise NeedsUserError(
+                f"the outcome of {self._request.command} cannot be read: {error}",
+                code="RPL-1229",
+                hint="`replicator status` shows the state of each table; give the command again if it was not done",
+            ) from error
+
+    def _has_ended(self) -> bool:
+        return self._request.request_id not in self._requests.waiting()
+
+    def _carry_out(self, pipeline: Pipeline) -> None:
+        """Do it here unless a run goes on, which will."""
+        from replicator_runtime.engine.control.control import carry_out_alone
+        from replicator_sdk.errors import ReplicatorError
+        from replicator_state import LEASE_HELD
+
+        try:
+            carry_out_alone(pipeline)
+        except ReplicatorError as error:
+            if error.code != LEASE_HELD:
+                raise
+            self._run_goes_on = True
+
+    def _too_late(self) -> RetryableError:
+        command, timeout = self._request.command, self._timeout
+        if not self._requests.withdraw(self._request.request_id):
+            return RetryableError(
+                f"{command} has no outcome after {timeout:g} s; it is still to be done, or is being done",
+                code="RPL-1227",
+                hint="`replicator requests` shows what happens to it",
+            )
+        if self._run_goes_on or self._pipeline is not None:
+            return RetryableError(
+                f"the run that goes on has not begun {command} within {timeout:g} s; it was withdrawn and nothing was changed",
+                code="RPL-1233",
+                hint="it copies, or reads a part of the log again, before it looks: wait for longer with --timeout, or do not wait with --no-wait",
+            )
         return RetryableError(
-            f"no run has begun {request.command} within {timeout:g} s; it was withdrawn and nothing was changed",
+            f"no run has begun {command} within {timeout:g} s; it was withdrawn and nothing was changed",
             code="RPL-1226",
             hint="give the pipeline's file instead of a name, by which it is done without a run; or wait for longer with --timeout",
         )
-    return RetryableError(
-        f"{request.command} has no outcome after {timeout:g} s; it is still to be done, or is being done",
-        code="RPL-1227",
-        hint="`replicator requests` shows what happens to it",
-    )

@@ -21,3 +21,4 @@ Base = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error came from.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

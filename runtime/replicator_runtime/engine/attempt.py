@@ -201,7 +201,9 @@ class Attempt:
             if self._run.stop.is_set() and not snapshots.running:
                 raise SnapshotsStopped
             next_try = min(self._lifecycle.next_retry(()), self._lifecycle.next_copy)
-            if not before_the_stream and (self._run.requested.is_set() or next_try <= time.monotonic()):
+            if not before_the_stream and next_try <= time.monotonic():
+                raise Rejoin
+            if self._run.requested.is_set() and not (before_the_stream and snapshots.running):
                 raise Rejoin
             time.sleep(0.1)
 

@@ -193,7 +193,6 @@ class _Attempts:
             self._log_edits()
         self._run.load_offset()
         self._lifecycle.load()
-        self._carry_out_requests()
         if not self._identified:
             self._lifecycle.show_stored()
             self._maintenance.times.forget_others(self._lifecycle.records)
@@ -201,6 +200,7 @@ class _Attempts:
             check_identity(self._run.store, source.identity())
             store_settings(self._run.pipeline, self._run.store)
             self._identified = True
+        self._carry_out_requests()
         if self._until_current and self._goal is None:
             self._goal = source.latest_offset()
         self._run.progress.source_error = None

@@ -53,6 +53,11 @@ class EpochRegister:
         self._folder.remove(own)
         return False
 
+    def begin_after(self, epoch: int, content: bytes) -> None:
+        """Let the first claim of an empty register be above `epoch`. `content` says that its holder has given it back."""
+        name = _name(epoch)
+        create_once(self._folder, name if self._folder.exclusive else f"{name}.{secrets.token_hex(8)}", content)
+
     def superseded(self, epoch: int) -> bool:
         """Whether a higher epoch was claimed, or the claim on `epoch` itself is gone."""
         if self._folder.exclusive:

@@ -106,6 +106,17 @@ class Lease:
         self.check()
         self._write(released=False)
 
+    def pass_on(self, folder: Folder) -> None:
+        """Let the leases of the empty `folder`, another generation's, have epochs above this one; durable when this returns.
+
+        Raises:
+            FencedError: RPL-7131 when a newer run took over.
+        """
+        self.check()
+        content = self._record.renewed(self._clock.wall(), released=True).to_bytes()
+        register = EpochRegister(folder)
+        self._retry.run("begin a generation", lambda: register.begin_after(self.epoch, content))
+
     def release(self) -> None:
         """Give the lease back, so that the next run starts at once. May be called twice, and when superseded.
 

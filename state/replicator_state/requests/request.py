@@ -43,6 +43,9 @@ class Request:
         """
         try:
             value = json.loads(content)
+            tables = value["arguments"].get("tables", [])
+            if not (isinstance(tables, list) and all(isinstance(table, str) for table in tables)):
+                raise TypeError
             return cls(
                 str(value["id"]),
                 str(value["command"]),
@@ -50,7 +53,7 @@ class Request:
                 str(value["by"]),
                 datetime.fromisoformat(value["at"]),
             )
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"no request: {type(error).__name__}") from error
 
 
@@ -114,7 +117,7 @@ class Outcome:
                 OutcomeState(value["state"]),
                 datetime.fromisoformat(value["at"]),
                 str(value["by"]),
-                tuple(value["lines"]),
+                tuple(map(str, value["lines"])),
                 str(value["code"]),
                 str(value["message"]),
                 str(value["hint"]),

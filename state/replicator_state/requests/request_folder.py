@@ -103,7 +103,8 @@ class RequestFolder:
 
     def withdraw(self, request_id: str) -> bool:
         """Withdraw what no run has begun; whether it is withdrawn now."""
-        if not self.exclusive or self._decide(request_id, _WITHDRAWN) != _WITHDRAWN:
+        is_there = self._read(f"{request_id}.request") is not None
+        if not (self.exclusive and is_there) or self._decide(request_id, _WITHDRAWN) != _WITHDRAWN:
             return False
         self.finish(request_id, Outcome(OutcomeState.WITHDRAWN, datetime.now(UTC), _who()))
         return True
@@ -136,17 +137,26 @@ class RequestFolder:
         return [self._entry(one) for one in found[:limit]]
 
     def prune(self, age: timedelta) -> None:
-        """Delete requests that ended and were made longer ago than `age`; what cannot be deleted stays for the next time."""
+        """Delete requests that ended longer ago than `age`; what cannot be deleted stays for the next time."""
         oldest = datetime.now(UTC) - age
+        self._folder.tidy()
         for request_id, kinds in self._names().items():
             is_open = "request" in kinds and "outcome" not in kinds
-            if is_open or ULID.from_str(request_id).datetime >= oldest:
+            if is_open or ULID.from_str(request_id).datetime >= oldest or self._ended_after(request_id, oldest):
                 continue
             try:
                 for kind in ("request", "begun", "outcome"):  # without its outcome it would be carried out again
                     self._folder.remove(f"{request_id}.{kind}")
             except Exception as error:  # noqa: BLE001  # object store clients raise types of their own
                 _log.warning("could not delete an old request: %s", type(error).__name__, extra={"code": "RPL-7114"})
+
+    def _ended_after(self, request_id: str, moment: datetime) -> bool:
+        """Whether its outcome says so; the clock of who asked may be wrong."""
+        try:
+            outcome = self.outcome(request_id)
+        except ValueError:
+            return False
+        return outcome is not None and outcome.at > moment
 
     def _entry(self, request_id: str) -> Entry:
         try:

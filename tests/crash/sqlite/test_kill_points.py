@@ -43,7 +43,7 @@ def test_no_named_point_is_left_out() -> None:
             importlib.import_module(module.name)
     tried = {point for moment in kill_points.ALL for point in moment}
     tried |= kill_points.OF_SLICES | kill_points.OF_RENAMES | kill_points.OF_DATABASES | kill_points.OF_REMAINS
-    tried |= kill_points.OF_REQUESTS
+    tried |= kill_points.OF_REQUESTS | kill_points.OF_RESET
     elsewhere = (
         "test.",
         "bigquery.",

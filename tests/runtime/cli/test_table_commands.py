@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from replicator_state import ReplicatorDirectory, RequestFolder
+from replicator_state import Lease, ReplicatorDirectory, RequestFolder
 from tests.runtime.cli.conftest import Replicator
 from tests.runtime.plugin_packages import install
 
@@ -125,7 +126,7 @@ def test_beside_a_run_that_does_not_look_it_is_withdrawn_or_said_to_be_under_way
     lease = directory.acquire("another")
     try:
         done = replicator("table", "retry", pipeline, "orders", "--timeout", "0.3")
-        assert "error RPL-1226: " in done.stderr
+        assert "error RPL-1233: " in done.stderr
         with pytest.MonkeyPatch.context() as begun:
             begun.setattr(type(directory.requests()), "withdraw", lambda self, one: not self.begin(one, "run another"))
             done = replicator("table", "retry", pipeline, "orders", "--timeout", "0.3")
@@ -176,3 +177,87 @@ def test_no_requests_are_said(replicator: Replicator, pipeline: Path) -> None:
     done = replicator("requests", pipeline)
     assert done.exit_code == 0
     assert "no requests" in done.stdout + done.stderr
+
+
+def test_what_ends_the_wait_withdraws_the_request(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next run, perhaps days later, would do what was said to have failed."""
+    for error in (OSError(5, "away"), KeyboardInterrupt()):
+
+        def fails(self: Lease, error: BaseException = error) -> None:
+            raise error
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Lease, "check", fails)
+            assert replicator("table", "resync", pipeline, "orders", "--in-place", "--yes").exit_code != 0
+    assert directory.requests().waiting() == []
+    assert {entry.outcome.state.value for entry in directory.requests().history() if entry.outcome} == {"withdrawn"}
+
+
+def test_a_pipeline_that_cannot_be_loaded_leaves_no_request(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory
+) -> None:
+    document = json.loads(pipeline.read_text())
+    document["stages"][1]["plugin"]["name"] = "gone"
+    pipeline.write_text(json.dumps(document))
+    assert replicator("table", "retry", pipeline, "orders").exit_code == 3
+    assert directory.requests().history() == []
+
+
+def test_root_does_not_write_into_the_state_of_another_user(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(Path, "owner", lambda _: "replicator")
+    for command in (("table", "retry", pipeline, "orders"), ("reset", pipeline, "--yes"), ("maintain", pipeline)):
+        done = replicator(*command)
+        assert done.exit_code == 3
+        assert "error RPL-7106: " in done.stderr
+        assert "sudo -u replicator" in done.stderr
+    assert directory.requests().history() == []
+
+
+def test_a_request_that_was_withdrawn_by_another_is_no_success(
+    replicator: Replicator, pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RequestFolder, "read", lambda *_: None)  # another process has deleted the file
+    done = replicator("table", "resync", pipeline, "orders", "--in-place", "--yes")
+    assert done.exit_code == 3
+    assert "error RPL-1230: " in done.stderr
+
+
+def test_another_generation_copies_everything_again(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory
+) -> None:
+    refused = replicator("reset", pipeline)
+    assert refused.exit_code == 3
+    assert "error RPL-1228: " in refused.stderr
+    assert directory.generations() == [1]
+    done = replicator("reset", pipeline, "--yes", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["data"] == {"generation": 2}
+    assert directory.generations() == [1, 2]
+    assert replicator("run", pipeline, "--until-current").exit_code == 0
+    status = json.loads(replicator("status", pipeline, "--json").stdout)["data"]
+    assert status["generation"] == 2
+    assert {table["state"] for table in status["tables"]} == {"REPLICATING"}
+    epochs = {
+        number: ReplicatorDirectory(directory.base_path, "default", "shop", generation=number).states().read_status()
+        for number in (1, 2)
+    }
+    assert epochs[1] is not None
+    assert epochs[2] is not None
+    assert epochs[1]["epoch"] < epochs[2]["epoch"]
+
+
+def test_beside_a_run_and_before_the_first_one_nothing_is_begun_again(
+    replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory
+) -> None:
+    lease = directory.acquire("another")
+    assert "error RPL-7130: " in replicator("reset", pipeline, "--yes").stderr
+    lease.release()
+    document = json.loads(pipeline.read_text())
+    pipeline.write_text(json.dumps({**document, "name": "never"}))
+    assert "error RPL-1231: " in replicator("reset", pipeline, "--yes").stderr
+    assert directory.generations() == [1]

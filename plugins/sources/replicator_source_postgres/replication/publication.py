@@ -72,7 +72,7 @@ class Publication:
                 raise HistoryLostError(
                     f"the publication {self.name!r} does not exist any more; what changed since it was dropped is not in the log",
                     code="RPL-3208",
-                    hint="give the pipeline another `name` and its target another place; it then copies all tables",
+                    hint="have every table copied again: `replicator reset PIPELINE`",
                 )
             sql = f"CREATE PUBLICATION {quoted} WITH (publish_via_partition_root = true)"
             self._change(sql, "creating the publication")

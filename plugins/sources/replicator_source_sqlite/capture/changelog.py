@@ -22,7 +22,7 @@ from replicator_source_sqlite.offset import SqliteOffset
 DDL = 0
 """The `op` of a row that records a schema change; the others are the codes of `DMLOperation`."""
 
-COPY_AGAIN = "give the pipeline another `name` and its target another place: every table is then copied again"
+COPY_AGAIN = "have every table copied again: `replicator reset PIPELINE`"
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS _replicator_changes (
@@ -155,6 +155,15 @@ def remember_reader(database: sqlite3.Connection, name: str, change: int) -> Non
         database.execute(
             "INSERT INTO _replicator_readers VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET change = excluded.change",
             (name, change),
+        )
+
+
+def forget_other_generations(database: sqlite3.Connection, name: str) -> None:
+    """Keep changes no more for the readers of other generations of a replicator: `name` is `namespace/name/generation`."""
+    prefix = name.rpartition("/")[0] + "/"
+    with transaction(database, write=True):
+        database.execute(
+            "DELETE FROM _replicator_readers WHERE substr(name, 1, ?) = ? AND name <> ?", (len(prefix), prefix, name)
         )
 
 

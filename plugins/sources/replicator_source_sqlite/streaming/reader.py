@@ -32,6 +32,7 @@ from replicator_source_sqlite.capture.changelog import (
     Version,
     add_version,
     check_reach,
+    forget_other_generations,
     install,
     offset_of,
     prune,
@@ -97,6 +98,7 @@ class SqliteReader(EventReader):
                 raise BugError(f"{offset!r} is not an offset of SQLite", code="RPL-3509")
             check_reach(database, offset)
             remember_reader(database, self._name, offset.change)
+            forget_other_generations(database, self._name)
             self._position, self._at = offset.change, offset.at
             return offset
 

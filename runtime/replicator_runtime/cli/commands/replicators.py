@@ -1,4 +1,4 @@
-"""`replicator list`: all replicators below one folder, and how each is."""
+"""`replicator list` and `replicator reset`: all replicators below one folder, and one that begins again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from replicator_runtime.cli.commands.status import silent_for
-from replicator_runtime.cli.options import AsJson, Base, Debug
+from replicator_runtime.cli.options import AsJson, Base, Debug, PipelineFile, Yes
 from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
@@ -36,6 +36,26 @@ def list_replicators(
         report.table(headings, [_row(entry) for entry in report.data])
         if not found:
             report.note(f"no replicator keeps its state at {place}; --base names another folder")
+
+
+def reset(pipeline: PipelineFile, yes: Yes = False, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Have every table copied again from the beginning, in place; the way on after the source has lost its log (exit code 7).
+
+    Begins another generation of the state; the former stays beside it. The next run replaces the rows of every table at the
+    target, and readers see a part of each until its copy has ended. Refused while a run goes on, and for sources without
+    snapshots (Kafka). Example: replicator reset pipeline.json --yes
+    """
+    with Report("reset", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.confirmation import confirm
+        from replicator_runtime.config import load_pipeline
+        from replicator_runtime.engine.control.reset import reset as begin_again
+
+        loaded = load_pipeline(pipeline)
+        if not yes:
+            confirm("the rows of every table at the target are replaced, those included that the source has deleted")
+        number = begin_again(loaded)
+        report.data = {"generation": number}
+        report.line(f"generation {number} begins with the next run, which copies every table")
 
 
 def _entry(directory: ReplicatorDirectory) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
-from replicator_runtime.cli.report import Report, say
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator, Yes
+from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +26,6 @@ Tables = Annotated[
 ]
 Timeout = Annotated[float, typer.Option(min=0, help="Wait for the outcome for so many seconds, then withdraw it.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the outcome.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 InPlace = Annotated[
     bool, typer.Option("--in-place", help="Readers of the target see a part of the table until the copy has ended.")
 ]
@@ -97,21 +95,9 @@ def _ask(
     lost: str = "",
 ) -> None:
     with Report(f"table.{command}", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.cli.control import ask
 
         if lost:
-            _confirm(lost)
+            confirm(lost)
         ask(report, name, namespace, base, f"table.{command}", arguments, timeout=timeout)
-
-
-def _confirm(lost: str) -> None:
-    """Ask whether this may be lost.
-
-    Raises:
-        NeedsUserError: RPL-1228 when it may not, or there is no terminal to ask at.
-    """
-    from replicator_sdk.errors import NeedsUserError
-
-    say(lost)
-    if not (sys.stdin.isatty() and typer.confirm("Go on?", err=True)):
-        raise NeedsUserError("it was not confirmed; nothing was changed", code="RPL-1228", hint="give --yes")

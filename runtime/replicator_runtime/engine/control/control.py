@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,7 +11,7 @@ from replicator_runtime.engine.control import table_commands
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
 from replicator_runtime.engine.run_state.unknown_errors import summary
-from replicator_sdk.errors import BugError, NeedsUserError, ReplicatorError
+from replicator_sdk.errors import BugError, FencedError, NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_state import Outcome, OutcomeState
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from replicator_runtime.config import Pipeline
+    from replicator_runtime.engine.control.table_commands import Work
+    from replicator_sdk.errors import ReplicatorError
     from replicator_state import Request
 
 register("engine.request.begun", "engine.request.carried_out", "engine.request.finished")
 log = structlog.get_logger()
-_KEPT = timedelta(days=30)
 
-COMMANDS: Mapping[str, Callable[[TableLifecycle, Request], list[str]]] = {
+COMMANDS: Mapping[str, Callable[[TableLifecycle, Request], Work]] = {
     "table.retry": table_commands.retry,
     "table.resync": table_commands.resync,
 }
-"""By name. Each returns lines for people, or raises `NeedsUserError` before it changes anything; doing it again changes nothing more."""
+"""By name. Each checks a request, changes nothing, and raises `NeedsUserError` to refuse it."""
 
 
 class Control:
@@ -43,7 +44,6 @@ class Control:
         self._lifecycle = lifecycle
         self._run = lifecycle.run
         self._requests = self._run.requests
-        self._pruned = False
 
     def carry_out(self) -> None:
         """Carry out all that wait.
@@ -55,9 +55,6 @@ class Control:
         self._run.requested.clear()
         for request_id in self._requests.waiting():
             self._carry_out(request_id)
-        if not self._pruned:
-            self._requests.prune(_KEPT)
-            self._pruned = True
 
     def _carry_out(self, request_id: str) -> None:
         self._run.lease.check()
@@ -72,41 +69,38 @@ class Control:
         failpoint("engine.request.finished")
 
     def _done(self, request_id: str) -> Outcome:
-        """Do it; the outcome."""
-        try:
-            request = self._read(request_id)
-            if request is None:  # deleted by hand
-                return self._outcome(OutcomeState.WITHDRAWN)
-            lines = COMMANDS[request.command](self._lifecycle, request)
-        except NeedsUserError as error:
-            return self._not_done(OutcomeState.REFUSED, request_id, error)
-        except ReplicatorError:
-            raise  # the store is away, say: it is done later
-        except Exception as error:
-            log.debug("request.unexpected", exc_info=error)
-            fault = BugError(
-                f"a command failed: {summary(error)}",
-                code="RPL-9017",
-                hint="report it with the log of a run with --log-level debug; it is not tried again, and what it had done by then stays",
-            )
-            return self._not_done(OutcomeState.FAILED, request_id, fault)
-        log.warning("request.done", request=request_id, command=request.command, by=request.by, what=lines)
-        return self._outcome(OutcomeState.DONE, *lines)
-
-    def _read(self, request_id: str) -> Request | None:
+        """Check it and do it; the outcome."""
         try:
             request = self._requests.read(request_id)
         except ValueError as error:
-            raise NeedsUserError(
-                f"the request cannot be read: {error}", code="RPL-1225", hint="give the command again"
-            ) from error
-        if request is not None and request.command not in COMMANDS:
-            raise NeedsUserError(
-                f"this release has no command {request.command}",
-                code="RPL-1224",
-                hint="install one release for the run and for the command line; `replicator --version` says which it is",
-            )
-        return request
+            return self._not_done(OutcomeState.REFUSED, request_id, _unreadable(error))
+        if request is None:  # deleted by hand
+            return self._outcome(OutcomeState.WITHDRAWN)
+        try:
+            work = _command(request)(self._lifecycle, request)
+        except NeedsUserError as error:
+            return self._not_done(OutcomeState.REFUSED, request_id, error)
+        except Exception as error:  # noqa: BLE001 - it would fail again at every attempt
+            return self._failed(request_id, error)
+        try:
+            work.carry_out()
+        except (FencedError, NeedsUserError, RetryableError):
+            self._lifecycle.load()  # what the store has, which it did not take or may not have taken
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            self._lifecycle.load()
+            return self._failed(request_id, error)
+        log.warning("request.done", request=request_id, command=request.command, by=request.by, what=work.lines)
+        return self._outcome(OutcomeState.DONE, *work.lines)
+
+    def _failed(self, request_id: str, error: Exception) -> Outcome:
+        log.debug("request.unexpected", exc_info=error)
+        fault = BugError(
+            f"a command failed: {summary(error)}",
+            code="RPL-9017",
+            hint="report it with the log of a run with --log-level debug; it is not tried again, and what it had done by then stays",
+        )
+        return self._not_done(OutcomeState.FAILED, request_id, fault)
 
     def _not_done(self, state: OutcomeState, request_id: str, error: ReplicatorError) -> Outcome:
         log.warning("request.not_done", request=request_id, state=state.value, code=error.code, error=error.message)
@@ -118,6 +112,21 @@ class Control:
     @property
     def _name(self) -> str:
         return f"run {self._run.run_id}, epoch {self._run.epoch}"
+
+
+def _unreadable(error: ValueError) -> NeedsUserError:
+    return NeedsUserError(f"the request cannot be read: {error}", code="RPL-1225", hint="give the command again")
+
+
+def _command(request: Request) -> Callable[[TableLifecycle, Request], Work]:
+    command = COMMANDS.get(request.command)
+    if command is None:
+        raise NeedsUserError(
+            f"this release has no command {request.command}",
+            code="RPL-1224",
+            hint="install one release for the run and for the command line; `replicator --version` says which it is",
+        )
+    return command
 
 
 def carry_out_alone(pipeline: Pipeline) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.engine.control.table_names import find_table
 from replicator_runtime.engine.run_state.plugin_contexts import takes_snapshots
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk import EventReaderDefinition
 from replicator_sdk.errors import NeedsUserError
 
@@ -14,51 +15,61 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_state import Request
 
 
-def retry(lifecycle: TableLifecycle, request: Request) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A command that was checked.
+
+    Attributes:
+        lines: For people, what follows, a line for each table.
+        carry_out: Does it; durable when it returns. Done twice it changes nothing more.
+    """
+
+    lines: tuple[str, ...]
+    carry_out: Callable[[], None]
+
+
+def retry(lifecycle: TableLifecycle, request: Request) -> Work:
     """`table.retry`: failing tables are tried again at once, those that gave the log up as well; they are copied again.
 
-    Returns:
-        What follows, a line for each table.
-
     Raises:
-        NeedsUserError: RPL-1220 for an unknown table, RPL-1221 for one that does not fail.
+        NeedsUserError: RPL-1220 for an unknown table, RPL-1221 for one that does not fail, RPL-1225 without tables.
     """
     records = _records(lifecycle, request.arguments)
     for record in records:
-        if record.state is not TableState.FAILING:
+        if not lifecycle.fails(record):
             raise NeedsUserError(
                 f"{record.table} is {record.state}: there is nothing to try again",
                 code="RPL-1221",
                 hint="`replicator status` shows the state of each table",
                 table=str(record.table),
             )
-    for record in records:
-        lifecycle.retry_now(record)
-    return [
-        f"{record.table} is {'copied again' if record.needs_snapshot and lifecycle.takes_snapshots else 'tried again'}"
-        for record in records
-    ]
+    copies = _takes_snapshots(lifecycle.run)
+
+    def carry_out() -> None:
+        """Nothing of it is stored: a start tries every table."""
+        for record in records:
+            lifecycle.retry_now(record)
+
+    how = {record.table: "copied" if copies and record.needs_snapshot else "tried" for record in records}
+    return Work(tuple(f"{table} is {what} again" for table, what in how.items()), carry_out)
 
 
-def resync(lifecycle: TableLifecycle, request: Request) -> list[str]:
+def resync(lifecycle: TableLifecycle, request: Request) -> Work:
     """`table.resync`: tables are described and copied again; the error of a failing one is forgotten.
 
     Done once for each table and request, also when the request is carried out again after a crash.
 
-    Returns:
-        What follows, a line for each table.
-
     Raises:
         NeedsUserError: RPL-1220 for an unknown table; RPL-1222 when the source takes no snapshots; RPL-1223 when the copy is
-            to be made beside the table.
+            to be made beside the table; RPL-1225 without tables.
     """
     records = _records(lifecycle, request.arguments)
-    run = lifecycle.run
-    if not takes_snapshots(run, EventReaderDefinition({}, run.pipeline.out_of_range)):
+    if not _takes_snapshots(lifecycle.run):
         raise NeedsUserError(
             "the source takes no snapshots: no table can be copied again by itself",
             code="RPL-1222",
@@ -70,12 +81,20 @@ def resync(lifecycle: TableLifecycle, request: Request) -> list[str]:
             code="RPL-1223",
             hint="give --in-place: until the copy has ended, readers of the target see a part of the table",
         )
-    new = [record for record in records if record.resync != request.request_id]
-    for record in new:
-        lifecycle.resync(record, request.request_id)
-    if new:
-        lifecycle.save()
-    return [f"{record.table} is copied again" for record in records]
+
+    def carry_out() -> None:
+        """Note it; the next attempt copies."""
+        new = [record for record in records if record.resync != request.request_id]
+        for record in new:
+            lifecycle.want_copy(record, request.request_id)
+        if new:
+            lifecycle.save()
+
+    return Work(tuple(f"{record.table} is copied again" for record in records), carry_out)
+
+
+def _takes_snapshots(run: Run) -> bool:
+    return takes_snapshots(run, EventReaderDefinition({}, run.pipeline.out_of_range))
 
 
 def _records(lifecycle: TableLifecycle, arguments: Mapping[str, Any]) -> list[TableRecord]:

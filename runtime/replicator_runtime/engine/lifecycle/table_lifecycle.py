@@ -371,20 +371,25 @@ class TableLifecycle:
         self.copies.end(record.table)
         self._set(record, Cause.START_OVER, TableState.PENDING)
         self._forget_copy(record)
+        record.wants_copy = False
 
-    def resync(self, record: TableRecord, request_id: str) -> None:
-        """Forget its copy and its error: an attempt describes and copies it again. The caller saves.
+    def want_copy(self, record: TableRecord, request_id: str) -> None:
+        """Have it described and copied again by the next attempt that finds it at the source. The caller saves.
+
+        What is known of the table stays until then: one that the source has dropped still gets its last changes.
 
         Args:
-            record: The table.
+            record: The table; a copy of it that runs ends, and its failure is forgotten.
             request_id: The request that asks for it.
         """
         self.copies.end(record.table)
         self._forget_failure(record)
-        self._set(record, Cause.RESYNC, TableState.PENDING)
-        self._forget_copy(record)
-        record.resync, record.released, record.failing_since = request_id, False, None
-        self.run.progress.set_table(record.table, TableState.PENDING)
+        record.resync, record.wants_copy = request_id, True
+
+    def fails(self, record: TableRecord) -> bool:
+        """Whether it has failed and was not whole since; what is stored of its state may be older."""
+        is_known = record.table in self._stopped or self.is_waiting(record)
+        return is_known or record.state is TableState.FAILING or record.failing_since is not None
 
     def retry_now(self, record: TableRecord) -> None:
         """Let the next attempt try the table, without any wait."""

@@ -36,7 +36,6 @@ class Cause(enum.StrEnum):
     RELEASE_FAILING = "has failed for too long"
     RECORD_LOST_HISTORY = "the log misses changes of it"
     COPY_AGAIN = "is to be copied again"
-    RESYNC = "an operator has it copied again"
     START_OVER = "is to be described and copied again"
     RENAME = "is renamed"
     FORGET = "gone, or forgotten"
@@ -80,7 +79,6 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.RELEASE_FAILING, (_FAILING,), (_FAILING,), "apply attempt"),
     _transitions(Cause.RECORD_LOST_HISTORY, _KNOWN, (_FAILING,), "worker"),
     _transitions(Cause.COPY_AGAIN, _KNOWN, (_PENDING,), "preparation apply"),
-    _transitions(Cause.RESYNC, _KNOWN, (_PENDING,), "control"),
     _transitions(Cause.START_OVER, _KNOWN, (_PENDING,), "preparation"),
     _transitions(Cause.RENAME, (_REPLICATING,), (_REPLICATING,), "stream"),
     _transitions(Cause.FORGET, _KNOWN, (None,), "preparation apply"),

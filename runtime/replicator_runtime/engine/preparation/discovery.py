@@ -76,7 +76,13 @@ def _leave_missing(lifecycle: TableLifecycle, present: set[TableId]) -> None:
         return
     run, records = lifecycle.run, lifecycle.records
     left = [r for t, r in records.items() if t not in present and run.pipeline.selection.matches(t) is not None]
-    waiting = [r for r in left if r.needs_snapshot and not r.copying and not r.renames]
+    for record in left:
+        if record.wants_copy:
+            log.warning(
+                "table.not_listed", table=str(record.table), later="it is copied again when the source lists it"
+            )
+    failing = [r for r in left if r.table in lifecycle.stopped or lifecycle.is_waiting(r)]  # its error says why
+    waiting = [r for r in left if r.needs_snapshot and not r.copying and not r.renames and r not in failing]
     # With `newTables: ignore` a table that is not known is never taken in: one that the catalogue leaves out for a moment, or
     # whose rights are gone for a while, would be lost. It holds nothing, and is copied when it is there again.
     if run.config.new_tables == "ignore":
@@ -97,7 +103,7 @@ def _listed(lifecycle: TableLifecycle, registry: TableRegistry) -> list[TableId]
     A catalogue may leave out a table for a moment while it is renamed, or another one takes its place.
     """
     run, matches = lifecycle.run, lifecycle.run.pipeline.selection.matches
-    known = [r for r in lifecycle.records.values() if r.schemas and matches(r.table) is not None]
+    known = [r for r in lifecycle.records.values() if matches(r.table) is not None]
     present = [summary.table for summary in registry.list_tables()]
     for _ in range(_LOOKS):
         if not known or any(matches(table) is not None for table in present) or run.stop.wait(_LOOK_SECONDS):
@@ -122,6 +128,9 @@ def _take_in(lifecycle: TableLifecycle, registry: TableRegistry, edits: Selectio
     assert selected is not None
     if record.copying:
         return
+    if record.wants_copy:
+        lifecycle.start_over(record)
+        record.released, record.failing_since = False, None
     try:
         edits.join(record, registry)
         if record.schemas:

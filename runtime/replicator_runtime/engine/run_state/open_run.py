@@ -21,11 +21,17 @@ if TYPE_CHECKING:
 
     from replicator_runtime.config import Pipeline
     from replicator_sdk.errors import FencedError
+    from replicator_state import Lease
 
 
 def has_run(pipeline: Pipeline) -> bool:
     """Whether a run of the pipeline has stored anything; reads only."""
     return bool(_directory(pipeline).generations())
+
+
+def check_user(pipeline: Pipeline) -> None:
+    """See `ReplicatorDirectory.check_user`."""
+    _directory(pipeline).check_user()
 
 
 @contextmanager
@@ -50,10 +56,7 @@ def open_run(
     """
     run_id = uuid.uuid4().hex[:12]
     set_run(pipeline.config.name, run_id)
-    directory = _directory(pipeline)
-    if directory.generations():
-        check_all(directory.states().scoped("runtime"))  # before this run writes anything, its lease too
-    lease = directory.acquire(run_id, wait_seconds=wait_seconds)
+    directory, lease = _acquired(pipeline, run_id, wait_seconds)
     try:
         yield Run(
             pipeline=pipeline,
@@ -71,6 +74,23 @@ def open_run(
     finally:
         lease.release()
         set_run()
+
+
+def begin_generation(pipeline: Pipeline, run: Run) -> int:
+    """Begin another generation of the pipeline, whose lease `run` has; see `ReplicatorDirectory.begin_generation`."""
+    return _directory(pipeline).begin_generation(run.lease)
+
+
+def _acquired(pipeline: Pipeline, run_id: str, wait_seconds: float) -> tuple[ReplicatorDirectory, Lease]:
+    """The newest generation, and its lease; another may begin until the lease is had."""
+    while True:
+        directory = _directory(pipeline)
+        if directory.generations():
+            check_all(directory.states().scoped("runtime"))  # before this run writes anything, its lease too
+        lease = directory.acquire(run_id, wait_seconds=wait_seconds)
+        if directory.is_newest:
+            return directory, lease
+        lease.release()
 
 
 @contextmanager

@@ -69,7 +69,9 @@ class TableRecord:
     released: bool = False
     """Whether it failed for so long that it gave the log up: it is copied again, and holds no offset until that begins."""
     resync: str = ""
-    """The request by which it was copied again last, which is thereby done."""
+    """The last request that it is copied again, which is thereby carried out."""
+    wants_copy: bool = False
+    """Whether it is to be described and copied again as soon as the source lists it; until then it goes on as it is."""
     renames: list[RenameStep] = field(default_factory=list)
     """What the target is still to rename, in order, of this table and of those that it exchanges names with."""
     selected: bool = False
@@ -270,6 +272,7 @@ class TableStore:
             "failingSince": record.failing_since,
             "released": record.released,
             "resync": record.resync,
+            "wantsCopy": record.wants_copy,
             "snapshot": snapshot
             and {
                 "id": snapshot.snapshot_id,
@@ -304,6 +307,7 @@ class TableStore:
             failing_since=value.get("failingSince"),
             released=value.get("released", False),
             resync=value.get("resync", ""),
+            wants_copy=value.get("wantsCopy", False),
         )
 
     def _position(self, value: dict[str, Any] | None) -> Position | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +14,10 @@ from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control import control
 from replicator_runtime.engine.control.control import carry_out_alone
 from replicator_runtime.engine.control.table_names import parse_name
+from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state import request_watch
-from replicator_sdk.errors import DataError, FencedError, ReplicatorError
+from replicator_sdk.errors import DataError, FencedError, NeedsUserError, ReplicatorError
+from replicator_source_sqlite.catalogue import SqliteRegistry
 from replicator_source_sqlite.plugin import SqliteSource
 from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 from replicator_state import Outcome, OutcomeState, ReplicatorDirectory, Request, RequestFolder
@@ -24,7 +28,7 @@ from tests.runtime.engine.requests import requests
 from tests.runtime.engine.test_run import Host, Shop, _wait, change, fill, shop
 
 if TYPE_CHECKING:
-    from replicator_sdk import TableId, TableSchema
+    from replicator_sdk import TableId, TableSchema, TableSummary
 
 __all__ = ["shop"]
 
@@ -400,6 +404,114 @@ def test_a_run_goes_on_while_requests_cannot_be_listed(shop: Shop, monkeypatch: 
             _wait(lambda: "request.not_read" in logged, 20)
             shop.sql("INSERT INTO notes VALUES ('x')")
             _wait(lambda: count("notes") == 21, 20)
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_a_table_that_the_source_has_dropped_still_gets_its_last_changes(shop: Shop, by_itself: bool) -> None:
+    fill(shop)
+    shop.run()
+    shop.sql("DELETE FROM customers WHERE id < 10", "DROP TABLE customers")
+    request = ask(shop, "resync", "customers", inPlace=True)
+    if by_itself:
+        alone(shop)
+    for number in range(3):
+        shop.sql(f"INSERT INTO notes VALUES ('{number}')")
+        shop.run()
+    assert outcome(shop, request).state is OutcomeState.DONE
+    assert sorted(row["id"] for row in in_memory_target.STORAGE.rows("customers")) == list(range(10, 20))
+    assert sorted(states(shop)) == ["notes"]
+
+
+@pytest.mark.parametrize("tables", [["customers"], ["customers", "notes"]])
+def test_a_table_that_the_catalogue_leaves_out_for_a_moment_is_copied_when_it_is_there(
+    shop: Shop, copies: list[str], monkeypatch: pytest.MonkeyPatch, tables: list[str]
+) -> None:
+    shop.document["tables"] = [{"database": "main", "table": table} for table in tables]
+    fill(shop)
+    shop.run()
+    copies.clear()
+    damage("customers")
+    looks: list[int] = []
+    listed = SqliteRegistry.list_tables
+
+    def away(self: SqliteRegistry) -> list[TableSummary]:
+        looks.append(1)
+        return [one for one in listed(self) if len(looks) > 2 or one.table.table != "customers"]
+
+    request = ask(shop, "resync", "customers", inPlace=True)
+    with monkeypatch.context() as gap:
+        gap.setattr(SqliteRegistry, "list_tables", away)
+        shop.sql("INSERT INTO customers VALUES (100, 'meanwhile')")
+        with contextlib.suppress(ReplicatorError):
+            shop.run()
+    shop.run()
+    assert outcome(shop, request).state is OutcomeState.DONE
+    assert copies == ["customers"]
+    shop.assert_equal(*tables)
+
+
+def test_a_request_that_cannot_be_stored_is_no_refusal_and_is_done_later(
+    shop: Shop, copies: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(shop)
+    shop.run()
+    copies.clear()
+    request = ask(shop, "resync", "notes", inPlace=True)
+
+    def full(*_: object) -> None:
+        raise NeedsUserError("the store is full", code="RPL-7103", hint="free space")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(TableLifecycle, "save", full)
+        with pytest.raises(NeedsUserError, match="RPL-7103"):
+            alone(shop)
+    assert requests(shop).waiting() == [request.request_id]
+    assert requests(shop).outcome(request.request_id) is None
+    shop.run()
+    assert outcome(shop, request).state is OutcomeState.DONE
+    assert copies == ["notes"]
+
+
+def test_a_copy_that_fails_again_and_again_is_tried_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored of its state is older than its last failure."""
+    monkeypatch.setattr(RequestFolder, "look_seconds", 0.2)
+    shop.document["retries"] = {"maxDurationSeconds": 600, "delaySeconds": 2}
+    fill(shop)
+    calls: list[float] = []
+    fails("load", "notes", lambda: OSError(16, "locked"), calls)
+    with at_work(shop):
+        _wait(lambda: len(calls) >= 3, 60)
+        time.sleep(0.5)
+        works()
+        request = ask(shop, "retry", "notes")
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 30)
+        assert outcome(shop, request).lines == ("main.notes is copied again",)
+        _wait(lambda: count("notes") == 20, 30)
+
+
+def test_a_table_without_snapshots_is_tried_and_not_copied(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(shop)
+    shop.run()
+    fails("before", "notes", lambda: DataError("too large", code="RPL-5001", table="main.notes"))
+    shop.sql("INSERT INTO notes VALUES ('held')")
+    with pytest.raises(DataError):
+        shop.run()
+    request = ask(shop, "retry", "notes")
+    with monkeypatch.context() as none:
+        none.setattr(SqliteSource, "create_snapshot_reader", lambda *_: None)
+        alone(shop)
+    assert outcome(shop, request).lines == ("main.notes is tried again",)
+
+
+def test_old_requests_are_deleted_while_a_run_goes_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RequestFolder, "look_seconds", 0.1)
+    monkeypatch.setattr(request_watch, "_PRUNE_SECONDS", 0.1)
+    monkeypatch.setattr(request_watch, "_KEPT", timedelta(0))
+    fill(shop)
+    shop.run()
+    ask(shop, "retry", "nothing")
+    with at_work(shop):
+        _wait(lambda: requests(shop).history() == [], 20)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import structlog
 
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_sdk.errors import DataError, FencedError, ReplicatorError, SnapshotNeededError
+from replicator_source_sqlite.catalogue import SqliteRegistry
 from replicator_source_sqlite.streaming.reader import SqliteReader
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import count, fails
@@ -160,3 +161,29 @@ def test_a_table_that_is_gone_when_its_next_copy_begins_is_forgotten(
     shop.sql("CREATE TABLE notes (text TEXT)", "INSERT INTO notes VALUES ('another')")
     assert shop.run().reached_goal
     shop.assert_equal("notes", *there)
+
+
+def test_the_error_of_a_table_that_is_hidden_while_it_is_copied_is_not_lost(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many catalogues list what the user may read: one whose right is taken fails, and is listed no more."""
+    fill(shop)
+    shop.document["tables"] = [{"database": "main", "table": "*"}]
+    hidden: list[str] = []
+    listed = SqliteRegistry.list_tables
+    monkeypatch.setattr(
+        SqliteRegistry, "list_tables", lambda self: [s for s in listed(self) if s.table.table not in hidden]
+    )
+
+    def refused() -> DataError:
+        hidden.append("notes")
+        return DataError("permission denied", code="RPL-5001", table="main.notes")
+
+    fails("load", "notes", refused)
+    with pytest.raises(DataError, match="permission denied"):
+        shop.run()
+    shop.assert_equal("customers")
+    hidden.clear()
+    in_memory_target.STORAGE.fault = lambda step, table: None
+    shop.run()
+    shop.assert_equal()

@@ -1,0 +1,58 @@
+"""Begins another generation of a replicator: every table is copied again, in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.run_state.open_run import (
+    begin_generation,
+    check_user,
+    has_run,
+    keeping_lease,
+    open_run,
+)
+from replicator_runtime.engine.run_state.plugin_contexts import takes_snapshots
+from replicator_sdk import EventReaderDefinition
+from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from replicator_runtime.config import Pipeline
+
+register("engine.generation.before", "engine.generation.begun")
+log = structlog.get_logger()
+
+
+def reset(pipeline: Pipeline) -> int:
+    """Begin another generation, without an offset; connects to neither source nor target. One file decides: it is begun or not.
+
+    The next run begins at the source as a first start does, and replaces the rows of every table at the target. The epochs of
+    the new generation are above those of the former, so targets refuse whatever a former run still writes.
+
+    Returns:
+        Its number.
+
+    Raises:
+        NeedsUserError: RPL-1231 when it never ran; RPL-1232 when the source takes no snapshots; RPL-7130 when a run goes on;
+            RPL-7106 for root where the state is another user's.
+        ReplicatorError: As the state's store fails (RPL-7103 to RPL-7105).
+    """
+    if not has_run(pipeline):
+        raise NeedsUserError(
+            "it never ran: there is nothing to begin again", code="RPL-1231", hint="start it with `replicator run`"
+        )
+    check_user(pipeline)
+    with open_run(pipeline) as run, keeping_lease(run):
+        if not takes_snapshots(run, EventReaderDefinition({}, pipeline.out_of_range)):
+            raise NeedsUserError(
+                "the source takes no snapshots: a log that is read from its start does not replace what the target has",
+                code="RPL-1232",
+                hint="start the pipeline under another `name` with another place at the target",
+            )
+        failpoint("engine.generation.before")
+        number = begin_generation(pipeline, run)
+        failpoint("engine.generation.begun")
+        log.warning("generation.begun", generation=number)
+    return number
