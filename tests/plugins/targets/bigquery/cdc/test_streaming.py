@@ -193,7 +193,7 @@ def test_structure_that_needs_more_than_bigquery_allows_is_refused(project: Proj
     with pytest.raises(SchemaDriftError) as err:
         consumer.apply_ddl(event)
     assert err.value.code == "RPL-6707"
-    assert "copied again" in err.value.hint
+    assert "table resync" in err.value.hint
     assert project.select(_ROWS) == [["1", "a", None]]
     consumer.stop()
 
