@@ -49,7 +49,10 @@ def ask(
     """
     from replicator_runtime.cli.state_lookup import find_state
     from replicator_runtime.config import load_pipeline
+    from replicator_runtime.observability.logs import configure_logging
     from replicator_state import OutcomeState
+
+    configure_logging("error", "console")  # what is done here is reported, and data alone goes to standard output
 
     location = find_state(name, namespace, base)
     location.directory.check_user()

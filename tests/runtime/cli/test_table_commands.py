@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -261,3 +263,21 @@ def test_beside_a_run_and_before_the_first_one_nothing_is_begun_again(
     pipeline.write_text(json.dumps({**document, "name": "never"}))
     assert "error RPL-1231: " in replicator("reset", pipeline, "--yes").stderr
     assert directory.generations() == [1]
+
+
+def test_on_standard_output_is_the_document_alone(pipeline: Path) -> None:
+    commands = (
+        ("table", "resync", str(pipeline), "orders", "--in-place", "--yes"),
+        ("reset", str(pipeline), "--yes"),
+        ("list", "--base", json.loads(pipeline.read_text())["offsetBasePath"]),
+    )
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-c", "from replicator_runtime.cli import main; main()", *command, "--json"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(pipeline.parent / "site")},
+            check=True,
+        )
+        assert json.loads(done.stdout)["error"] is None
+        assert "warning" not in done.stderr

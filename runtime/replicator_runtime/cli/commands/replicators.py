@@ -49,7 +49,9 @@ def reset(pipeline: PipelineFile, yes: Yes = False, as_json: AsJson = False, deb
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.engine.control.reset import reset as begin_again
+        from replicator_runtime.observability.logs import configure_logging
 
+        configure_logging("error", "console")
         loaded = load_pipeline(pipeline)
         if not yes:
             confirm("the rows of every table at the target are replaced, those included that the source has deleted")
