@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -95,18 +94,26 @@ def spawn(
     """
     with log.open("ab") as output:
         return subprocess.Popen(
-            [str(part) for part in command],
+            [*dying_with_parent(death_signal, account), *(str(part) for part in command)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,
             env=dict(os.environ, **(environment or {})),
-            user=account.user if account else None,
-            group=account.group if account else None,
-            extra_groups=[] if account else None,
             start_new_session=True,  # Ctrl-C in the terminal stops the tests, which then stop the server in order
-            preexec_fn=partial(die_with_parent, death_signal),  # noqa: PLW1509  # only a system call: takes no lock and allocates nothing
         )
+
+
+def dying_with_parent(death_signal: signal.Signals = signal.SIGKILL, account: Account | None = None) -> list[str]:
+    """The words before a command that have it run as `account`, and get the signal when the process that started it dies.
+
+    A program and not `preexec_fn`, `user` and `group` of `subprocess`: with those the interpreter forks, and gRPC's threads,
+    which the tests of BigQuery start, sometimes abort the child before it becomes the server.
+    """
+    words = ["setpriv", "--pdeathsig", death_signal.name]
+    if account is not None:
+        words += ["--reuid", str(account.user), "--regid", str(account.group), "--clear-groups"]
+    return [*words, "--"]
 
 
 def wait_until(ready: Callable[[], bool], *, process: subprocess.Popen[bytes], log: Path, seconds: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.services.processes import die_with_parent, tail
+from tests.services.processes import dying_with_parent, tail
 from tests.services.spark.session import INTERPRETER
 
 _SECONDS = 240.0
@@ -45,7 +45,7 @@ class Runs:
             self.kill()
             self._answers.write_text("")
             self._seen = 0
-            command = [sys.executable, "-m", "tests.soak.worker", str(self._answers)]
+            command = [*dying_with_parent(), sys.executable, "-m", "tests.soak.worker", str(self._answers)]
             with self.log.open("ab") as output:
                 self._process = subprocess.Popen(
                     command,
@@ -54,7 +54,6 @@ class Runs:
                     stderr=subprocess.STDOUT,
                     env={**os.environ, **INTERPRETER, **self._environment},
                     start_new_session=True,
-                    preexec_fn=die_with_parent,  # noqa: PLW1509  # only a system call
                 )
         wanted = {
             "pipeline": str(self._pipeline),
