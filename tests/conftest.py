@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as the target bigquery does: before anything imports gRPC
 
 from tests.crash import kills
 
