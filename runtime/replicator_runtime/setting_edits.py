@@ -80,7 +80,7 @@ def _other_plugin(end: str, old: str, new: str) -> Finding:
         raise NeedsUserError(
             f"the pipeline's source was {old} and is {new}: the saved offset is of another kind of log",
             code="RPL-1211",
-            hint="put the source back; or start the pipeline under another `name`, with another place at the target: every table is"
+            hint="put the source back; or, to replace what the target has by the new source, `replicator reset PIPELINE`: every table is"
             " copied",
         )
     return Finding(
@@ -88,5 +88,5 @@ def _other_plugin(end: str, old: str, new: str) -> Finding:
         severity=Severity.ERROR,
         description=f"the target was {old} and is {new}",
         impact="no table of earlier runs is there: each stops (RPL-4101)",
-        suggestion="put the target back; or start the pipeline under another `name`: every table is copied",
+        suggestion="put the target back; or `replicator reset PIPELINE`: every table is copied into the new one",
     )

@@ -227,7 +227,8 @@ class DeferredConsumer(BatchConsumer):
 class SnapshotLoader(ABC):
     """Optional capability of a `BatchConsumer`: loads snapshot chunks in parallel, without the rows passing the driver.
 
-    Several tables may load at once, from several threads; calls for one table come one after another.
+    Several tables may load at once, from several threads; calls for one table come one after another. A plan without chunks
+    is one too: where the source takes no snapshots, the runtime empties the tables of a former generation by it.
     """
 
     @abstractmethod

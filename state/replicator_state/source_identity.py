@@ -26,5 +26,5 @@ def check_identity(store: StateStore, identity: str) -> None:
         raise HistoryLostError(
             f"foreign source: the saved offsets are of {known.decode(errors='replace')}, the source is now {identity}",
             code="RPL-7140",
-            hint="point the pipeline back at the source it was started with, or start the pipeline under another `name` with another place at the target: every table is copied",
+            hint="point the pipeline back at the source it was started with, or, to replace what the target has by this source, `replicator reset PIPELINE`: every table is copied again",
         )

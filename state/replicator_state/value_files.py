@@ -189,7 +189,7 @@ class ValueFiles:
         raise NeedsUserError(
             f"the state file {bad.name} at {self.folder.place} cannot be read ({bad.reason}), nor the version before it",
             code=UNREADABLE_STATE,
-            hint="restore it from a backup, or start the pipeline under another `name` with another place at the target: every table is copied",
+            hint="restore it from a backup, or `replicator reset PIPELINE`: every table is copied again",
         )
 
     def _found(self, content: bytes, bad: UnreadableFile | None) -> Loaded:

@@ -11,7 +11,7 @@ from replicator_sdk.discovery.assessment import Severity
 _COPY: Final = "put it back; or copy each table again, without rows that are marked as deleted: `replicator table resync NAME TABLE… --in-place`"
 _ELSEWHERE: Final = SettingEdit(
     "tables of earlier runs are looked for in other datasets; one that is not there with its commit log stops (RPL-4101, RPL-4103), and is not created again",
-    "put it back; or start the pipeline under another `name`: every table is copied",
+    "put it back; or `replicator reset PIPELINE`: every table is copied there",
     Severity.ERROR,
 )
 _OTHER_COLUMNS: Final = SettingEdit(

@@ -58,8 +58,8 @@ class DeltaConfig(PluginConfig):
         "path": SettingEdit(
             "tables of earlier runs are looked for there; one that is not there stops (RPL-4101, RPL-4103), and is"
             " not created again",
-            "move the tables' folders there while the replicator is stopped, or put it back; or start the pipeline under another"
-            " `name`: every table is copied",
+            "move the tables' folders there while the replicator is stopped, or put it back; or `replicator reset PIPELINE`:"
+            " every table is copied there",
             Severity.WARNING,
         ),
         "softDeletes": _OTHER_COLUMNS,

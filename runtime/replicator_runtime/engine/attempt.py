@@ -271,7 +271,7 @@ class Attempt:
     def _keep_start(self, start: Offset, records: list[TableRecord]) -> None:
         """Save where the first start begins: a retry after an error before the first batch must not begin later."""
         if self._run.saved_offset is None:
-            refuse_lost_state(self._consumer, records)
+            refuse_lost_state(self._consumer, records, self._run.generation)
             self._run.save_offset(start, 0)
 
     def _later_goal(self, records: list[TableRecord]) -> Offset | None:

@@ -139,7 +139,7 @@ class OffsetStore:
             raise NeedsUserError(
                 f"none of the {len(bad)} saved offsets at {self._folder.place} can be read ({bad[0].reason})",
                 code="RPL-7110",
-                hint="restore an offset file from a backup, or start the pipeline under another `name` with another place at the target: every table is copied",
+                hint="restore an offset file from a backup, or `replicator reset PIPELINE`: every table is copied again",
             )
         return self._choose(good, bad) if good else None
 

@@ -10,9 +10,9 @@ from replicator_source_kafka.client.fail_fast import answers_otherwise, is_perma
 from replicator_source_kafka.record_batches.decoding import OldFormatError
 from replicator_source_kafka.record_batches.record_fields import CorruptBatchError
 
-NEW_SNAPSHOT = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location; to continue without the lost records, set startFrom there"
+NEW_SNAPSHOT = "let the connector snapshot its tables again, then `replicator reset PIPELINE`: every table is emptied and filled from the topics"
 
-FROM_NEW_SNAPSHOT = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location, and with `startFrom` at the time when that snapshot began"
+FROM_NEW_SNAPSHOT = "let the connector snapshot its tables again, set `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics"
 """For topics whose earlier records must not be read again: they are out of order, or deletes among them are lost."""
 
 RECORDS_GONE = "RPL-3971"

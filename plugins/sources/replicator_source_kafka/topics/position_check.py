@@ -16,8 +16,6 @@ from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.topics.lost_records import after_lost_records
 from replicator_source_kafka.topics.selection import find_topics, partitions_of
 
-_AGAIN = "let the connector snapshot its tables again and start the pipeline under another `name` with another target location"
-
 
 def check_position(
     cluster: Cluster, config: KafkaConfig, offset: KafkaOffset, definition: EventReaderDefinition | None = None
@@ -63,7 +61,7 @@ def check_same_topics(config: KafkaConfig, topics: Mapping[str, Topic], offset: 
                 f"the topic {name} was deleted and created again: its records after the saved offset are unknown",
                 code="RPL-3955",
                 position=str(offset),
-                hint=_AGAIN,
+                hint=NEW_SNAPSHOT,
             )
 
 
@@ -73,15 +71,15 @@ def _missing(config: KafkaConfig, name: str, offset: KafkaOffset) -> NeedsUserEr
             f"the topic {name} no longer exists, or the login may no longer DESCRIBE it",
             code="RPL-3954",
             position=str(offset),
-            hint="grant DESCRIBE on it; if it was deleted, start the pipeline under another `name` with another target location: it"
-            " reads what the topics have then, and a topic of the same name once the connector has written it",
+            hint="grant DESCRIBE on it; if it was deleted, `replicator reset PIPELINE`: every table is emptied and filled from what the"
+            " topics have then, and a topic of the same name is read once the connector has written it",
         )
     return NeedsUserError(
         f"the topic {name} is no longer selected",
         code="RPL-3954",
         position=str(offset),
-        hint="put it back into `topics` or `topicPattern`; to continue without it, start the pipeline under another `name` with"
-        " another target location",
+        hint="put it back into `topics` or `topicPattern`; to continue without it, `replicator reset PIPELINE`: every table is emptied"
+        " and filled from the topics that are selected",
     )
 
 

@@ -187,7 +187,7 @@ def _refused(outcome: str, changes: TableChanges) -> Exception:
             table=table,
             position=position,
             hint="have all records of a key written to one partition of one topic, let the source's connector snapshot the"
-            " table again into such a topic and start the pipeline under another `name` with another `datasetName`",
+            " table again into such a topic, then `replicator reset PIPELINE`",
         )
     if outcome == UNMATCHED:
         return DataError(
@@ -196,7 +196,7 @@ def _refused(outcome: str, changes: TableChanges) -> Exception:
             code="RPL-6532",
             table=table,
             position=position,
-            hint="give the records keys (Debezium: message.key.columns) or the topic one partition, let the connector snapshot the table again, and start the pipeline under another `name` with another `datasetName`",
+            hint="give the records keys (Debezium: message.key.columns) or the topic one partition, let the connector snapshot the table again, then `replicator reset PIPELINE`",
         )
     if changes.overlap:
         return SnapshotNeededError(

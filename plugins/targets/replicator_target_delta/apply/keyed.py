@@ -266,7 +266,7 @@ class KeyedApply:
                 table=table,
                 position=position,
                 hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), let its connector"
-                " snapshot the table again and start the pipeline under another `name` with another place at the target",
+                " snapshot the table again, then `replicator reset PIPELINE`",
             )
         raise DataError(
             f"{len(lost)} updates do not carry columns whose old values the target's rows should have, "
@@ -286,7 +286,7 @@ def in_several_partitions(table: TableId, position: Position, keys: int) -> Data
         table=str(table),
         position=str(position),
         hint="have all records of a key written to one partition of one topic, let the source's connector snapshot the"
-        " table again into such a topic and start the pipeline under another `name` with another place at the target",
+        " table again into such a topic, then `replicator reset PIPELINE`",
     )
 
 

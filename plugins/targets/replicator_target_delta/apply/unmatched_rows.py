@@ -128,5 +128,5 @@ def _too_many(table: TableId, position: object) -> DataError:
         code="RPL-5407",
         table=str(table),
         position=str(position),
-        hint="give the records keys (Debezium: message.key.columns) or the topic one partition, let the connector snapshot the table again, and start the pipeline under another `name` with another `path`",
+        hint="give the records keys (Debezium: message.key.columns) or the topic one partition, let the connector snapshot the table again, then `replicator reset PIPELINE`",
     )

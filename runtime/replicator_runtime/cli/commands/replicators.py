@@ -42,8 +42,9 @@ def reset(pipeline: PipelineFile, yes: Yes = False, as_json: AsJson = False, deb
     """Have every table copied again from the beginning, in place; the way on after the source has lost its log (exit code 7).
 
     Begins another generation of the state; the former stays beside it. The next run replaces the rows of every table at the
-    target, and readers see a part of each until its copy has ended. Refused while a run goes on, and for sources without
-    snapshots (Kafka). Example: replicator reset pipeline.json --yes
+    target, and readers see a part of each until its copy has ended. From a source without snapshots (Kafka) it empties each
+    table and reads the log from `startFrom`: let the connector snapshot its tables again before. Refused while a run goes on.
+    Example: replicator reset pipeline.json --yes
     """
     with Report("reset", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.confirmation import confirm
@@ -57,7 +58,9 @@ def reset(pipeline: PipelineFile, yes: Yes = False, as_json: AsJson = False, deb
             confirm("the rows of every table at the target are replaced, those included that the source has deleted")
         number = begin_again(loaded)
         report.data = {"generation": number}
-        report.line(f"generation {number} begins with the next run, which copies every table")
+        report.line(
+            f"generation {number} begins with the next run, which copies every table, or reads it from the log's start"
+        )
 
 
 def _entry(directory: ReplicatorDirectory) -> dict[str, Any]:

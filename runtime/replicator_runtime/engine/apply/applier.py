@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.engine.maintenance.table_locks import Held
+from replicator_runtime.engine.preparation.created_tables import create_table
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_sdk import BatchConsumer, ChangeBatch, DeferredConsumer, DMLEvent, DMLOperation
 from replicator_sdk.errors import DataError, FencedError, NeedsUserError
@@ -47,6 +48,10 @@ class Applier(ABC):
     @abstractmethod
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply one schema change, durable on return."""
+
+    @abstractmethod
+    def create_table(self, event: DDLEvent, generation: int) -> None:
+        """As `created_tables.create_table`."""
 
     @property
     @abstractmethod
@@ -109,6 +114,11 @@ class BatchApplier(Applier):
         with self._locks.hold({event.table, event.prev_table or event.table}):
             self._consumer.apply_ddl(event)
 
+    def create_table(self, event: DDLEvent, generation: int) -> None:
+        """Create the event's table, empty."""
+        with self._locks.hold({event.table}):
+            create_table(self._consumer, event, generation)
+
     @property
     def follows_databases(self) -> bool:
         """The consumer's."""
@@ -168,6 +178,10 @@ class RowApplier(Applier):
         """Apply the event."""
         self._consumer.apply_ddl(event)
 
+    def create_table(self, event: DDLEvent, generation: int) -> None:
+        """Create the event's table, empty."""
+        create_table(self._consumer, event, generation)
+
     @property
     def follows_databases(self) -> bool:
         """The consumer's."""
@@ -195,7 +209,7 @@ def refuse_unordered(changes: TableChanges, *, keeps_unmatched: bool) -> None:
             table=str(changes.table),
             position=str(changes.identity.position),
             hint="have all records of a key written to one partition of one topic, let the source's connector snapshot the"
-            " table again into such a topic and start the pipeline under another `name` with another place at the target",
+            " table again into such a topic, then `replicator reset PIPELINE`",
         )
     if keeps_unmatched:
         return

@@ -1,4 +1,4 @@
-"""Begins another generation of a replicator: every table is copied again, in place."""
+"""Begins another generation of a replicator: every table is copied or read again, in place."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from replicator_runtime.engine.run_state.open_run import (
     keeping_lease,
     open_run,
 )
-from replicator_runtime.engine.run_state.plugin_contexts import takes_snapshots
-from replicator_sdk import EventReaderDefinition
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -28,14 +26,15 @@ log = structlog.get_logger()
 def reset(pipeline: Pipeline) -> int:
     """Begin another generation, without an offset; connects to neither source nor target. One file decides: it is begun or not.
 
-    The next run begins at the source as a first start does, and replaces the rows of every table at the target. The epochs of
-    the new generation are above those of the former, so targets refuse whatever a former run still writes.
+    The next run begins at the source as a first start does, and replaces the rows of every table at the target: by a copy or,
+    where the source takes no snapshots, by what its log has from the start of reading on. The epochs of the new generation
+    are above those of the former, so targets refuse whatever a former run still writes.
 
     Returns:
         Its number.
 
     Raises:
-        NeedsUserError: RPL-1231 when it never ran; RPL-1232 when the source takes no snapshots; RPL-7130 when a run goes on;
+        NeedsUserError: RPL-1231 when it never ran; RPL-7130 when a run goes on;
             RPL-7106 for root where the state is another user's.
         ReplicatorError: As the state's store fails (RPL-7103 to RPL-7105).
     """
@@ -45,12 +44,6 @@ def reset(pipeline: Pipeline) -> int:
         )
     check_user(pipeline)
     with open_run(pipeline) as run, keeping_lease(run):
-        if not takes_snapshots(run, EventReaderDefinition({}, pipeline.out_of_range)):
-            raise NeedsUserError(
-                "the source takes no snapshots: a log that is read from its start does not replace what the target has",
-                code="RPL-1232",
-                hint="start the pipeline under another `name` with another place at the target",
-            )
         failpoint("engine.generation.before")
         number = begin_generation(pipeline, run)
         failpoint("engine.generation.begun")

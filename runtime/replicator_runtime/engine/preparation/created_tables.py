@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import structlog
 
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
-from replicator_sdk import BatchConsumer, DDLEvent, DDLOperation, Position
+from replicator_sdk import BatchConsumer, DDLEvent, DDLOperation, Position, SnapshotLoader
 from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import EventConsumer, Offset, TableId
+    from replicator_sdk import EventConsumer, Offset, TableId, TableProgress
+
+register("engine.former_table.begun")
+log = structlog.get_logger()
 
 
 def create_tables(
@@ -38,7 +45,7 @@ def create_tables(
         if lifecycle.is_waiting(record):
             continue
         try:
-            watermark = _watermark(consumer, record, start)
+            watermark = _watermark(consumer, record, start, lifecycle.run.generation)
             _refuse_older_copy(lifecycle, consumer, record, watermark)
         except Exception as error:  # noqa: BLE001 - the policy decides, for this table
             lifecycle.fail(record, error_of_table(error, record.table, str(start)))
@@ -49,11 +56,12 @@ def create_tables(
     lifecycle.save()
 
 
-def refuse_lost_state(consumer: EventConsumer, records: list[TableRecord]) -> None:
+def refuse_lost_state(consumer: EventConsumer, records: list[TableRecord], generation: int) -> None:
     """Refuse to begin a log where the target has tables that an earlier run of this replicator filled: its state was lost.
 
     Such a table's position is a place in that run's reading of the log. This run begins elsewhere and cuts the log otherwise, so
-    changes between the two would be missing or come twice. The epoch shows it only when it is lower than that run's.
+    changes between the two would be missing or come twice. The epoch shows it only when it is lower than that run's. A table
+    of a former generation is emptied instead: `replicator reset` began this one.
 
     Raises:
         NeedsUserError: RPL-4105 for the first such table.
@@ -65,7 +73,7 @@ def refuse_lost_state(consumer: EventConsumer, records: list[TableRecord]) -> No
             progress = consumer.progress(record.table)
         except Exception:  # noqa: BLE001, S112 - it is asked for again when the table is created, and judged there
             continue
-        if progress is not None:
+        if progress is not None and progress.generation >= generation:
             raise NeedsUserError(
                 "the target has the table of an earlier run, of which the pipeline's state knows nothing: the state was deleted,"
                 " or another one is used",
@@ -95,11 +103,11 @@ def _refuse_older_copy(
         )
 
 
-def _watermark(consumer: EventConsumer, record: TableRecord, start: Offset) -> TableWatermark:
+def _watermark(consumer: EventConsumer, record: TableRecord, start: Offset, generation: int) -> TableWatermark:
     progress = consumer.progress(record.table) if isinstance(consumer, BatchConsumer) else None
-    if progress is not None:
+    if progress is not None and (record.created or not is_former(progress, generation)):
         return TableWatermark(progress.position)
-    if record.created and isinstance(consumer, BatchConsumer):
+    if progress is None and record.created and isinstance(consumer, BatchConsumer):
         raise NeedsUserError(
             "the target's table is gone, and this source takes no snapshots to make it whole again",
             code="RPL-4103",
@@ -108,5 +116,47 @@ def _watermark(consumer: EventConsumer, record: TableRecord, start: Offset) -> T
             " `name` and target folder, which reads the log from its start",
         )
     event = DDLEvent(start, DDLOperation.CREATE_TABLE, record.table, record.schema, position=Position(start))
-    consumer.apply_ddl(event)
+    create_table(consumer, event, 1 if record.created else generation)
     return TableWatermark(Position(start))
+
+
+def create_table(consumer: EventConsumer, event: DDLEvent, generation: int) -> None:
+    """Create the table of a CREATE_TABLE, durable on return; one that a former generation filled is emptied.
+
+    May be repeated until a change of the table is applied.
+
+    Args:
+        consumer: Started.
+        event: With schema and position; the table is at that position afterwards.
+        generation: The replicator's.
+    """
+    if not isinstance(consumer, BatchConsumer):
+        consumer.apply_ddl(event)
+        if generation > 1:  # the target does not say whether a former generation filled it
+            consumer.apply_ddl(replace(event, operation=DDLOperation.TRUNCATE_TABLE))
+        return
+    progress = consumer.progress(event.table)
+    if progress is None or not is_former(progress, generation):
+        consumer.apply_ddl(event)
+        return
+    assert event.schema is not None
+    assert event.position is not None
+    if not isinstance(consumer, SnapshotLoader):
+        raise NeedsUserError(
+            "the target has the table of a former generation, and cannot replace its rows",
+            code="RPL-4112",
+            table=str(event.table),
+            hint="delete the table at the target: it is created again at the next attempt",
+        )
+    plan = f"generation-{generation}"  # of no chunks: a table without rows
+    consumer.begin_snapshot(event.schema, plan, event.position)
+    failpoint("engine.former_table.begun")
+    consumer.finish_snapshot(event.schema, plan, event.position)
+    log.warning(
+        "table.emptied", table=str(event.table), why="a former generation filled it", position=str(event.position)
+    )
+
+
+def is_former(progress: TableProgress, generation: int) -> bool:
+    """Whether a former generation wrote the table, or it is being emptied of what that wrote."""
+    return progress.generation < generation or progress.snapshot_chunks is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
+from replicator_runtime.engine.preparation.created_tables import create_table
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import DDLEvent, DDLOperation, Position
@@ -142,7 +143,10 @@ class SliceSchemas:
         assert event.position is not None
         assert event.schema is not None
         with self._locks.hold([event.table]):
-            self._consumer.apply_ddl(event)
+            if event.operation is DDLOperation.CREATE_TABLE:
+                create_table(self._consumer, event, self._lifecycle.run.generation)
+            else:
+                self._consumer.apply_ddl(event)
         failpoint("engine.slice.schema_applied")
         record = self._lifecycle.take_in(event.table)
         record.learn(event.position, event.schema)

@@ -145,7 +145,11 @@ class SchemaChanges:
         assert event.position is not None
         self._note(record, event)
         failpoint("engine.ddl.before_apply")
-        self._applier.apply_ddl(event)
+        if event.operation is DDLOperation.CREATE_TABLE:
+            self._applier.create_table(event, self._run.generation)
+            record.created = True
+        else:
+            self._applier.apply_ddl(event)
         failpoint("engine.ddl.after_apply")
         if event.operation is DDLOperation.DROP_TABLE:
             self._tables.forget(event.table)  # a new table of that name joins like any other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.reset import reset
 from replicator_runtime.engine.run_state import open_run
 from replicator_sdk.errors import FencedError, HistoryLostError, NeedsUserError
-from replicator_source_sqlite.plugin import SqliteSource
 from replicator_state import ReplicatorDirectory
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.test_run import Host, Shop, fill, shop
@@ -110,13 +110,40 @@ def test_twice_is_as_good_as_once(shop: Shop) -> None:
     shop.assert_equal()
 
 
-def test_a_source_without_snapshots_is_refused_and_goes_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_of_the_source_takes_its_place(shop: Shop, tmp_path: Path) -> None:
+    """As the hint of a foreign source says: one that was restored under another identity."""
     fill(shop)
     shop.run()
-    with monkeypatch.context() as none:
-        none.setattr(SqliteSource, "create_snapshot_reader", lambda *_: None)
-        with pytest.raises(NeedsUserError, match="RPL-1232"):
-            begin_again(shop)
-    assert directory(shop).generations() == [1]
+    with sqlite3.connect(shop.path) as old, sqlite3.connect(tmp_path / "restored.db") as new:
+        old.backup(new)
+        new.execute("UPDATE _replicator_facts SET value = 'another' WHERE name = 'identity'")
+        new.execute("DELETE FROM customers WHERE id < 5")
+    old.close()
+    new.close()
+    shop.path = tmp_path / "restored.db"
+    shop.document["stages"][0]["plugin"]["properties"]["path"] = str(shop.path)
+    with pytest.raises(HistoryLostError, match=r"RPL-7140.*replicator reset PIPELINE"):
+        shop.run()
+    begin_again(shop)
+    for number in range(3):
+        shop.sql(f"INSERT INTO notes VALUES ('{number}')", f"ALTER TABLE customers ADD COLUMN d{number} TEXT")
+        shop.run()
+        shop.assert_equal()
+
+
+@pytest.mark.parametrize(("files", "code"), [("offset.*", "RPL-7110"), ("*engine-tables*", "RPL-7120")])
+def test_a_damaged_state_is_left_behind(shop: Shop, files: str, code: str) -> None:
+    fill(shop)
     shop.run()
-    shop.assert_equal()
+    found = list(Path(shop.document["offsetBasePath"], "default", "shop", "1").glob(files))
+    assert found
+    for file in found:
+        file.chmod(0o600)
+        file.write_bytes(b"damaged")
+    with pytest.raises(NeedsUserError, match=f"{code}.*replicator reset PIPELINE"):
+        shop.run()
+    begin_again(shop)
+    for number in range(3):
+        shop.sql(f"INSERT INTO notes VALUES ('{number}')", f"ALTER TABLE customers ADD COLUMN e{number} TEXT")
+        shop.run()
+        shop.assert_equal()

@@ -38,8 +38,8 @@ def progress_forgotten(patch: Patch) -> None:
     """The position of a table is ignored."""
     true_apply, true_watermark = MemoryConsumer.apply_batch, created_tables._watermark
 
-    def watermark(consumer: EventConsumer, record: TableRecord, start: Offset) -> TableWatermark:
-        true_watermark(consumer, record, start)
+    def watermark(consumer: EventConsumer, record: TableRecord, start: Offset, generation: int) -> TableWatermark:
+        true_watermark(consumer, record, start, generation)
         return TableWatermark(Position(start))
 
     def apply_batch(self: MemoryConsumer, changes: TableChanges) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.control.reset import reset
 from replicator_sdk import TableId
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, SchemaDriftError
 from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
@@ -34,7 +36,17 @@ class Copies:
 
     def run(self, name: str, *topics: str, **settings: Any) -> dict[int, str]:
         """Run a pipeline until it has everything; returns the table's notes by id."""
-        store = str(self._folder / name)
+        run_pipeline(self._document(name, topics, settings), self._host)
+        rows = MemoryStore.of(self._store(name)).rows(TableId("shop", "orders", "public"))
+        return {row["id"]: row["note"] for row in rows}
+
+    def run_again(self, name: str, *topics: str, **settings: Any) -> dict[int, str]:
+        """Reset a pipeline, then run it as above."""
+        reset(build_pipeline(self._document(name, topics, settings), host=self._host))  # type: ignore[arg-type]
+        return self.run(name, *topics, **settings)
+
+    def _document(self, name: str, topics: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+        store = self._store(name)
         self._stores.add(store)
         document = PartitionedShop(self._folder, 1).document("memory", {"store": store}) | {"name": name}
         document["stages"][0]["plugin"]["properties"] = {
@@ -43,9 +55,10 @@ class Copies:
             "kafka": {"fetch.max.wait.ms": 50},
             **settings,
         }
-        run_pipeline(document, self._host)
-        rows = MemoryStore.of(store).rows(TableId("shop", "orders", "public"))
-        return {row["id"]: row["note"] for row in rows}
+        return document
+
+    def _store(self, name: str) -> str:
+        return str(self._folder / name)
 
     def fails(self, kind: type[ReplicatorError], code: str, name: str, *topics: str, **settings: Any) -> str:
         """Run a pipeline that ends with an error; returns its next step."""
@@ -86,7 +99,7 @@ BOTH = pytest.mark.parametrize("distributed", [True, False])
 
 
 @BOTH
-def test_after_retention_a_new_snapshot_under_another_name_is_equal(
+def test_after_retention_a_new_snapshot_and_a_reset_are_equal(
     kafka: KafkaBroker, kafka_topic: MakeTopic, copies: Copies, *, distributed: bool
 ) -> None:
     topic = kafka_topic(2)
@@ -96,10 +109,10 @@ def test_after_retention_a_new_snapshot_under_another_name_is_equal(
     kafka.delete_records(topic, kafka.ends(topic))
     kafka.produce(topic, changed([5], "later"))
     hint = copies.fails(HistoryLostError, "RPL-3953", "first", topic, distributed=distributed)
-    assert "another `name` with another target location" in hint
+    assert "`replicator reset PIPELINE`" in hint
     rows = {n: f"n{n}" for n in range(10) if n != 3} | {4: "late", 5: "later"}
     kafka.produce(topic, snapshot(rows))
-    assert copies.run("second", topic, distributed=distributed) == rows
+    assert copies.run_again("first", topic, distributed=distributed) == rows
 
 
 def test_a_topic_that_is_no_longer_selected_goes_on_when_its_name_is_back(
@@ -116,7 +129,7 @@ def test_a_topic_that_is_no_longer_selected_goes_on_when_its_name_is_back(
 
 
 @BOTH
-def test_a_deleted_topic_is_copied_from_its_successor_under_another_name(
+def test_a_deleted_topic_is_copied_from_its_successor_after_a_reset(
     kafka: KafkaBroker, kafka_topic: MakeTopic, copies: Copies, *, distributed: bool
 ) -> None:
     """Whether the run sees it gone or created again: a topic that is created again is another one."""
@@ -131,9 +144,9 @@ def test_a_deleted_topic_is_copied_from_its_successor_under_another_name(
     rows = {n: f"n{n}" for n in range(1, 5)}
     kafka.produce(topic, snapshot(rows))
     again = copies.fails(HistoryLostError, "RPL-3955", "first", **pattern)
-    assert "another `name` with another target location" in gone
-    assert "another `name` with another target location" in again
-    assert copies.run("second", **pattern) == rows
+    assert "`replicator reset PIPELINE`" in gone
+    assert "`replicator reset PIPELINE`" in again
+    assert copies.run_again("first", **pattern) == rows
     kafka.delete_topics(f"{topic}.other")
 
 
@@ -167,7 +180,7 @@ def test_partitions_added_before_the_end_was_read_need_a_snapshot_from_its_begin
     begins = now()
     rows = dict.fromkeys(range(5), "late") | dict.fromkeys(range(5, 10), "unread")
     kafka.produce(topic, snapshot(rows), partition=0)
-    assert copies.run("second", topic, distributed=distributed, startFrom=begins) == rows
+    assert copies.run_again("first", topic, distributed=distributed, startFrom=begins) == rows
 
 
 @BOTH
@@ -187,6 +200,6 @@ def test_after_a_lost_end_records_from_the_new_snapshot_on_are_equal(
     rows = {n: f"n{n}" for n in (0, 1, 2, 9)} | {4: "lost"} | dict.fromkeys(range(5, 9), "late")
     lost_end.broker.produce(lost_end.topic, snapshot(rows))
     for hint in (ended, grown):
-        assert "with `startFrom` at the time when that snapshot began" in hint
-    assert copies.run("second", lost_end.topic, distributed=distributed, startFrom=begins) == rows
+        assert "set `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`" in hint
+    assert copies.run_again("first", lost_end.topic, distributed=distributed, startFrom=begins) == rows
     copies.forget()
