@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.engine.maintenance.table_locks import Held
-from replicator_runtime.engine.preparation.created_tables import create_table
 from replicator_runtime.engine.run_state.error_policy import error_of_table
+from replicator_runtime.engine.tables.table_creation import create_table
 from replicator_sdk import BatchConsumer, ChangeBatch, DeferredConsumer, DMLEvent, DMLOperation
 from replicator_sdk.errors import DataError, FencedError, NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
@@ -51,7 +51,7 @@ class Applier(ABC):
 
     @abstractmethod
     def create_table(self, event: DDLEvent, generation: int) -> None:
-        """As `created_tables.create_table`."""
+        """As `table_creation.create_table`."""
 
     @property
     @abstractmethod

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
-from replicator_runtime.engine.preparation.created_tables import create_table
+from replicator_runtime.engine.tables.table_creation import create_table
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import DDLEvent, DDLOperation, Position

@@ -132,7 +132,7 @@ def test_a_copy_of_the_source_takes_its_place(shop: Shop, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("files", "code"), [("offset.*", "RPL-7110"), ("*engine-tables*", "RPL-7120")])
-def test_a_damaged_state_is_left_behind(shop: Shop, files: str, code: str) -> None:
+def test_after_a_damaged_state_everything_is_copied_again(shop: Shop, files: str, code: str) -> None:
     fill(shop)
     shop.run()
     found = list(Path(shop.document["offsetBasePath"], "default", "shop", "1").glob(files))

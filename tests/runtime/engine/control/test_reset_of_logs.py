@@ -11,6 +11,7 @@ from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.apply import applier
 from replicator_runtime.engine.control.reset import reset
 from replicator_runtime.engine.preparation import created_tables
+from replicator_runtime.engine.tables import table_creation
 from replicator_sdk import DDLEvent, DDLOperation, EventConsumer, Position, failpoint
 from replicator_sdk.errors import NeedsUserError, ReplicatorError
 from replicator_sdk.testing.histories.values import difference
@@ -152,5 +153,5 @@ def test_a_target_that_takes_rows_one_by_one_truncates_the_table(
     consumer, schema = RowConsumer(), rewritten.shop.schemas[0]
     position = Position(MemoryOffset(7))
     event = DDLEvent(position.offset, DDLOperation.CREATE_TABLE, schema.table, schema, position=position)
-    created_tables.create_table(consumer, event, generation)
+    table_creation.create_table(consumer, event, generation)
     assert consumer.operations == operations
