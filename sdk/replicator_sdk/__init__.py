@@ -25,6 +25,7 @@ from replicator_sdk.discovery.assessment import (
     TableAssessment,
     TableAssessor,
 )
+from replicator_sdk.discovery.clean_up import Leftover, NothingToRemove, SourceCleanUp
 from replicator_sdk.discovery.hookspec import hookimpl
 from replicator_sdk.discovery.maintenance import AppliesHeld, MaintenanceReport, MaintenanceTask
 from replicator_sdk.discovery.table_registry import FixedTables, TableRegistry, TableSummary
@@ -88,6 +89,7 @@ __all__ = [
     "Finding",
     "FixedTables",
     "Int64s",
+    "Leftover",
     "LineageRecorder",
     "LogItem",
     "LogPartition",
@@ -96,6 +98,7 @@ __all__ = [
     "MaintenanceReport",
     "MaintenanceTask",
     "Metrics",
+    "NothingToRemove",
     "NumberOffset",
     "Offset",
     "OutOfRange",
@@ -113,6 +116,7 @@ __all__ = [
     "SnapshotChunk",
     "SnapshotLoader",
     "SnapshotReader",
+    "SourceCleanUp",
     "Support",
     "TableAssessment",
     "TableAssessor",

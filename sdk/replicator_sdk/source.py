@@ -11,6 +11,7 @@ from replicator_sdk.batch import ChangeBatch, Commits
 from replicator_sdk.config import ConfigT_co, OutOfRange, PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
+from replicator_sdk.discovery.clean_up import SourceCleanUp
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent
@@ -218,6 +219,17 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
             HistoryLostError: When the log after `offset` is no longer there.
             ReplicatorError: What else `EventReader.initialize` would raise.
         """
+
+    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:  # noqa: ARG002 - for overriders
+        """What removes the replicator's own things from the source, for `replicator delete`; connects to nothing.
+
+        None, the default, when the source does not say what it leaves: nothing is removed then.
+
+        Args:
+            namespace: The replicator's namespace.
+            name: The replicator's name.
+        """
+        return None
 
     @abstractmethod
     def create_reader(

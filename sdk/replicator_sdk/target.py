@@ -139,6 +139,20 @@ class EventConsumer(ABC):
         table of another writer is left as it is. A target that renames no tables is not called.
         """
 
+    def delete_table(self, table: TableId) -> str:  # noqa: ARG002 - for those that can
+        """Delete a table of this replicator with its rows, whatever the settings say of dropped tables; for `replicator delete`.
+
+        Idempotent, also after a call that was cut off. No run goes on, and nothing else is asked of this consumer for the table.
+        A table of another writer, or that no replicator wrote, is left as it is. Targets that do not override it leave all tables.
+
+        Returns:
+            Why the table stays; empty when it is not at the target any more.
+
+        Raises:
+            FencedError: When the table was written by a higher epoch; nothing is deleted then.
+        """
+        return "the target's plugin cannot delete tables"
+
     @abstractmethod
     def apply_dml(self, event: DMLEvent) -> None:
         """Take one change, or a COMMIT; may hold it back until `flush`."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from replicator_state.deletion import Deletion, DeletionNote
 from replicator_state.directory import ReplicatorDirectory, check_identifier, replicators
 from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
 from replicator_state.lease.epoch_claim import LEASE_HELD
@@ -14,13 +15,15 @@ from replicator_state.offsets.offset_store import OffsetEntry, OffsetStore
 from replicator_state.offsets.retention import Retention
 from replicator_state.requests.request import Outcome, OutcomeState, Request
 from replicator_state.requests.request_folder import Entry, RequestFolder
-from replicator_state.source_identity import check_identity
+from replicator_state.source_identity import check_identity, check_known_identity
 from replicator_state.state_store import StateStore, StateValue
 
 __all__ = [
     "LEASE_HELD",
     "SYSTEM_CLOCK",
     "Clock",
+    "Deletion",
+    "DeletionNote",
     "Entry",
     "Lease",
     "OffsetEntry",
@@ -37,5 +40,6 @@ __all__ = [
     "UnreadableFile",
     "check_identifier",
     "check_identity",
+    "check_known_identity",
     "replicators",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from replicator_sdk.errors import ConfigError, NeedsUserError
+from replicator_state.deletion import Deletion
 from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
 from replicator_state.lease.lease import Lease
 from replicator_state.offsets.offset_store import OffsetStore
@@ -22,6 +23,7 @@ from replicator_state.storage.store_retry import StoreRetry
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _LIST_SECONDS = 5.0
+_REQUESTS = "requests"
 _GENERATION = re.compile(r"[1-9]\d{0,8}")
 
 
@@ -113,6 +115,18 @@ class ReplicatorDirectory:
         """Whether no later generation exists."""
         return max(self.generations(), default=self.generation) <= self.generation
 
+    def of_generation(self, generation: int) -> ReplicatorDirectory:
+        """The same replicator's state in another generation, to read."""
+        return ReplicatorDirectory(
+            self.base_path,
+            self.namespace,
+            self.name,
+            generation=generation,
+            retry_seconds=self._retry_seconds,
+            retention=self._retention,
+            storage_options=self._options,
+        )
+
     def begin_generation(self, lease: Lease) -> int:
         """Begin another generation, which all later runs use; this one's state stays. Durable when this returns.
 
@@ -126,8 +140,22 @@ class ReplicatorDirectory:
             ReplicatorError: As the store fails (RPL-7103 to RPL-7105).
         """
         number = self.generation + 1
-        lease.pass_on(self._open(self.namespace, self.name, str(number)))
+        lease.pass_on(self._numbered(number))
         return number
+
+    def deletion(self) -> Deletion:
+        """What deletes all of this replicator's state, and says whether that goes on."""
+        return Deletion(self._home, StoreRetry(self._retry_seconds, self._home.place))
+
+    def delete_values(self, lease: Lease) -> None:
+        """See `Deletion.delete_values`; `lease` is this generation's, which must be the newest."""
+        others = [number for number in self.generations() if number != self.generation]
+        self.deletion().delete_values(lease, self._generation_folder(), list(map(self._numbered, others)))
+
+    def finish_deletion(self, lease: Lease) -> None:
+        """See `Deletion.finish`."""
+        requests = self._open(self.namespace, self.name, _REQUESTS)
+        self.deletion().finish(lease, [requests, self._generation_folder()])
 
     def offsets(self, lease: Lease | None = None) -> OffsetStore:
         """The saved offsets; give the lease to save, none to read."""
@@ -145,7 +173,7 @@ class ReplicatorDirectory:
 
     def requests(self) -> RequestFolder:
         """The requests of operators, which outlive generations."""
-        folder = self._open(self.namespace, self.name, "requests")
+        folder = self._open(self.namespace, self.name, _REQUESTS)
         return RequestFolder(folder, StoreRetry(self._retry_seconds, folder.place))
 
     def acquire(
@@ -163,8 +191,11 @@ class ReplicatorDirectory:
 
     def _generation_folder(self) -> Folder:
         if self._folder is None:
-            self._folder = self._open(self.namespace, self.name, str(self.generation))
+            self._folder = self._numbered(self.generation)
         return self._folder
+
+    def _numbered(self, generation: int) -> Folder:
+        return self._open(self.namespace, self.name, str(generation))
 
     def _retry(self) -> StoreRetry:
         return StoreRetry(self._retry_seconds, self._generation_folder().place)

@@ -103,6 +103,10 @@ class FileConsumer(in_memory_target.InMemoryConsumer):
             if changes.identity.position > kept.progress.position:  # not so only where progress is not checked
                 kept.progress = TableProgress.of(changes.identity)
 
+    def delete_table(self, table: TableId) -> str:
+        with self._commit():
+            return super().delete_table(table)
+
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         with self._commit():
             return super().begin_snapshot(schema, snapshot_id, position)

@@ -197,6 +197,22 @@ OF_REQUESTS: frozenset[str] = frozenset(
 OF_RESET: frozenset[str] = frozenset({"engine.generation.before", "engine.generation.begun"})
 """While `replicator reset` begins another generation: tried in `sqlite/commands/test_reset.py`."""
 
+OF_DELETE: frozenset[str] = frozenset(
+    {
+        "state.delete.noted",
+        "engine.delete.table",
+        "engine.delete.tables",
+        "sqlite.clean_up.done",
+        "engine.delete.source",
+        "state.delete.values",
+        "state.delete.claims",
+    }
+)
+"""While `replicator delete` removes a replicator: tried in `sqlite/commands/test_delete.py`."""
+
+OF_DELETE_AT_POSTGRES: frozenset[str] = frozenset({"postgres.clean_up.slot", "postgres.clean_up.publication"})
+"""The same at Postgres: tried in `end_to_end/postgres/test_delete.py`."""
+
 PARTS_OF_REQUESTS: frozenset[str] = frozenset({"request"})
 """The part of the recovery that they need."""
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.clean_up import Leftover, NothingToRemove, SourceCleanUp
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.offset import Offset
@@ -70,6 +71,14 @@ class KafkaSource(DeltaSource[KafkaConfig]):
         assert isinstance(offset, KafkaOffset)
         with diagnosed("looking at the topics"), Cluster(self.config) as cluster:
             check_position(cluster, self.config, offset)
+
+    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:  # noqa: ARG002 - part of the contract
+        """Nothing is removed: topics belong to their writers, and a consumer group may be used by others."""
+        kept = [Leftover("the topics", stays="they belong to who writes them")]
+        if group := self.config.group:
+            what, by_hand = f"consumer group {group}", f"kafka-consumer-groups.sh --delete --group {group}"
+            kept.append(Leftover(what, by_hand, "the pipeline names it, so that others may use it"))
+        return NothingToRemove(*kept)
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

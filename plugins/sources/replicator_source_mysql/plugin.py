@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.clean_up import NothingToRemove, SourceCleanUp
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.offset import Offset
@@ -75,6 +76,10 @@ class MySqlSource(DeltaSource[MySqlConfig]):
         assert isinstance(offset, MySqlOffset)
         with self.endpoint().session() as connection, diagnosed("looking at the log"):
             check_readable(connection, origin_of(connection), offset)
+
+    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:  # noqa: ARG002 - part of the contract
+        """Nothing: a replica leaves nothing at the server."""
+        return NothingToRemove()
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

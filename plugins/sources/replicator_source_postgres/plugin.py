@@ -10,6 +10,7 @@ from typing import ClassVar
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.clean_up import SourceCleanUp
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.offset import Offset
 from replicator_sdk.snapshot import SnapshotReader
@@ -72,6 +73,12 @@ class PostgresSource(DeltaSource[PostgresConfig]):
         with contextlib.closing(CatalogueConnection(self.endpoint())) as connection, diagnosed("looking at the slot"):
             slot = self.config.slot or derived_name(namespace, name)
             Slot(connection.catalogue.connection, slot, self.config.database).check_log(offset)
+
+    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:
+        """Drops the slot and the publication that have derived names."""
+        from replicator_source_postgres.replication.clean_up import PostgresCleanUp
+
+        return PostgresCleanUp(self.endpoint(), derived_name(namespace, name))
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

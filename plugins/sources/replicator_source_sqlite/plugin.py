@@ -14,6 +14,7 @@ from replicator_sdk import (
     Offset,
     PluginConfig,
     SnapshotReader,
+    SourceCleanUp,
     TableAssessor,
     TableRegistry,
 )
@@ -70,6 +71,12 @@ class SqliteSource(DeltaSource[SqliteConfig]):
         assert isinstance(offset, SqliteOffset)
         with connect(self.config.path, read_only=True) as database:
             check_reach(database, offset)
+
+    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:
+        """Removes triggers and changelog when no other replicator reads it."""
+        from replicator_source_sqlite.capture.clean_up import SqliteCleanUp
+
+        return SqliteCleanUp(self.config.path, f"{namespace}/{name}/")
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

@@ -126,6 +126,14 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
             target.changed()
             target.commit(target.row(progress, "discarded", kind=DROPPED))
 
+    def delete_table(self, table: TableId) -> str:
+        """As `discard_table`; another writer's table stays."""
+        try:
+            self.discard_table(table)
+        except NeedsUserError as error:
+            return error.message
+        return ""
+
     def stop(self) -> None:
         """End requests that wait, and close the connections; no call holds rows back, so none are lost."""
         self._jobs.stop()

@@ -25,7 +25,7 @@ from replicator_target_delta.apply.table_apply import TableApply
 from replicator_target_delta.config import DeltaConfig, DropTables
 from replicator_target_delta.ddl.database_folder import DatabaseFolders
 from replicator_target_delta.ddl.ddl_events import TableDDL
-from replicator_target_delta.ddl.table_folder import delete_folder, move_folder, renames_at_once
+from replicator_target_delta.ddl.table_folder import delete_folder, delete_rest, move_folder, renames_at_once
 from replicator_target_delta.location import table_path
 from replicator_target_delta.maintenance.remains import discard_snapshot
 from replicator_target_delta.snapshot import TableSnapshotLoad
@@ -207,6 +207,22 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
             if target.progress() is not None:
                 delete_folder(self._spark, target.log.path)
         self._forget(table)
+
+    def delete_table(self, table: TableId) -> str:
+        """Delete the table's folder, and what a call that was cut off left of it; another writer's table stays."""
+        target = self._table(table)
+        with target.lock:
+            try:
+                there = target.progress() is not None
+            except NeedsUserError as error:
+                return error.message
+            if there:
+                delete_folder(self._spark, target.log.path)
+            else:
+                delete_rest(self._spark, target.log.path)
+            self._folders.drop(self._folder(table))
+        self._forget(table)
+        return ""
 
     def stop(self) -> None:
         """Nothing is held back between calls, so there is nothing to drop."""

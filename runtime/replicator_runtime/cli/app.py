@@ -8,6 +8,7 @@ import typer
 
 from replicator_runtime.cli.commands import (
     assess,
+    delete,
     demo,
     maintain,
     offsets,
@@ -47,6 +48,7 @@ for command in (
     app.command()(command)
 app.command("list")(replicators.list_replicators)
 app.command("reset")(replicators.reset)
+app.command("delete")(delete.delete)
 app.add_typer(table.app, name="table")
 app.add_typer(offsets.app, name="offsets")
 

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from replicator_sdk.errors import FencedError, ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
@@ -117,14 +118,23 @@ class Lease:
         register = EpochRegister(folder)
         self._retry.run("begin a generation", lambda: register.begin_after(self.epoch, content))
 
+    def dispose(self) -> None:
+        """Write nothing any more, since the folder is being deleted: `release` does nothing after this."""
+        with self._lock:
+            self._record = replace(self._record, released=True)
+
     def release(self) -> None:
         """Give the lease back, so that the next run starts at once. May be called twice, and when superseded.
+
+        Writes nothing where the claim is gone: the replicator was deleted, and no folder of it is to appear again.
 
         Never raises: it is called at the end of a run whose own error must not be hidden, and a lease that could not be
         given back falls to the next run when this process is gone.
         """
+        retry = StoreRetry(min(_LAST_WORD_SECONDS, self._retry.seconds), "the lease")
         try:
-            self._write(released=True, retry=StoreRetry(min(_LAST_WORD_SECONDS, self._retry.seconds), "the lease"))
+            if retry.run("give the lease back", lambda: self._register.read(self.epoch)) is not None:
+                self._write(released=True, retry=retry)
         except Exception as error:  # noqa: BLE001
             _log.warning("could not give the lease back: %s", type(error).__name__, extra={"code": "RPL-7134"})
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import getpass
 import json
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -124,6 +126,15 @@ class Outcome:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"no outcome: {type(error).__name__}") from error
+
+
+def who() -> str:
+    """This process' user, as `user@host`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _dump(**values: Any) -> bytes:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 import re
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +11,7 @@ from typing import Any, TypeVar
 
 from ulid import ULID
 
-from replicator_state.requests.request import Outcome, OutcomeState, Request
+from replicator_state.requests.request import Outcome, OutcomeState, Request, who
 from replicator_state.storage.folder import Folder, create_once
 from replicator_state.storage.local_folder import LocalFolder
 from replicator_state.storage.store_retry import StoreRetry
@@ -78,7 +76,7 @@ class RequestFolder:
             ReplicatorError: As the store fails (RPL-7103 to RPL-7105).
         """
         ulid = ULID()
-        request = Request(str(ulid), command, arguments, _who(), ulid.datetime)
+        request = Request(str(ulid), command, arguments, who(), ulid.datetime)
         content = request.to_bytes()
         self._run("store the request", lambda: create_once(self._folder, f"{ulid}.request", content))
         return request
@@ -106,7 +104,7 @@ class RequestFolder:
         is_there = self._read(f"{request_id}.request") is not None
         if not (self.exclusive and is_there) or self._decide(request_id, _WITHDRAWN) != _WITHDRAWN:
             return False
-        self.finish(request_id, Outcome(OutcomeState.WITHDRAWN, datetime.now(UTC), _who()))
+        self.finish(request_id, Outcome(OutcomeState.WITHDRAWN, datetime.now(UTC), who()))
         return True
 
     def finish(self, request_id: str, outcome: Outcome) -> None:
@@ -197,11 +195,3 @@ class RequestFolder:
 
     def _run(self, what: str, action: Callable[[], T]) -> T:
         return self._retry.run(what, action, wait_for_user=False)
-
-
-def _who() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"

@@ -50,6 +50,16 @@ class Folder(ABC):
     def remove(self, name: str) -> None:
         """Delete the file; nothing happens when it does not exist."""
 
+    @abstractmethod
+    def clear(self, keep: tuple[str, ...] = ()) -> None:
+        """Delete all that is inside, other folders too, but files whose names begin with one of `keep`; without such the folder itself.
+
+        Nothing happens when it does not exist; a call that was cut off is repeated.
+        """
+
+    def remove_empty(self) -> None:
+        """Delete the folder if nothing is in it; where the store has no folders nothing happens."""
+
     def tidy(self) -> None:
         """Delete what a crash during a write left; called when a run begins."""
 

@@ -89,6 +89,34 @@ class LocalFolder(Folder):
         """See `Folder.remove`."""
         (self.path / name).unlink(missing_ok=True)
 
+    def clear(self, keep: tuple[str, ...] = ()) -> None:
+        """See `Folder.clear`; symbolic links are deleted, not followed."""
+        try:
+            with os.scandir(self.path) as entries:
+                found = list(entries)
+        except FileNotFoundError:
+            return
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                LocalFolder(entry.path).clear()
+            elif not (keep and entry.name.startswith(keep)):
+                Path(entry.path).unlink(missing_ok=True)
+        _sync_folder(self.path)
+        if not keep:
+            self.remove_empty()
+
+    def remove_empty(self) -> None:
+        """See `Folder.remove_empty`."""
+        try:
+            self.path.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+            return
+        _sync_folder(self.path.parent)
+
     def tidy(self) -> None:
         """See `Folder.tidy`; a day old, so that no live writer loses its file."""
         for name in self.names(_TEMPORARY):

@@ -72,6 +72,18 @@ class RemoteFolder(Folder):
         with contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self._full(name))
 
+    def clear(self, keep: tuple[str, ...] = ()) -> None:
+        """See `Folder.clear`."""
+        for name in self.names():
+            if not (keep and name.startswith(keep)):
+                self.remove(name)
+        below = [self._full(name) for name in self.folders()]
+        for path in below if keep else [self._path]:
+            self._fs.invalidate_cache()
+            if self._fs.isdir(path):  # an object store has none when its files are gone
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.rm(path, recursive=True)
+
     def _full(self, name: str) -> str:
         return f"{self._path}/{name}"
 

@@ -149,6 +149,14 @@ class InMemoryConsumer(BatchConsumer, SnapshotLoader):
         kept.commits += 1
         STORAGE.fault("after", changes.table)
 
+    def delete_table(self, table: TableId) -> str:
+        STORAGE.fault("delete", table)
+        kept = STORAGE.tables.get(table)
+        if kept is not None and kept.progress is not None and kept.progress.epoch > self._context.epoch:
+            raise FencedError("a newer run wrote the table", code="RPL-8001", table=str(table))
+        STORAGE.tables.pop(table, None)
+        return ""
+
     def discard_table(self, table: TableId) -> None:
         STORAGE.tables.pop(table, None)
 

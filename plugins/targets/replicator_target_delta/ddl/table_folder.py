@@ -75,8 +75,7 @@ def delete_folder(spark: SparkSession, path: str) -> None:
     half a log, and the next call deletes the rest.
     """
     classes, system = JvmClasses.of(spark), file_system(spark, path)
-    parent, name = path.rsplit("/", 1)
-    aside = f"{parent}/{DROPPED}{name}"
+    aside = _aside(path)
     _delete(spark, aside)
     folder = classes.path(path)
     if renames_at_once(path) and system.exists(folder) and system.rename(folder, classes.path(aside)):
@@ -85,6 +84,16 @@ def delete_folder(spark: SparkSession, path: str) -> None:
     else:
         _delete(spark, path)
         _forget(spark, path)
+
+
+def delete_rest(spark: SparkSession, path: str) -> None:
+    """Delete what a `delete_folder` that was cut off left of the folder."""
+    _delete(spark, _aside(path))
+
+
+def _aside(path: str) -> str:
+    parent, name = path.rsplit("/", 1)
+    return f"{parent}/{DROPPED}{name}"
 
 
 def delete_empty_folder(spark: SparkSession, path: str) -> None:

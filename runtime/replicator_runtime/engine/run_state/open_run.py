@@ -14,6 +14,7 @@ from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.logs import set_run
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_runtime.stored_forms import check_all
+from replicator_sdk.errors import NeedsUserError
 from replicator_state import ReplicatorDirectory, Retention
 
 if TYPE_CHECKING:
@@ -29,6 +30,17 @@ def has_run(pipeline: Pipeline) -> bool:
     return bool(_directory(pipeline).generations())
 
 
+def is_known(pipeline: Pipeline) -> bool:
+    """Whether anything is stored of the pipeline, also when a deletion of it was cut off; reads only."""
+    directory = _directory(pipeline)
+    return bool(directory.generations()) or directory.deletion().note() is not None
+
+
+def directory_of(pipeline: Pipeline) -> ReplicatorDirectory:
+    """Where the pipeline's state is, in its newest generation."""
+    return _directory(pipeline)
+
+
 def check_user(pipeline: Pipeline) -> None:
     """See `ReplicatorDirectory.check_user`."""
     _directory(pipeline).check_user()
@@ -41,6 +53,7 @@ def open_run(
     progress: Progress | None = None,
     *,
     wait_seconds: float = 0.0,
+    deleting: bool = False,
 ) -> Iterator[Run]:
     """A run of `pipeline`, which has the lease until the block ends; its log lines name it.
 
@@ -49,14 +62,15 @@ def open_run(
         stop: Set it to stop the run.
         progress: Where to report.
         wait_seconds: How long to wait for another holder of the lease to end.
+        deleting: Whether the pipeline is to be deleted.
 
     Raises:
-        ReplicatorError: RPL-7130 when another run has the lease; RPL-7161 when a later release stored the state in forms that
+        ReplicatorError: RPL-7130 when another run has the lease; RPL-1240 when the pipeline is being deleted; RPL-7161 when a later release stored the state in forms that
             this one does not know.
     """
     run_id = uuid.uuid4().hex[:12]
     set_run(pipeline.config.name, run_id)
-    directory, lease = _acquired(pipeline, run_id, wait_seconds)
+    directory, lease = _acquired(pipeline, run_id, wait_seconds, deleting=deleting)
     try:
         yield Run(
             pipeline=pipeline,
@@ -81,16 +95,37 @@ def begin_generation(pipeline: Pipeline, run: Run) -> int:
     return _directory(pipeline).begin_generation(run.lease)
 
 
-def _acquired(pipeline: Pipeline, run_id: str, wait_seconds: float) -> tuple[ReplicatorDirectory, Lease]:
-    """The newest generation, and its lease; another may begin until the lease is had."""
+def _acquired(
+    pipeline: Pipeline, run_id: str, wait_seconds: float, *, deleting: bool
+) -> tuple[ReplicatorDirectory, Lease]:
+    """The newest generation, and its lease; another may begin, or a deletion, until the lease is had."""
     while True:
         directory = _directory(pipeline)
+        if not deleting:
+            _refuse_deleted(directory)
         if directory.generations():
             check_all(directory.states().scoped("runtime"))  # before this run writes anything, its lease too
         lease = directory.acquire(run_id, wait_seconds=wait_seconds)
-        if directory.is_newest:
-            return directory, lease
+        try:
+            if not deleting:
+                _refuse_deleted(directory)
+            if directory.is_newest:
+                return directory, lease
+        except BaseException:
+            lease.release()
+            raise
         lease.release()
+
+
+def _refuse_deleted(directory: ReplicatorDirectory) -> None:
+    note = directory.deletion().note()
+    if note is None:
+        return
+    raise NeedsUserError(
+        f"the replicator is being deleted since {note.at.isoformat(timespec='seconds')}, by {note.by}; a part of it may be gone",
+        code="RPL-1240",
+        hint="let that command end, or give `replicator delete PIPELINE` again, which does the rest; then start again: every table is copied",
+    )
 
 
 @contextmanager

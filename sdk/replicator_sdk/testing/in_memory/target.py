@@ -148,6 +148,15 @@ class MemoryConsumer(RangeConsumer, SnapshotLoader):
             elif databases.get(name) and all(table.database != name for table in self._store.reference.tables):
                 del databases[name]
 
+    def delete_table(self, table: TableId) -> str:
+        """Drop it with its rows."""
+        with self._store.lock:
+            self._check_epoch(table, self._context.epoch)
+            self._store.reference.tables.pop(table, None)
+            self._store.progress.pop(table, None)
+            self._store.chunks.pop(table, None)
+        return ""
+
     def apply_batch(self, changes: TableChanges) -> None:
         """Apply all changes and the progress under one lock; a change that does not fit changes nothing."""
         with self._store.lock:
