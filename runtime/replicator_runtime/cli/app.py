@@ -8,7 +8,6 @@ import typer
 
 from replicator_runtime.cli.commands import (
     assess,
-    delete,
     demo,
     maintain,
     offsets,
@@ -21,6 +20,7 @@ from replicator_runtime.cli.commands import (
     tables,
     validate,
 )
+from replicator_runtime.cli.commands.pipelines import delete
 
 app = typer.Typer(
     name="replicator",

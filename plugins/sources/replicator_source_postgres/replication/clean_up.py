@@ -129,12 +129,20 @@ class PostgresCleanUp(SourceCleanUp):
         return ""
 
     def _slot_left(self, foreign: str) -> Leftover:
-        named = "" if self._owns_slot else "the pipeline names it by `slot`, so that it may be another program's; it holds the server's log"
+        named = (
+            ""
+            if self._owns_slot
+            else "the pipeline names it by `slot`, so that it may be another program's; it holds the server's log"
+        )
         by_hand = f"SELECT pg_drop_replication_slot({quote_literal(self._slot)});"
         return Leftover(f"replication slot {self._slot}", "" if foreign else by_hand, foreign or named)
 
     def _publication_left(self) -> Leftover:
-        named = "" if self._owns_publication else "the pipeline names it by `publication`, so that it may be another program's"
+        named = (
+            ""
+            if self._owns_publication
+            else "the pipeline names it by `publication`, so that it may be another program's"
+        )
         sql = f"DROP PUBLICATION IF EXISTS {quote_identifier(self._publication)};"
         return Leftover(f"publication {self._publication}", sql, named)
 

@@ -62,7 +62,7 @@ def survey(pipeline: Pipeline, *, keep_source: bool) -> Deletable:
 
     Raises:
         NeedsUserError: RPL-1242 when nothing is stored of the pipeline; RPL-7106 for root where the state is another user's.
-        ReplicatorError: RPL-1243, with what stays at the source, when that cannot be asked; RPL-7140 when it is another source; as the
+        ReplicatorError: RPL-1243 or RPL-1244, with what stays at the source, when that cannot be asked; RPL-7140 when it is another source; as the
             state's store fails.
     """
     check_user(pipeline)
@@ -185,12 +185,18 @@ def _found(pipeline: Pipeline, clean_up: SourceCleanUp | None) -> tuple[Leftover
         if identity and (directory := directory_of(pipeline)).generations():
             check_known_identity(directory.states().scoped("runtime"), identity)
         return tuple(clean_up.find())
-    except (NeedsUserError, RetryableError) as error:
-        kind = RetryableError if isinstance(error, RetryableError) else NeedsUserError
-        raise kind(
+    except RetryableError as error:
+        raise RetryableError(
             f"the source cannot be asked what is to be removed there ({error.code}: {error.message}); nothing was deleted",
             code="RPL-1243",
-            hint="give the command again when it can; or delete the rest with --keep-source, and remove by hand what stays at the source:"
+            hint="give the command again when it answers; or delete the rest with --keep-source, and remove by hand what stays at the source:"
+            f" {_by_hand(clean_up)}",
+        ) from error
+    except NeedsUserError as error:
+        raise NeedsUserError(
+            f"the source refuses to say what is to be removed there ({error.code}: {error.message}); nothing was deleted",
+            code="RPL-1244",
+            hint="repair that; or delete the rest with --keep-source, and remove by hand what stays at the source:"
             f" {_by_hand(clean_up)}",
         ) from error
 

@@ -11,7 +11,7 @@ from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import FencedError, NeedsUserError
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
-from replicator_sdk.target import BatchConsumer, SnapshotLoader, TableProgress
+from replicator_sdk.target import BatchConsumer, EventConsumer, SnapshotLoader, TableProgress
 from replicator_sdk.testing.contexts import CollectingConfigurer
 from replicator_sdk.testing.failures.explained import at_step, comparing
 from replicator_sdk.testing.histories.history import load_case
@@ -91,6 +91,38 @@ class WriterClaims(TargetClaims):
                 with pytest.raises(NeedsUserError):
                     call()
                 self._compare(system, empty)
+
+    def test_a_deleted_table_is_gone_and_others_tables_stay(self, system: TargetSystem) -> None:
+        """`delete_table`, where the target has it, deletes this replicator's table, once or twice, but none of a newer run or another's."""
+        self._need_batches(system)
+        case = load_case("seed_transactions")
+        builder = self._builder(system, case, epoch=2)
+        (schema,) = builder.schemas
+        with consumer(system, epoch=2) as owner:
+            if type(owner).delete_table is EventConsumer.delete_table:
+                pytest.skip("the target deletes no tables")
+            self._create(owner, builder)
+            flush = builder.flush(case.transactions[:1])
+            apply(owner, flush)
+        if self.is_fenced:
+            with consumer(system, epoch=1) as zombie, pytest.raises(FencedError):
+                zombie.delete_table(schema.table)
+            self._compare(system, flush.tables)
+        if self.refuses_foreign_tables:
+            with consumer(system, epoch=3, name="another") as other, comparing("why the table stays"):
+                assert other.delete_table(schema.table)
+            self._compare(system, flush.tables)
+        for _ in range(2):
+            with consumer(system, epoch=3) as owner:
+                assert isinstance(owner, BatchConsumer)
+                assert not owner.delete_table(schema.table)
+                assert owner.progress(schema.table) is None
+        with consumer(system, epoch=4) as later:
+            rebuilt = self._builder(system, case, epoch=4)
+            self._create(later, rebuilt)
+            flush = rebuilt.flush(case.transactions[:1])
+            apply(later, flush)
+        self._compare(system, flush.tables)
 
     def test_progress_is_kept_with_the_data(self, system: TargetSystem) -> None:
         """What a table's last commit says of itself is read back by another consumer, exactly."""

@@ -31,7 +31,9 @@ def deleted(pair: Pair) -> Ended:
 def ours(pair: Pair) -> list[str]:
     """What the replicator has in the database."""
     with closing(sqlite3.connect(pair.database.path)) as database:
-        return [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE name LIKE '\\_rep%' ESCAPE '\\'")]
+        return [
+            name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE name LIKE '\\_rep%' ESCAPE '\\'")
+        ]
 
 
 def assert_nothing_is_left(pair: Pair) -> None:
@@ -61,7 +63,7 @@ def test_a_run_whose_lease_lapsed_finds_itself_deleted_and_leaves_nothing(make_p
     pair = make_pair()
     running = pair.start()
     deadline = time.monotonic() + 60
-    while not ours(pair) or sum(pair.lost().values()):
+    while not ours(pair) or any(pair.lost().values()):
         assert time.monotonic() < deadline
         time.sleep(0.2)
     refused = pair.replicator.start_command(*command(pair)).wait()

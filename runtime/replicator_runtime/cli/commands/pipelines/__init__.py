@@ -1,0 +1,1 @@
+"""Commands that concern a whole replicator and change it."""
