@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.control.reset import reset
 from replicator_source_kafka import KafkaSource
 from replicator_source_kafka.slices import range_reader
 from replicator_target_bigquery import BigQueryTarget
@@ -80,6 +82,10 @@ def test_every_upsert_and_tombstone_of_a_topic_is_merged(
     assert sorted(found) == sorted((order, state, order) for order, state in orders.items())
     kafka.produce(topic, changes(chance, orders, 100))
     replicator.until_current()
+    assert sorted(int(str(r[0])) for r in rows(bigquery_emulators, selected)) == sorted(orders)
+    assert replicator.start_command("reset", str(replicator.pipeline), "--yes").wait().status == 0
+    kafka.produce(topic, changes(chance, orders, 100))
+    replicator.until_current()  # from the earliest record on: before the position that the table had
     assert sorted(int(str(r[0])) for r in rows(bigquery_emulators, selected)) == sorted(orders)
 
 
@@ -161,6 +167,9 @@ def test_partitions_are_read_and_staged_by_executors(
         assert pair.differences() == {}
         pair.change_rows()
         pair.change_structure()
+    assert reset(build_pipeline(document, host=Host(BigQueryTarget, KafkaSource))) == 2  # type: ignore[arg-type]
+    run_pipeline(document, Host(BigQueryTarget, KafkaSource))
+    assert pair.differences() == {}
 
 
 @pytest.mark.timeout(600)

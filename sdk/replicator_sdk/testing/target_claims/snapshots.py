@@ -81,6 +81,19 @@ class SnapshotClaims(TargetClaims):
             load(self._loader(only), fewer, "second", Position(MemoryOffset(2)))
         self._compare(system, {table.schema.table: fewer})
 
+    def test_a_plan_without_chunks_empties_the_table(self, system: TargetSystem) -> None:
+        """So a source without snapshots begins again: from a place of its log that may be before the table's position."""
+        table, position = _large_table(system), Position(MemoryOffset(2))
+        with consumer(system) as first:
+            load(self._loader(first), table, "first", Position(MemoryOffset(9)))
+        with consumer(system, epoch=2) as second:
+            loader = self._loader(second)
+            assert loader.begin_snapshot(table.schema, "second", position) == frozenset()
+            loader.finish_snapshot(table.schema, "second", position)
+            done = self._progress(second, table)
+        assert (done.snapshot_chunks, done.position) == (None, position)
+        self._compare(system, {table.schema.table: ReferenceTable(table.schema, [])})
+
     def test_a_table_loaded_at_once_is_a_finished_snapshot(self, system: TargetSystem) -> None:
         """`load_whole` replaces what was there, leaves what a plan of many steps leaves, and says so before the table is whole."""
         table = _large_table(system)
