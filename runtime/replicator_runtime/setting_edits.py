@@ -6,6 +6,7 @@ Runs log it before they do anything, and an assessment reports it before there i
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.observability.redaction import redactor
@@ -22,8 +23,37 @@ if TYPE_CHECKING:
 _AT_ONCE = SettingEdit("in effect from the start of the next run")
 
 
+@dataclass(frozen=True, slots=True)
+class EditedSetting:
+    """A setting of source or target that is not as it was in the last run.
+
+    Attributes:
+        end: "source" or "target".
+        name: As in the pipeline JSON; `plugin` where the plugin itself is another one.
+        finding: What was edited, and what follows.
+        is_checked: Whether the start of a run refuses it where it does not fit.
+    """
+
+    end: str
+    name: str
+    finding: Finding
+    is_checked: bool = False
+
+
 def settings_edits(pipeline: Pipeline, store: StateStore) -> dict[str, list[Finding]]:
-    """What was edited since `store_settings` was called last, by "source" and "target"; nothing where it never was.
+    """The findings of `edited_settings`, by "source" and "target".
+
+    Raises:
+        NeedsUserError: As `edited_settings`.
+    """
+    found: dict[str, list[Finding]] = {"source": [], "target": []}
+    for edited in edited_settings(pipeline, store):
+        found[edited.end].append(edited.finding)
+    return found
+
+
+def edited_settings(pipeline: Pipeline, store: StateStore) -> list[EditedSetting]:
+    """What was edited since `store_settings` was called last, the source's first; nothing where it never was.
 
     Raises:
         NeedsUserError: RPL-1211 when the source is another plugin: what is stored is of another kind of log.
@@ -31,17 +61,17 @@ def settings_edits(pipeline: Pipeline, store: StateStore) -> dict[str, list[Find
     content = store.get(SETTINGS)
     before = parsed(SETTINGS, content) if content else {}
     now = _settings(pipeline)
-    found: dict[str, list[Finding]] = {"source": [], "target": []}
+    found: list[EditedSetting] = []
     for end, config in (("source", pipeline.source.config), ("target", pipeline.target.config)):
         old, new = before.get(end), now[end]
         if old is None:
             continue
         if old["plugin"] != new["plugin"]:
-            found[end].append(_other_plugin(end, old["plugin"], new["plugin"]))
+            found.append(EditedSetting(end, "plugin", _other_plugin(end, old["plugin"], new["plugin"])))
             continue
         names = sorted(name for name in old["settings"].keys() & new["settings"].keys())
         changed = [name for name in names if old["settings"][name] != new["settings"][name]]
-        found[end] += [_finding(end, config, n, old["settings"][n], new["settings"][n]) for n in changed]
+        found += [_edited(end, config, n, old["settings"][n], new["settings"][n]) for n in changed]
     return found
 
 
@@ -63,9 +93,9 @@ def _visible(config: PluginConfig) -> dict[str, Any]:
     return shown
 
 
-def _finding(end: str, config: PluginConfig, name: str, old: Any, new: Any) -> Finding:
+def _edited(end: str, config: PluginConfig, name: str, old: Any, new: Any) -> EditedSetting:
     edit = config.edits.get(name, _AT_ONCE)
-    return Finding(
+    finding = Finding(
         name="setting_edited",
         severity=edit.severity,
         description=f"`{name}` of the {end} was {json.dumps(old)} and is {json.dumps(new)}",
@@ -73,6 +103,7 @@ def _finding(end: str, config: PluginConfig, name: str, old: Any, new: Any) -> F
         suggestion=edit.suggestion,
         code=edit.code,
     )
+    return EditedSetting(end, name, finding, edit.checked_at_start)
 
 
 def _other_plugin(end: str, old: str, new: str) -> Finding:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.planning.table_steps import replicates_without_copy
 from replicator_runtime.engine.preparation.scope_edits import why_copied_again
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_state import ReplicatorDirectory
 
@@ -36,7 +36,7 @@ class StoredTables:
 
     def __init__(self, records: Mapping[TableId, TableRecord]) -> None:
         self._records = records
-        self._copies = not any(map(_replicates_without_copy, records.values()))
+        self._copies = not any(map(replicates_without_copy, records.values()))
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> StoredTables:
@@ -77,11 +77,6 @@ class StoredTables:
         if why or asked or selected.columns is None or (self._copies and record.needs_snapshot):
             return NextRun(copied_again=why)
         return NextRun(follows=_still_there(record.schema, present))
-
-
-def _replicates_without_copy(record: TableRecord) -> bool:
-    """Whether it shows that the engine copies no tables of this source."""
-    return record.snapshot is None and record.state is TableState.REPLICATING
 
 
 def _still_there(known: TableSchema, present: TableSchema) -> frozenset[str]:

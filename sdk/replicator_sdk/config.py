@@ -15,19 +15,23 @@ from replicator_sdk.discovery.assessment import Severity
 
 @dataclass(frozen=True, slots=True)
 class SettingEdit:
-    """What follows when a setting is edited between two runs; said by `replicator assess`, and logged when a run begins.
+    """What follows when a setting is edited between two runs; said by `replicator assess` and `plan`, and logged when a run begins.
+
+    A run begins with an edit of severity WARNING or ERROR only after it was approved, unless `checked_at_start`.
 
     Attributes:
         impact: What the next run does.
         suggestion: What to do about it; empty when there is nothing to do.
         severity: ERROR where tables of earlier runs stop.
         code: Of the error with which they stop.
+        checked_at_start: Whether a run itself refuses the edit where it does not fit, before it changes anything.
     """
 
     impact: str
     suggestion: str = ""
     severity: Severity = Severity.INFO
     code: str = ""
+    checked_at_start: bool = False
 
 
 class PluginConfig(BaseModel):

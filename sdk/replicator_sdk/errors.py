@@ -10,7 +10,7 @@ SnapshotNeededError  the table is copied from scratch              4 when the bu
 NeedsUserError       stopped until the user fixes it               3
 TableHistoryLost…    as NeedsUserError; the table is copied again  3
 DataError            a value cannot be represented; table FAILING  5
-SchemaDriftError     a schema change needs a decision              6
+SchemaDriftError     a schema change or an edit needs a decision   6
 HistoryLostError     the source no longer has the log              7
 FencedError          a newer run owns the replicator               8
 BugError             a promise of ours is broken                   1
@@ -134,7 +134,7 @@ class DataError(ReplicatorError):
 
 
 class SchemaDriftError(ReplicatorError):
-    """A schema change that the target cannot follow by itself; the hint lists the choices."""
+    """A schema change that the target cannot follow by itself, or an edit that needs an approval; the hint lists the choices."""
 
     exit_code = 6
     error_class = "schema_drift"

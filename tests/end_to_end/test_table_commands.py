@@ -174,6 +174,7 @@ def test_a_setting_that_needs_other_columns_is_followed_by_a_copy_as_the_hint_sa
     shop.begin()
     shop.replicator.until_current()
     shop.replicator.lake_settings = {"softDeletes": True}
+    shop.replicator.settings = {**shop.replicator.settings, "edits": "apply"}
     shop.execute("INSERT INTO item VALUES (100, 'after')", "DELETE FROM item WHERE id = 1")
     ended = shop.replicator.run("--until-current")
     assert ended.error["code"] == "RPL-6405"

@@ -79,6 +79,7 @@ class KafkaConfig(PluginConfig):
             "the saved offset is looked for there: another cluster than before is refused (RPL-7140)",
             "nothing, if it is the same cluster under another name; else put it back",
             Severity.WARNING,
+            checked_at_start=True,
         ),
         "topics": _TOPICS,
         "topicPattern": _TOPICS,

@@ -21,6 +21,7 @@ _SERVER: Final = SettingEdit(
     "nothing, if it is the same server or a replica of it under another name; else put it back",
     Severity.WARNING,
     "RPL-3783",
+    checked_at_start=True,
 )
 
 

@@ -24,6 +24,7 @@ _SERVER: Final = SettingEdit(
     "the saved offset is looked for there: another database than before is refused (RPL-7140)",
     "nothing, if it is the same database under another name; else put it back",
     Severity.WARNING,
+    checked_at_start=True,
 )
 
 
@@ -58,6 +59,7 @@ class PostgresConfig(PluginConfig):
             "put it back; or drop the former slot once no pipeline uses it",
             Severity.WARNING,
             "RPL-3203",
+            checked_at_start=True,
         ),
         "publication": SettingEdit(
             "changes arrive of the tables that the other publication has; a selected table that is not in it is refused",

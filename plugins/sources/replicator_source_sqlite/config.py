@@ -30,6 +30,7 @@ class SqliteConfig(PluginConfig):
             "the saved offset is looked for there: another database than before is refused (RPL-7140)",
             "nothing, if it is the same database under another name; else put it back",
             Severity.WARNING,
+            checked_at_start=True,
         ),
         "outOfRange": SettingEdit("values that are read from the next run on follow it; the others stay as they are"),
     }

@@ -250,6 +250,11 @@ class PipelineConfig(Settings):
     new_tables_interval_seconds: float = Field(
         default=60.0, gt=0, description="How often the source is asked for new tables."
     )
+    edits: Literal["ask", "apply"] = Field(
+        default="ask",
+        description="Whether a run begins only after `replicator approve` when edits of this file remove or replace what the target has,"
+        " or need a new copy to be undone (`ask`), or at once (`apply`).",
+    )
     offsets: OffsetsConfig = Field(default_factory=OffsetsConfig, description="How many older offsets are kept.")
     maintenance: MaintenanceConfig = Field(
         default_factory=MaintenanceConfig, description="The target's maintenance of its tables."

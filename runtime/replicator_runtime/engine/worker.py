@@ -12,6 +12,8 @@ from replicator_runtime.engine.attempt import Attempt
 from replicator_runtime.engine.control.control import Control
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.maintenance.maintenance import Maintenance
+from replicator_runtime.engine.planning.approvals import Approvals
+from replicator_runtime.engine.planning.planner import plan_of_run
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
@@ -198,6 +200,7 @@ class _Attempts:
             self._maintenance.times.forget_others(self._lifecycle.records)
             self._maintenance.show_stored()
             check_identity(self._run.store, source.identity())
+            self._accept_edits()
             store_settings(self._run.pipeline, self._run.store)
             self._identified = True
         self._carry_out_requests()
@@ -220,6 +223,12 @@ class _Attempts:
             for found in findings:
                 write = log.warning if found.severity is not Severity.INFO else log.info
                 write("setting.edited", end=end, what=found.description, impact=found.impact, code=found.code)
+
+    def _accept_edits(self) -> None:
+        """Go on only where what follows from edits of the pipeline since the last run is harmless, or approved."""
+        run = self._run
+        plan = plan_of_run(run.pipeline, run.store, run.table_store, run.saved_offset)
+        Approvals(run.store, run.requests).accept(plan, run.config)
 
     def _after(self, error: Exception) -> None:
         """Wait before the next attempt, stop one table, or give up."""

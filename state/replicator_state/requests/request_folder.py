@@ -77,8 +77,21 @@ class RequestFolder:
         """
         ulid = ULID()
         request = Request(str(ulid), command, arguments, who(), ulid.datetime)
-        content = request.to_bytes()
-        self._run("store the request", lambda: create_once(self._folder, f"{ulid}.request", content))
+        self._create(request)
+        return request
+
+    def record(self, command: str, arguments: Mapping[str, Any], *lines: str) -> Request:
+        """Store a request that asks for nothing to be carried out, with its outcome; durable when this returns.
+
+        The outcome is stored before the request, so that no run finds the request without it.
+
+        Raises:
+            ReplicatorError: As `submit`.
+        """
+        ulid = ULID()
+        request = Request(str(ulid), command, arguments, who(), ulid.datetime)
+        self.finish(str(ulid), Outcome(OutcomeState.DONE, request.at, request.by, lines))
+        self._create(request)
         return request
 
     def waiting(self) -> list[str]:
@@ -147,6 +160,10 @@ class RequestFolder:
                     self._folder.remove(f"{request_id}.{kind}")
             except Exception as error:  # noqa: BLE001  # object store clients raise types of their own
                 _log.warning("could not delete an old request: %s", type(error).__name__, extra={"code": "RPL-7114"})
+
+    def _create(self, request: Request) -> None:
+        name, content = f"{request.request_id}.request", request.to_bytes()
+        self._run("store the request", lambda: create_once(self._folder, name, content))
 
     def _ended_after(self, request_id: str, moment: datetime) -> bool:
         """Whether its outcome says so; the clock of who asked may be wrong."""

@@ -28,7 +28,7 @@ def test_the_copy_follows_tables_and_columns_that_are_removed_and_added_again(
     postgres_database: PostgresDatabase, tmp_path: Path
 ) -> None:
     """A narrowed column is in no file of the current version; what happened while a table was out is not missed."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"edits": "apply"}
     replicator = Replicator(tmp_path, postgres_source(postgres_database), settings=settings)
     people = replicator.lake / "public" / "people"
 

@@ -159,6 +159,7 @@ class PartitionedShop:
             "connections": [{"from": "log", "to": "lake"}],
             "retries": {"maxDurationSeconds": 10, "delaySeconds": 0.05},
             "batch": {"maxIntervalSeconds": 0.05},
+            "edits": "apply",
             **more,
         }
 

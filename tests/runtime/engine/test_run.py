@@ -75,6 +75,7 @@ class Shop:
             "connections": [{"from": "db", "to": "lake"}],
             "retries": {"maxDurationSeconds": 20, "delaySeconds": 0.1},
             "batch": {"maxIntervalSeconds": 0.05},
+            "edits": "apply",
         }
         self.sql("PRAGMA journal_mode=WAL")
         self.sql("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)", "CREATE TABLE notes (text TEXT)")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
+    from replicator_runtime.config import SelectedTable
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
@@ -44,7 +45,16 @@ def describe(run: Run, registry: TableRegistry, table: TableId) -> TableSchema:
     """The table's schema, with the selected columns only."""
     schema = registry.describe_table(table)
     selected = run.pipeline.selection.matches(table)
-    if selected is None or selected.columns is None:
+    return schema if selected is None else selected_part(selected, schema)
+
+
+def selected_part(selected: SelectedTable, schema: TableSchema) -> TableSchema:
+    """The selected columns of a described table.
+
+    Raises:
+        NeedsUserError: RPL-2003 when a column is missing, RPL-2004 when columns are selected of a table without a key.
+    """
+    if selected.columns is None:
         return schema
     missing = [name for name in selected.columns if name not in schema]
     if missing:
@@ -53,13 +63,13 @@ def describe(run: Run, registry: TableRegistry, table: TableId) -> TableSchema:
             f"the table has no column {missing[0]!r}",
             code="RPL-2003",
             hint=f"did you mean {near[0]!r}?" if near else "its columns: " + ", ".join(schema.names[:20]),
-            table=str(table),
+            table=str(selected.table),
         )
     if not schema.primary_key:
         raise NeedsUserError(
             "columns cannot be selected of a table without a key",
             code="RPL-2004",
             hint="replicate all its columns, or give it a primary key",
-            table=str(table),
+            table=str(selected.table),
         )
     return schema.select(selected.columns)

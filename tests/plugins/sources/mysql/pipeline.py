@@ -51,6 +51,7 @@ class Pipeline:
             "connections": [{"from": "db", "to": "lake"}],
             "retries": {"maxDurationSeconds": 30, "delaySeconds": 0.1},
             "batch": {"maxIntervalSeconds": 0.05},
+            "edits": "apply",
             "newTablesIntervalSeconds": 1,
             "tables": [{"database": database.name, "table": "*"}],
         }

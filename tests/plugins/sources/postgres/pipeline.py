@@ -62,6 +62,7 @@ class Pipeline:
             "connections": [{"from": "db", "to": "lake"}],
             "retries": {"maxDurationSeconds": 30, "delaySeconds": 0.1},
             "batch": {"maxIntervalSeconds": 0.05},
+            "edits": "apply",
             "tables": [{"database": database.name, "schema": "public", "table": name} for name in tables],
         }
 

@@ -1,0 +1,154 @@
+"""`replicator plan` and `replicator approve`: what an edited pipeline does, and the approval of what cannot be taken back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, PipelineFile, Replicator
+from replicator_runtime.cli.report import Report
+
+if TYPE_CHECKING:
+    from replicator_runtime.cli.state_lookup import StateLocation
+    from replicator_runtime.engine.planning.plan import Plan, Step
+
+_ID = re.compile(r"[0-9a-f]{12}")
+PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id.", show_default=False)]
+
+
+def plan(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Compare a pipeline JSON with what its last run left: what the next run does, what it costs, what needs an approval.
+
+    Changes nothing, also while a run goes on. Ends with exit code 6 when something needs an approval that it does not have yet,
+    and with 3 when an edit stops a table whatever is approved. Example: replicator plan pipeline.json
+    """
+    with Report("plan", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.config import load_pipeline
+        from replicator_runtime.engine.planning.approvals import Approvals
+        from replicator_runtime.engine.planning.planner import stored_plan
+        from replicator_state import ReplicatorDirectory
+
+        loaded = load_pipeline(pipeline)
+        config = loaded.config
+        directory = ReplicatorDirectory(config.offset_base_path, config.namespace, config.name, retry_seconds=5)
+        found = stored_plan(loaded, directory)
+        missing = Approvals(directory.states().scoped("runtime"), directory.requests()).missing(found)
+        report.data = {
+            "plan": found.plan_id,
+            "isFirst": found.is_first,
+            "needsApproval": bool(missing),
+            "edits": config.edits,
+            "steps": [step.to_json() for step in found.steps],
+        }
+        _print(report, found, missing)
+        _raise_refused(found)
+        if missing and config.edits == "ask":
+            raise _needs_approval(found, missing, pipeline)
+        report.note(f"Next: replicator run {pipeline}")
+
+
+def approve(
+    name: Replicator,
+    plan: PlanId,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Approve a plan, so that the next run does what it says; good until a plan is applied, and for 30 days at most.
+
+    With the pipeline's file the plan is made again, and one that is out of date is refused; with a name alone the run refuses it.
+    The approval is listed by `replicator requests`. Example: replicator approve shop 3f0c9a51be77
+    """
+    with Report("approve", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.state_lookup import find_state
+        from replicator_runtime.engine.planning.approvals import APPROVE
+        from replicator_sdk.errors import NeedsUserError
+
+        if not _ID.fullmatch(plan):
+            raise NeedsUserError(
+                f"{plan[:80]!r} is no id of a plan",
+                code="RPL-1242",
+                hint="give the 12 letters and digits that `replicator plan` shows",
+            )
+        location = find_state(name, namespace, base)
+        location.directory.check_user()
+        if location.config is not None:
+            _check_plan(name, plan, location)
+        request = location.directory.requests().record(APPROVE, {"plan": plan}, f"plan {plan} is approved")
+        report.data = {"plan": plan, "request": request.request_id, "by": request.by, "at": request.at.isoformat()}
+        report.line(f"plan {plan} is approved; the next run applies it")
+
+
+def _check_plan(name: str, plan_id: str, location: StateLocation) -> None:
+    """Refuse what is not the plan of the pipeline's file now."""
+    from replicator_runtime.config import load_pipeline
+    from replicator_runtime.engine.planning.planner import stored_plan
+    from replicator_sdk.errors import NeedsUserError
+
+    found = stored_plan(load_pipeline(Path(name)), location.directory)
+    if found.plan_id == plan_id and found.asking:
+        return
+    now = f"it is {found.plan_id} now" if found.asking else "nothing needs an approval now"
+    raise NeedsUserError(
+        f"plan {plan_id} is out of date: {now}; nothing was approved",
+        code="RPL-1243",
+        hint=f"look at `replicator plan {name}` and approve the plan that it shows",
+    )
+
+
+def _print(report: Report, found: Plan, missing: tuple[Step, ...]) -> None:
+    if not found.steps:
+        report.note("nothing was edited since the last run")
+        return
+    asked = {step.key for step in missing}
+    for step in found.steps:
+        report.line(
+            f"{_verdict(step, asked):<8} {step.subject}: {step.change}" + (f" [{step.code}]" if step.code else "")
+        )
+        for label, text in (("effect", step.effect), ("cost", step.cost), ("why", step.why), ("do", step.suggestion)):
+            if text:
+                report.line(f"         {label + ':':<8}{text}")
+    report.line()
+    count = len(found.steps)
+    report.line(f"plan {found.plan_id}: {count} step{'s' * (count > 1)}, {len(missing)} to approve")
+
+
+def _verdict(step: Step, asked: set[str]) -> str:
+    if step.refused:
+        return "REFUSED"
+    if step.key in asked:
+        return "APPROVE"
+    return "APPROVED" if step.needs_approval else "SAFE"
+
+
+def _raise_refused(found: Plan) -> None:
+    """End with the error of the first step that no approval helps.
+
+    Raises:
+        NeedsUserError: With the code by which its table stops.
+    """
+    from replicator_sdk.errors import NeedsUserError
+
+    for step in found.steps:
+        if step.refused:
+            raise NeedsUserError(
+                f"an edit cannot be followed: {step.effect}",
+                code=step.code,
+                hint=step.suggestion,
+                table=step.subject,
+            )
+
+
+def _needs_approval(found: Plan, missing: tuple[Step, ...], pipeline: Path) -> Exception:
+    from replicator_sdk.errors import SchemaDriftError
+
+    count = len(missing)
+    return SchemaDriftError(
+        f"{count} step{'s' * (count > 1)} of plan {found.plan_id} need{'s' * (count == 1)} an approval; nothing was changed",
+        code="RPL-1240",
+        hint=f"`replicator approve {pipeline} {found.plan_id}`, then `replicator run {pipeline}`; or take the edit back",
+    )

@@ -1,0 +1,135 @@
+"""Makes the plan of a pipeline: of what is stored, and of the source where the decision needs it; changes nothing."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from replicator_runtime.engine.planning.plan import Plan, Step, StepKind
+from replicator_runtime.engine.planning.table_steps import NotListedError, TableSteps
+from replicator_runtime.engine.preparation.description import selected_part
+from replicator_runtime.engine.tables.table_store import TableStore
+from replicator_runtime.setting_edits import edited_settings
+from replicator_sdk.discovery.assessment import Severity
+from replicator_sdk.errors import NeedsUserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from replicator_runtime.config import Pipeline, SelectedTable
+    from replicator_sdk import Offset, TableId, TableRegistry, TableSchema
+    from replicator_sdk.discovery.table_registry import TableSummary
+    from replicator_state import ReplicatorDirectory, StateStore
+
+_UNSURE = "whether the target's tables are found and fit it is known only to who edited it"
+
+
+def stored_plan(pipeline: Pipeline, directory: ReplicatorDirectory) -> Plan:
+    """The plan of what is stored, without the lease, so also while a run goes on; lists new tables and estimates costs.
+
+    Raises:
+        NeedsUserError: RPL-1211 when the source is another plugin than before; RPL-7161 for the state of a later release.
+        ReplicatorError: When state or source cannot be read.
+    """
+    with _Planner(pipeline) as planner:
+        if not directory.generations():
+            return Plan(
+                tuple(planner.new_tables(TableSteps({}, None, pipeline.selection, None, planner.described))), True
+            )
+        read = pipeline.source.offset_type.from_fields
+        store = directory.states().scoped("runtime")
+        tables, saved = TableStore(store, read), directory.offsets().latest()
+        tables.load()
+        steps = planner.table_steps(tables, None if saved is None else read(saved.fields))
+        found = [*planner.settings(store, tables.selection), *steps.of_known(), *planner.new_tables(steps, tables)]
+        first = not tables.records and tables.selection is None
+        return Plan(tuple(map(planner.with_cost, found)), first)
+
+
+def plan_of_run(pipeline: Pipeline, store: StateStore, tables: TableStore, saved_offset: Offset | None) -> Plan:
+    """The steps of a run that begins, without those that every run may take: new tables. Asks the source only where it must.
+
+    Raises:
+        ReplicatorError: As `stored_plan`.
+    """
+    with _Planner(pipeline) as planner:
+        steps = planner.table_steps(tables, saved_offset)
+        return Plan((*planner.settings(store, tables.selection), *steps.of_known()))
+
+
+class _Planner:
+    """The source of one plan, connected when it is first asked."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._exit = ExitStack()
+        self._registry: TableRegistry | None = None
+        self._listed: dict[TableId, TableSummary] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def table_steps(self, tables: TableStore, saved_offset: Offset | None) -> TableSteps:
+        """Of the stored tables."""
+        return TableSteps(tables.records, tables.selection, self._pipeline.selection, saved_offset, self.described)
+
+    def settings(self, store: StateStore, before: Mapping[str, Any] | None) -> list[Step]:
+        """The steps of edited settings."""
+        steps = []
+        for edited in edited_settings(self._pipeline, store):
+            found = edited.finding
+            asks = found.severity is not Severity.INFO and not edited.is_checked
+            subject, why = f"{edited.end}.{edited.name}", _UNSURE if asks else ""
+            steps.append(
+                Step(StepKind.SETTING, subject, found.description, found.impact, why, found.code, found.suggestion)
+            )
+        now, was = self._pipeline.config.new_tables, (before or {}).get("newTables")
+        if was not in (None, now):
+            effect = "tables that appear later and match `tables` are " + (
+                "taken in" if now == "include" else "left out"
+            )
+            steps.append(Step(StepKind.SETTING, "newTables", f'`newTables` was "{was}" and is "{now}"', effect))
+        return steps
+
+    def new_tables(self, steps: TableSteps, tables: TableStore | None = None) -> list[Step]:
+        """The steps of selected tables that the source has and no run knew."""
+        known = {} if tables is None else tables.records
+        selects, new_tables = self._pipeline.selection.selects, self._pipeline.config.new_tables
+        new = [table for table in self._tables() if selects(table) and table not in known]
+        found = [steps.of_new(table, new_tables=new_tables) for table in sorted(new)]
+        return [self.with_cost(step) for step in found if step is not None]
+
+    def with_cost(self, step: Step) -> Step:
+        """The step with the rows that the source estimates."""
+        summary = self._tables().get(step.table) if step.table is not None and step.copies else None
+        known = summary is not None and summary.estimated_rows >= 0
+        return replace(step, rows=summary.estimated_rows) if summary is not None and known else step
+
+    def described(self, selected: SelectedTable) -> TableSchema:
+        """The table as it is at the source, with the selected columns.
+
+        Raises:
+            NotListedError: When the source does not list it.
+            NeedsUserError: When it cannot be replicated so.
+        """
+        try:
+            return selected_part(selected, self._source().describe_table(selected.table))
+        except NeedsUserError as error:
+            if selected.table not in self._tables():
+                raise NotListedError from error
+            raise
+
+    def _source(self) -> TableRegistry:
+        if self._registry is None:
+            self._registry = self._exit.enter_context(self._pipeline.source.create_table_registry())
+        return self._registry
+
+    def _tables(self) -> dict[TableId, TableSummary]:
+        if self._listed is None:
+            self._listed = {summary.table: summary for summary in self._source().list_tables()}
+        return self._listed
