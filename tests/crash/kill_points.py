@@ -213,6 +213,12 @@ OF_DELETE: frozenset[str] = frozenset(
 OF_DELETE_AT_POSTGRES: frozenset[str] = frozenset({"postgres.clean_up.slot", "postgres.clean_up.publication"})
 """The same at Postgres: tried in `end_to_end/postgres/test_delete.py`."""
 
+OF_PLANS: frozenset[str] = frozenset({"engine.plan.before_save", "engine.plan.after_save"})
+"""While a run accepts an approved plan: tried in `sqlite/commands/test_approved_plans.py`, as are the points of what it then does."""
+
+PARTS_OF_PLANS: frozenset[str] = frozenset({"approval"})
+"""The part of the recovery that they need."""
+
 PARTS_OF_REQUESTS: frozenset[str] = frozenset({"request"})
 """The part of the recovery that they need."""
 

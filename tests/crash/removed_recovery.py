@@ -389,6 +389,14 @@ def end_requests_first(patch: Patch) -> None:
     patch.setattr(control.Control, "_done", done)
 
 
+def forget_accepted_plan(patch: Patch) -> None:
+    """A run does not know which steps of a plan an earlier one was allowed."""
+    from replicator_runtime.engine.planning.approvals import Approvals
+
+    true_load = Approvals._load
+    patch.setattr(Approvals, "_load", lambda self: replace(true_load(self), applying=frozenset()))
+
+
 PARTS: dict[str, Callable[[Patch], None]] = {
     "lease": no_take_over,
     "identity": identity_of_a_process,
@@ -409,6 +417,7 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "orphans": adopt_orphans,
     "remains": note_no_remains,
     "request": end_requests_first,
+    "approval": forget_accepted_plan,
     "session": keep_dead_session,
     "files": leave_files,
 }

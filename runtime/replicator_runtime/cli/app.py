@@ -11,7 +11,6 @@ from replicator_runtime.cli.commands import (
     demo,
     maintain,
     offsets,
-    plan,
     plugins,
     replicators,
     requests,
@@ -21,7 +20,7 @@ from replicator_runtime.cli.commands import (
     tables,
     validate,
 )
-from replicator_runtime.cli.commands.pipelines import delete
+from replicator_runtime.cli.commands.pipelines import delete, plan
 
 app = typer.Typer(
     name="replicator",

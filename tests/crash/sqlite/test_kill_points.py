@@ -43,7 +43,7 @@ def test_no_named_point_is_left_out() -> None:
             importlib.import_module(module.name)
     tried = {point for moment in kill_points.ALL for point in moment}
     tried |= kill_points.OF_SLICES | kill_points.OF_RENAMES | kill_points.OF_DATABASES | kill_points.OF_REMAINS
-    tried |= kill_points.OF_REQUESTS | kill_points.OF_RESET
+    tried |= kill_points.OF_REQUESTS | kill_points.OF_RESET | kill_points.OF_PLANS
     elsewhere = (
         "test.",
         "bigquery.",
@@ -61,7 +61,7 @@ def test_every_part_of_the_recovery_is_needed_at_some_point() -> None:
     beside = {restructure.twin.removed for restructure in kill_points.BESIDE_STRUCTURE.values()}
     at_points = {twin.removed for moment in kill_points.ALL for twin in moment.values()}
     elsewhere = kill_points.PARTS_FOR_JAVA | kill_points.PARTS_OF_RENAMES | kill_points.PARTS_OF_REMAINS
-    elsewhere |= kill_points.PARTS_OF_REQUESTS
+    elsewhere |= kill_points.PARTS_OF_REQUESTS | kill_points.PARTS_OF_PLANS
     assert at_points | beside | elsewhere == set(PARTS)
 
 

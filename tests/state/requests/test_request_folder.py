@@ -117,3 +117,12 @@ def test_a_damaged_request_is_an_error_and_foreign_files_are_not_read(requests: 
 def test_requests_are_no_generation(directory: ReplicatorDirectory) -> None:
     directory.requests().submit("table.retry", {})
     assert directory.generations() == []
+
+
+def test_what_is_recorded_is_in_the_history_and_never_waits(requests: RequestFolder) -> None:
+    request = requests.record("plan.approve", {"plan": "abc"}, "plan abc is approved")
+    assert requests.waiting() == []
+    [entry] = requests.history()
+    assert entry.request == request
+    assert entry.outcome is not None
+    assert (entry.outcome.state, entry.outcome.lines) == (OutcomeState.DONE, ("plan abc is approved",))

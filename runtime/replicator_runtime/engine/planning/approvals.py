@@ -70,7 +70,7 @@ class Approvals:
         """Let a run go on with `plan`; durable when this returns, before anything of the plan is done.
 
         Raises:
-            SchemaDriftError: RPL-1240 or RPL-1241 when an approval is missing; nothing was changed.
+            SchemaDriftError: RPL-1260 or RPL-1261 when an approval is missing; nothing was changed.
             ReplicatorError: As the state's store fails.
         """
         kept = self._load()
@@ -120,12 +120,12 @@ class Approvals:
             other = usable[0].arguments.get("plan")
             return SchemaDriftError(
                 f"the approval of plan {other} is out of date: the pipeline's plan is {plan.plan_id} now ({_shown(missing)})",
-                code="RPL-1241",
+                code="RPL-1261",
                 hint=hint,
             )
         return SchemaDriftError(
             f"plan {plan.plan_id} of the edited pipeline needs an approval ({_shown(missing)}); nothing was changed",
-            code="RPL-1240",
+            code="RPL-1260",
             hint=hint,
         )
 

@@ -1,1 +1,1 @@
-"""Commands that concern a whole replicator and change it."""
+"""Commands that concern a whole replicator: what an edit of it does, and what changes or removes it."""

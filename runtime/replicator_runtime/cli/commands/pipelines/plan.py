@@ -35,7 +35,8 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) 
         config = loaded.config
         directory = ReplicatorDirectory(config.offset_base_path, config.namespace, config.name, retry_seconds=5)
         found = stored_plan(loaded, directory)
-        missing = Approvals(directory.states().scoped("runtime"), directory.requests()).missing(found)
+        asks = config.edits == "ask"
+        missing = Approvals(directory.states().scoped("runtime"), directory.requests()).missing(found) if asks else ()
         report.data = {
             "plan": found.plan_id,
             "isFirst": found.is_first,
@@ -45,7 +46,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) 
         }
         _print(report, found, missing)
         _raise_refused(found)
-        if missing and config.edits == "ask":
+        if missing:
             raise _needs_approval(found, missing, pipeline)
         report.note(f"Next: replicator run {pipeline}")
 
@@ -58,10 +59,10 @@ def approve(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Approve a plan, so that the next run does what it says; good until a plan is applied, and for 30 days at most.
+    """Approve a plan, so that the next run does what it says. An approval is good for this plan, until any plan is applied.
 
     With the pipeline's file the plan is made again, and one that is out of date is refused; with a name alone the run refuses it.
-    The approval is listed by `replicator requests`. Example: replicator approve shop 3f0c9a51be77
+    It is kept for 30 days and listed by `replicator requests`. Example: replicator approve shop 3f0c9a51be77
     """
     with Report("approve", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.state_lookup import find_state
@@ -71,7 +72,7 @@ def approve(
         if not _ID.fullmatch(plan):
             raise NeedsUserError(
                 f"{plan[:80]!r} is no id of a plan",
-                code="RPL-1242",
+                code="RPL-1262",
                 hint="give the 12 letters and digits that `replicator plan` shows",
             )
         location = find_state(name, namespace, base)
@@ -95,7 +96,7 @@ def _check_plan(name: str, plan_id: str, location: StateLocation) -> None:
     now = f"it is {found.plan_id} now" if found.asking else "nothing needs an approval now"
     raise NeedsUserError(
         f"plan {plan_id} is out of date: {now}; nothing was approved",
-        code="RPL-1243",
+        code="RPL-1263",
         hint=f"look at `replicator plan {name}` and approve the plan that it shows",
     )
 
@@ -149,6 +150,6 @@ def _needs_approval(found: Plan, missing: tuple[Step, ...], pipeline: Path) -> E
     count = len(missing)
     return SchemaDriftError(
         f"{count} step{'s' * (count > 1)} of plan {found.plan_id} need{'s' * (count == 1)} an approval; nothing was changed",
-        code="RPL-1240",
+        code="RPL-1260",
         hint=f"`replicator approve {pipeline} {found.plan_id}`, then `replicator run {pipeline}`; or take the edit back",
     )
