@@ -127,20 +127,27 @@ class ReplicatorDirectory:
             storage_options=self._options,
         )
 
-    def begin_generation(self, lease: Lease) -> int:
+    def begin_generation(self, lease: Lease, *, state_was_lost: bool = False) -> int:
         """Begin another generation, which all later runs use; this one's state stays. Durable when this returns.
 
-        Targets know writers by their epochs, so the new ones are above `lease`'s.
+        Targets know writers by their epochs, so the new ones are above `lease`'s. After a lost state no file says which
+        epochs and generations a target has seen: both then begin at the time, which is above all that were counted up to now.
 
         Args:
             lease: Of this generation, which must be the newest; held meanwhile, so that no run goes on.
+            state_was_lost: Whether this generation may know less than the target.
 
         Raises:
             FencedError: RPL-7131 when a newer run took over.
             ReplicatorError: As the store fails (RPL-7103 to RPL-7105).
         """
-        number = self.generation + 1
-        lease.pass_on(self._numbered(number))
+        if not state_was_lost:
+            number = self.generation + 1
+            lease.pass_on(self._numbered(number))
+            return number
+        now = SYSTEM_CLOCK.wall().timestamp()
+        number = max(self.generation + 1, int(now / 60))
+        lease.pass_on(self._numbered(number), int(now * 1000))
         return number
 
     def deletion(self) -> Deletion:

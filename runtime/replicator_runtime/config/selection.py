@@ -101,6 +101,11 @@ def is_pattern(entry: TableConfig) -> bool:
     return any(mark in part for part in _parts(entry) for mark in "*?")
 
 
+def entry_parts(entry: TableConfig) -> tuple[str, ...]:
+    """The parts of a table's name that an entry gives, the table's last."""
+    return tuple(_parts(entry))
+
+
 def entry_name(entry: TableConfig) -> str:
     """The entry as people write a table's name, with the parts it gives."""
     return ".".join(_parts(entry))

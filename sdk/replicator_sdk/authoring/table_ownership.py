@@ -19,8 +19,7 @@ from replicator_sdk.target import TableProgress
 
 SUPERSEDED_HINT = (
     "nothing to do while the newer run goes on; when there is none, the pipeline's state was deleted or is an old copy:"
-    " put the newer state back, or delete its state folder and its tables at the target, then start the pipeline again:"
-    " every table is copied"
+    " put the newer state back; without it `replicator reset PIPELINE --lost-state` has every table copied again"
 )
 """The next step for people, in the error that `TableOwnership.superseded` returns."""
 

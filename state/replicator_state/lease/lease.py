@@ -107,8 +107,8 @@ class Lease:
         self.check()
         self._write(released=False)
 
-    def pass_on(self, folder: Folder) -> None:
-        """Let the leases of the empty `folder`, another generation's, have epochs above this one; durable when this returns.
+    def pass_on(self, folder: Folder, at_least: int = 0) -> None:
+        """Let the leases of the empty `folder`, another generation's, have epochs above this one and `at_least`; durable on return.
 
         Raises:
             FencedError: RPL-7131 when a newer run took over.
@@ -116,7 +116,7 @@ class Lease:
         self.check()
         content = self._record.renewed(self._clock.wall(), released=True).to_bytes()
         register = EpochRegister(folder)
-        self._retry.run("begin a generation", lambda: register.begin_after(self.epoch, content))
+        self._retry.run("begin a generation", lambda: register.begin_after(max(self.epoch, at_least), content))
 
     def dispose(self) -> None:
         """Write nothing any more, since the folder is being deleted: `release` does nothing after this."""

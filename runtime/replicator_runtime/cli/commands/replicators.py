@@ -14,6 +14,13 @@ from replicator_runtime.cli.report import Report
 if TYPE_CHECKING:
     from replicator_state import ReplicatorDirectory
 
+LostState = Annotated[
+    bool,
+    typer.Option(
+        "--lost-state",
+        help="The state folder was lost, or is an old copy: begin above all runs that the target may know.",
+    ),
+]
 OneNamespace = Annotated[str | None, typer.Option(help="Only those of this namespace.")]
 
 
@@ -38,13 +45,19 @@ def list_replicators(
             report.note(f"no replicator keeps its state at {place}; --base names another folder")
 
 
-def reset(pipeline: PipelineFile, yes: Yes = False, as_json: AsJson = False, debug: Debug = False) -> None:
+def reset(
+    pipeline: PipelineFile,
+    lost_state: LostState = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
     """Have every table copied again from the beginning, in place; the way on after the source has lost its log (exit code 7).
 
     Begins another generation of the state; the former stays beside it. The next run replaces the rows of every table at the
     target, and readers see a part of each until its copy has ended. From a source without snapshots (Kafka) it empties each
     table and reads the log from `startFrom`: let the connector snapshot its tables again before. Refused while a run goes on.
-    Example: replicator reset pipeline.json --yes
+    With `--lost-state` it also ends a run elsewhere that keeps its state at another place. Example: replicator reset pipeline.json --yes
     """
     with Report("reset", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.confirmation import confirm
@@ -56,7 +69,7 @@ def reset(pipeline: PipelineFile, yes: Yes = False, as_json: AsJson = False, deb
         loaded = load_pipeline(pipeline)
         if not yes:
             confirm("the rows of every table at the target are replaced, those included that the source has deleted")
-        number = begin_again(loaded)
+        number = begin_again(loaded, state_was_lost=lost_state)
         report.data = {"generation": number}
         report.line(
             f"generation {number} begins with the next run, which copies every table, or reads it from the log's start"

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from replicator_runtime.engine.control.table_names import find_table
+from replicator_runtime.config.selection import entry_parts, is_pattern
+from replicator_runtime.engine.control.table_names import find_table, parse_name
 from replicator_runtime.engine.run_state.plugin_contexts import takes_snapshots
 from replicator_sdk import EventReaderDefinition
 from replicator_sdk.errors import NeedsUserError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import TableId
     from replicator_state import Request
 
 
@@ -39,7 +41,9 @@ def retry(lifecycle: TableLifecycle, request: Request) -> Work:
     Raises:
         NeedsUserError: RPL-1220 for an unknown table, RPL-1221 for one that does not fail, RPL-1225 without tables.
     """
-    records = _records(lifecycle, request.arguments)
+    missing = _missing(lifecycle, request.arguments)
+    names = [name for name in _names(request.arguments) if name not in missing]
+    records = _records(lifecycle, {"tables": names}) if names else []
     for record in records:
         if not lifecycle.fails(record):
             raise NeedsUserError(
@@ -56,7 +60,8 @@ def retry(lifecycle: TableLifecycle, request: Request) -> Work:
             lifecycle.retry_now(record)
 
     how = {record.table: "copied" if copies and record.needs_snapshot else "tried" for record in records}
-    return Work(tuple(f"{table} is {what} again" for table, what in how.items()), carry_out)
+    looked_for = [f"{name} is looked for at the source again, which does not have it" for name in missing]
+    return Work((*(f"{table} is {what} again" for table, what in how.items()), *looked_for), carry_out)
 
 
 def resync(lifecycle: TableLifecycle, request: Request) -> Work:
@@ -98,9 +103,25 @@ def _takes_snapshots(run: Run) -> bool:
 
 
 def _records(lifecycle: TableLifecycle, arguments: Mapping[str, Any]) -> list[TableRecord]:
+    known = _known(lifecycle)
+    return [known[table] for table in dict.fromkeys(find_table(name, known) for name in _names(arguments))]
+
+
+def _names(arguments: Mapping[str, Any]) -> list[str]:
     names = arguments.get("tables")
     if not isinstance(names, list) or not names:
         raise NeedsUserError("the request names no tables", code="RPL-1225", hint="give the command again")
+    return [str(name) for name in names]
+
+
+def _known(lifecycle: TableLifecycle) -> dict[TableId, TableRecord]:
     selected = lifecycle.run.pipeline.selection.matches
-    known = {table: record for table, record in lifecycle.records.items() if selected(table) is not None}
-    return [known[table] for table in dict.fromkeys(find_table(str(name), known) for name in names)]
+    return {table: record for table, record in lifecycle.records.items() if selected(table) is not None}
+
+
+def _missing(lifecycle: TableLifecycle, arguments: Mapping[str, Any]) -> list[str]:
+    """Those that `tables` names and no run has found: each attempt looks for them, as the next one does."""
+    entries = lifecycle.run.pipeline.selection.unmatched(_known(lifecycle))
+    named = {entry_parts(entry) for entry in entries if not is_pattern(entry)}
+    wanted = {name: parse_name(name) or () for name in _names(arguments)}
+    return [name for name, parts in wanted.items() if parts and any(entry[-len(parts) :] == parts for entry in named)]

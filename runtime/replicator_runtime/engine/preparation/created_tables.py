@@ -74,8 +74,8 @@ def refuse_lost_state(consumer: EventConsumer, records: list[TableRecord], gener
                 code="RPL-4105",
                 table=str(record.table),
                 position=str(progress.position),
-                hint="put the state back; or delete the pipeline's state folder and its tables at the target, then start the pipeline"
-                " again: the log is read from its start",
+                hint="put the state back; without it `replicator reset PIPELINE --lost-state`: the tables are emptied and the log is read from"
+                " `startFrom`, so let the connector snapshot its tables again before",
             )
 
 

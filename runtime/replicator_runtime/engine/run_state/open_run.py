@@ -90,9 +90,9 @@ def open_run(
         set_run()
 
 
-def begin_generation(pipeline: Pipeline, run: Run) -> int:
+def begin_generation(pipeline: Pipeline, run: Run, *, state_was_lost: bool = False) -> int:
     """Begin another generation of the pipeline, whose lease `run` has; see `ReplicatorDirectory.begin_generation`."""
-    return _directory(pipeline).begin_generation(run.lease)
+    return _directory(pipeline).begin_generation(run.lease, state_was_lost=state_was_lost)
 
 
 def _acquired(
