@@ -185,6 +185,11 @@ class KafkaConfig(PluginConfig):
         more = self.transaction_topic
         return self.topics if more is None or more in self.topics else (*self.topics, more)
 
+    @property
+    def names_tables(self) -> bool:
+        """Whether records name their table, so that a topic may hold any."""
+        return self.format in _SELF_NAMING_FORMATS or self.table_field is not None
+
     def wants(self, topic: str) -> bool:
         """Whether the topic is to be read."""
         if topic in self.named_topics or self.topic_pattern is None:

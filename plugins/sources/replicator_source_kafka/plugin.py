@@ -18,7 +18,7 @@ from replicator_source_kafka.client.diagnosis import diagnosed
 from replicator_source_kafka.client_settings import plain
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset
-from replicator_source_kafka.topics.position_check import check_position
+from replicator_source_kafka.topics.position_check import PositionCheck
 from replicator_source_kafka.topics.selection import find_topics
 
 
@@ -70,7 +70,7 @@ class KafkaSource(DeltaSource[KafkaConfig]):
         """Check that the topics are those of `offset` and have all records after it."""
         assert isinstance(offset, KafkaOffset)
         with diagnosed("looking at the topics"), Cluster(self.config) as cluster:
-            check_position(cluster, self.config, offset)
+            PositionCheck(cluster, self.config).check(offset)
 
     def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:  # noqa: ARG002 - part of the contract
         """Nothing is removed: topics belong to their writers, and a consumer group may be used by others."""

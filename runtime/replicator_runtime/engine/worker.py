@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
     from replicator_runtime.engine.run_state.progress import Progress
     from replicator_runtime.engine.run_state.run import Run
-    from replicator_sdk import Offset
+    from replicator_sdk import Offset, TableId
 
 log = structlog.get_logger()
 _LOOK_SECONDS = 0.5
@@ -130,6 +130,8 @@ class _Attempts:
         self._streamed: tuple[Offset | None, int] = (None, 0)
         self._copied = 0
         self._goal: Offset | None = None
+        self._stopped_before: frozenset[TableId] = frozenset()
+        """The tables that had stopped when the attempt began."""
 
     def run(self) -> bool:
         """Returns whether the goal was reached (False: stopped).
@@ -207,6 +209,7 @@ class _Attempts:
         if self._until_current and self._goal is None:
             self._goal = source.latest_offset()
         self._run.progress.source_error = None
+        self._stopped_before = frozenset(self._lifecycle.stopped)
 
     def _carry_out_requests(self) -> None:
         """Do what operators ask for; what cannot be done now is tried again later, and holds up no data."""
@@ -263,12 +266,15 @@ class _Attempts:
                 return
 
     def _stop_named_table(self, error: Exception) -> bool:
-        """Stop the table that the error names; False when that would leave none."""
-        name, stopped = getattr(error, "table", None), self._lifecycle.stopped
-        tables = [r for r in self._lifecycle.records.values() if r.selected or r.gone]
-        record = next((r for r in tables if str(r.table) == name), None)
-        if record is None or record.table in stopped:
+        """Stop the table that the error names; False when that would leave none, or it had stopped before the attempt began.
+
+        The source's end is asked for again: it may have been in a part of the log that went with the table's.
+        """
+        records, stopped = self._lifecycle.records.values(), self._lifecycle.stopped
+        named = (r for r in records if r.selected or r.gone or r.table in stopped)
+        record = next((r for r in named if str(r.table) == getattr(error, "table", None)), None)
+        if record is None or record.table in self._stopped_before:
             return False
-        working = [r for r in tables if r.table not in stopped]
         self._lifecycle.stop(record, error)
-        return len(working) > 1
+        self._goal = None
+        return any((r.selected or r.gone) and r.table not in stopped for r in records)

@@ -26,7 +26,7 @@ from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import make_format
 from replicator_source_kafka.records import Records
 from replicator_source_kafka.tables import quarantine
-from replicator_source_kafka.topics.selection import find_topics
+from replicator_source_kafka.topics.selection import check_named, find_topics
 
 _SAMPLE_BYTES: Final = 1 << 18
 _SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes")
@@ -44,6 +44,7 @@ class KafkaTableAssessor(TableAssessor):
         try:
             with diagnosed("reading the topics"), Cluster(self._config) as cluster:
                 topics = find_topics(cluster, self._config)
+                check_named(self._config, topics)
                 if not topics:
                     found.append(_no_topics())
                 for topic in topics.values():

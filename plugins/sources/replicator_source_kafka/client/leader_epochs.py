@@ -8,7 +8,7 @@ those before it do not end before the offset.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from replicator_sdk.errors import HistoryLostError
 from replicator_source_kafka.client.cluster import Cluster, EpochAt
@@ -17,33 +17,42 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.partition_range import TopicPartition
 
 
-def check_not_truncated(cluster: Cluster, offset: KafkaOffset) -> None:
-    """Check that the records before `offset` are those that were read. Partitions whose epoch is unknown are not checked.
-
-    Raises:
-        HistoryLostError: When a partition lost some of them.
-    """
-    _check(cluster, {tp: EpochAt(offset.next[tp], epoch) for tp, epoch in offset.epochs.items()})
+def truncated(cluster: Cluster, offset: KafkaOffset) -> dict[str, HistoryLostError]:
+    """Topics that lack records before `offset` which were read, with the error; partitions of unknown epoch are not looked at."""
+    return _truncated(cluster, {tp: EpochAt(offset.next[tp], epoch) for tp, epoch in offset.epochs.items()})
 
 
-def _check(cluster: Cluster, places: Mapping[TopicPartition, EpochAt]) -> None:
+def _truncated(cluster: Cluster, places: Mapping[TopicPartition, EpochAt]) -> dict[str, HistoryLostError]:
+    lost: dict[str, HistoryLostError] = {}
     for tp, end in cluster.epoch_ends({tp: place.epoch for tp, place in places.items()}).items():
         there = places[tp].offset
         if end < there:
             since = f" from {end} on" if end >= 0 else ""
-            raise HistoryLostError(
+            error = HistoryLostError(
                 f"{tp[0]}-{tp[1]} lost records{since} that were read, and gives their offsets to others: a broker that lacks"
                 " them was elected leader (unclean election), or lost a part of its disk",
                 code="RPL-3974",
                 position=f"{tp[0]}-{tp[1]}@{there}",
                 hint=f"{FROM_NEW_SNAPSHOT}; and set unclean.leader.election.enable of the topic to false",
             )
+            lost.setdefault(tp[0], error)
+    return lost
+
+
+def _refuse(lost: Mapping[str, HistoryLostError]) -> None:
+    for error in lost.values():
+        raise error
 
 
 class LeaderEpochs:
-    """The leader epoch of each partition up to where it is read. Used by one thread."""
+    """The leader epoch of each partition up to where it is read. Used by one thread.
 
-    def __init__(self) -> None:
+    Args:
+        refuse: Raises the error that follows from topics which lost records; it returns where no table needs them.
+    """
+
+    def __init__(self, refuse: Callable[[Mapping[str, HistoryLostError]], None] = _refuse) -> None:
+        self._refuse = refuse
         self._known: dict[TopicPartition, int] = {}
 
     def begin(self, offset: KafkaOffset) -> None:
@@ -63,7 +72,7 @@ class LeaderEpochs:
             for tp, place in found.items()
             if self._known.get(tp, place.epoch) < place.epoch
         }
-        _check(cluster, risen)
+        self._refuse(_truncated(cluster, risen))
         self._known |= {tp: place.epoch for tp, place in found.items() if place.epoch > self._known.get(tp, -1)}
         return bool(risen)
 

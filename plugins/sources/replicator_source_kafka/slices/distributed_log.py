@@ -18,7 +18,7 @@ from replicator_source_kafka.client.cluster import EARLIEST, Cluster, EpochAt
 from replicator_source_kafka.client.consumer_group import GroupOffsetReporter
 from replicator_source_kafka.client.diagnosis import concerns_topics, diagnosed
 from replicator_source_kafka.client.fetch import bytes_per_record
-from replicator_source_kafka.client.leader_epochs import LeaderEpochs, check_not_truncated
+from replicator_source_kafka.client.leader_epochs import LeaderEpochs
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset, ranges_between
 from replicator_source_kafka.partition_range import TopicPartition
@@ -27,8 +27,8 @@ from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.schema_evolution import reconcile
 from replicator_source_kafka.tables.topic_tables import TopicOrder
 from replicator_source_kafka.topics.new_partitions import NewPartitions, grown_topics
-from replicator_source_kafka.topics.position_check import check_position, check_reach
-from replicator_source_kafka.topics.selection import find_topics
+from replicator_source_kafka.topics.position_check import PositionCheck
+from replicator_source_kafka.topics.selection import check_named, find_topics
 from replicator_source_kafka.topics.start_position import resolve_start
 
 _SAMPLE_BYTES: Final = 1 << 20
@@ -53,7 +53,8 @@ class KafkaLog(DistributedLog):
         self._group = GroupOffsetReporter(config.group, context) if config.group else None
         self._sizes: dict[str, tuple[float, float]] = {}
         self._checked_at = -math.inf
-        self._epochs = LeaderEpochs()
+        self._check: PositionCheck
+        self._epochs: LeaderEpochs
         self._readable = KafkaOffset({})
         """Where reading began, past deleted records that no table needs."""
         self._known = {*definition.tables, *definition.stopped}
@@ -65,16 +66,20 @@ class KafkaLog(DistributedLog):
         quarantine.check_selected(self._config, self._definition.tables)
         with diagnosed("preparing to read the topics"), ExitStack() as on_error:
             cluster = self._cluster = on_error.enter_context(Cluster(self._config))
+            self._check = PositionCheck(cluster, self._config, self._definition, self._context)
             if offset is None:
-                position = resolve_start(cluster, self._config, find_topics(cluster, self._config))
+                topics = find_topics(cluster, self._config)
+                check_named(self._config, topics)
+                position = resolve_start(cluster, self._config, topics)
             elif isinstance(offset, KafkaOffset):
                 position = offset
-                self._readable = check_position(cluster, self._config, position, self._definition)
+                self._readable = self._check.check(position)
             else:
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
             on_error.pop_all()
+        self._epochs = LeaderEpochs(self._check.refuse)
         self._epochs.begin(position.past(self._readable))
-        self._new_partitions = NewPartitions(cluster, self._config)
+        self._new_partitions = NewPartitions(cluster, self._config, self._check)
         self._pin(position)
         return position
 
@@ -118,15 +123,17 @@ class KafkaLog(DistributedLog):
     def _end(self, start: KafkaOffset) -> KafkaOffset:
         """The last stable offsets. New topics and partitions are added first, in a slice without records."""
         if time.monotonic() - self._checked_at >= self._config.metadata_interval_seconds:
-            self._checked_at = time.monotonic()
             joined = self._new_partitions.join(start)
+            if joined.next.keys() == start.next.keys():  # else what was added may belong to a topic that is not read
+                self._checked_at = time.monotonic()
             if joined != start:
                 return joined
-        ends = self._open.ends(start.next)
-        if any(ends[tp].offset < there for tp, there in start.next.items()):
-            check_reach(self._open, start)
+        ends = self._open.ends(self._check.read(start.next))
+        if any(end.offset < start.next[tp] for tp, end in ends.items()):
+            self._readable = self._check.check(start)
+            ends = {tp: ends[tp] for tp in self._check.read(ends)}
         epochs = self._epochs_after(start, ends)
-        return KafkaOffset(start.topics, {tp: end.offset for tp, end in ends.items()}, epochs)
+        return KafkaOffset(start.topics, {**start.next, **{tp: end.offset for tp, end in ends.items()}}, epochs)
 
     def _epochs_after(self, start: KafkaOffset, ends: Mapping[TopicPartition, EpochAt]) -> dict[TopicPartition, int]:
         """The leader epochs of an offset after `start`. Where there is a new leader, `start` is checked first."""
@@ -135,23 +142,32 @@ class KafkaLog(DistributedLog):
         return self._epochs.of(read)
 
     def _fence(self, start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
-        """`end`, limited to the last stable offsets; it was stable when it was planned."""
-        check_not_truncated(self._open, end)
-        stable = self._open.ends(end.next)
-        upto = {tp: max(start.next.get(tp, 0), min(there, stable[tp].offset)) for tp, there in end.next.items()}
+        """`end`, limited to the last stable offsets; it was stable when it was planned.
+
+        A topic that was deleted or created again since `start` stays what it is there: its table may be read again.
+        """
+        self._check.check_records(end)
+        stable = self._open.ends(self._check.read(end.next))
+        limits = {tp: min(there, stable[tp].offset) if tp in stable else there for tp, there in end.next.items()}
+        upto = {**start.next, **{tp: max(start.next.get(tp, 0), there) for tp, there in limits.items()}}
+        topics = {**end.topics, **start.topics}
         epochs = self._epochs_after(start, stable)
         if grown_topics(start, end):  # older partitions first, as in `NewPartitions`
-            before = {tp: upto.get(tp, there) for tp, there in start.next.items()}
-            older = KafkaOffset(start.topics, before, epochs)
+            older = KafkaOffset(start.topics, {tp: upto[tp] for tp in start.next}, epochs)
             if older != start:
                 return older
-        return KafkaOffset(end.topics, upto, epochs)
+        return KafkaOffset(topics, upto, epochs)
 
     def _begun(self, start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:
-        """`start`, and the beginning of the partitions that were added between the two offsets."""
-        start = KafkaOffset(start.topics, {tp: min(at, end.next[tp]) for tp, at in start.next.items()}, start.epochs)
+        """`start`, and the beginning of the partitions that were added between the two offsets.
+
+        Topics that are not read begin where the slice ends.
+        """
+        skipped = {tp: there for tp, there in end.next.items() if tp[0] in self._check.skipped}
+        known = {tp: min(at, end.next[tp]) for tp, at in start.next.items()}
+        start = KafkaOffset(start.topics, {**known, **skipped}, start.epochs)
         new = [tp for tp in end.next if tp not in start.next]
-        if not new:
+        if not new and end.topics == start.topics:
             return start
         earliest = self._open.offsets(dict.fromkeys(new, EARLIEST))
         return start.joined(end.topics, {tp: min(at, end.next[tp]) for tp, at in earliest.items()})
@@ -187,7 +203,8 @@ class KafkaLog(DistributedLog):
             for index, r in enumerate(ranges)
         )
         first, last = sum(start.next.values()) + 1, sum(end.next.values())
-        return LogSlice(start, end, partitions, first, max(first, last), len(ranges) == len(end.next))
+        whole = len(ranges) == len(self._check.read(end.next))
+        return LogSlice(start, end, partitions, first, max(first, last), whole)
 
     def _sizes_of(self, topic: str) -> float:
         return self._sizes.get(topic, (0.0, 0.0))[0] or _UNKNOWN_BYTES

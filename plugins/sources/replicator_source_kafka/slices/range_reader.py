@@ -10,7 +10,7 @@ import numpy as np
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.distributed.partitioned_log import LogItem, LogPartition, ReadUntil, SchemaSeen
-from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka.client.cluster import Cluster
 from replicator_source_kafka.client.diagnosis import RECORDS_GONE, diagnosed
@@ -68,7 +68,11 @@ class KafkaRangeReader:
         try:
             yield from self._read(partition, tables)
         except HistoryLostError as error:
-            table = only_table_of(self.config, partition.bounds.topic) if error.code == RECORDS_GONE else None
+            if error.code != RECORDS_GONE:
+                raise
+            if self.config.names_tables:  # the driver decides, and stores it, that nothing more is read of the topic
+                raise _deleted_meanwhile(partition.bounds) from error
+            table = only_table_of(self.config, partition.bounds.topic, (), ())
             if table is None:
                 raise
             if self.concerns(table, tables):
@@ -177,7 +181,17 @@ class _Decoding:
 
 
 def _lost(table: TableId, wanted: PartitionRange) -> ReplicatorError:
-    return table_lost(table, (wanted.topic, wanted.partition), f"offsets between {wanted.begin} and {wanted.end}")
+    what = f"retention deleted offsets between {wanted.begin} and {wanted.end} that were not read"
+    return table_lost(table, f"{wanted.topic}-{wanted.partition}", what)
+
+
+def _deleted_meanwhile(wanted: PartitionRange) -> RetryableError:
+    """The error of a topic that may hold several tables: the next attempt finds out which ones have lost records."""
+    return RetryableError(
+        f"retention deleted records of {wanted} while a slice of them was read",
+        code="RPL-3987",
+        hint="the attempt is repeated; raise retention.ms of the topic",
+    )
 
 
 def _batch(changes: Part, records: Records, *, is_unordered: bool) -> ChangeBatch:

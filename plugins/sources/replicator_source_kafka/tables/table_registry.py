@@ -20,7 +20,7 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.schema_evolution import reconcile
-from replicator_source_kafka.topics.selection import check_any_record, find_topics
+from replicator_source_kafka.topics.selection import check_any_record, check_named, find_topics
 
 _LAST: Final = 100
 _PARTITIONS: Final = 8
@@ -83,7 +83,10 @@ class KafkaTableRegistry(TableRegistry):
 
     def _look(self, cluster: Cluster) -> dict[TableId, tuple[TableSchema, int]]:
         found: dict[TableId, tuple[TableSchema, int]] = {}
-        topics = find_topics(cluster, self._config).values()
+        existing = find_topics(cluster, self._config)
+        if not existing:  # that one is missing stops the tables of that one only; see `PositionCheck`
+            check_named(self._config, existing)
+        topics = existing.values()
         all_partitions = [tp for topic in topics for tp in topic.partitions]
         all_begins = cluster.offsets(dict.fromkeys(all_partitions, EARLIEST))
         all_ends = cluster.offsets(dict.fromkeys(all_partitions, LATEST))

@@ -1,4 +1,4 @@
-"""What the names of topics say of tables: whose tombstones a topic has, and whether a table's records have one order."""
+"""What the names of topics say of tables: whose records a topic has, and whether a table's records have one order."""
 
 from __future__ import annotations
 
@@ -37,6 +37,25 @@ class TopicTables:
         named = [table for table in tables if _is_named(topic, table)]
         alike = [other for other in topics if _tail(other) == _tail(topic)]
         return named[0] if len(named) == 1 and alike == [topic] else None
+
+
+def tables_by_topic(tables: Collection[TableId], topics: Collection[str]) -> dict[str, TableId] | None:
+    """Topic → the only table of these whose records it can hold, of the topics that hold any; None where that is not certain.
+
+    Certain is it where each table has one topic of its name, and no topic the names of two: then no table is routed to a topic
+    of another name.
+    """
+    by_tail: dict[tuple[str, ...], list[str]] = {}
+    for topic in topics:
+        by_tail.setdefault(_tail(topic), []).append(topic)
+    owners: dict[str, TableId] = {}
+    for table in tables:
+        full = (_safe(table.schema or table.database), _safe(table.table))
+        named = by_tail.get(full, []) + by_tail.get(full[-1:], [])
+        if len(named) != 1 or named[0] in owners:
+            return None
+        owners[named[0]] = table
+    return owners
 
 
 class TopicOrder:

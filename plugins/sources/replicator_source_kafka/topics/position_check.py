@@ -2,67 +2,147 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
-from replicator_sdk.errors import HistoryLostError, NeedsUserError, SchemaDriftError
+from replicator_sdk.context import DeltaSourceContext
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, SchemaDriftError
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
-from replicator_source_kafka.client.diagnosis import FROM_NEW_SNAPSHOT, NEW_SNAPSHOT
-from replicator_source_kafka.client.leader_epochs import check_not_truncated
+from replicator_source_kafka.client.diagnosis import FROM_NEW_SNAPSHOT
+from replicator_source_kafka.client.leader_epochs import truncated
 from replicator_source_kafka.client.metadata import Topic
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.partition_range import TopicPartition
-from replicator_source_kafka.topics.lost_records import after_lost_records
-from replicator_source_kafka.topics.selection import find_topics, partitions_of
+from replicator_source_kafka.topics.lost_records import LostTopics, deleted
+from replicator_source_kafka.topics.selection import check_named, find_topics, partitions_of
 
 
-def check_position(
-    cluster: Cluster, config: KafkaConfig, offset: KafkaOffset, definition: EventReaderDefinition | None = None
-) -> KafkaOffset:
-    """Check that the topics are still those of `offset`, and hold all records after it that are needed.
+class PositionCheck:
+    """Checks positions of one reader, and remembers which topics are not read any more. Used by one thread.
 
     Args:
         cluster: The brokers.
         config: The source's settings.
-        offset: Where reading is to go on.
         definition: The tables that are read; None where that is unknown, so that all records are needed.
-
-    Returns:
-        `offset`, past deleted records that no table needs.
-
-    Raises:
-        ReplicatorError: What `check_same_topics`, `after_lost_records`, `check_reach`, `check_not_truncated` and
-            `added_partitions` raise.
+        context: State; None where nothing is to be stored.
     """
-    topics = find_topics(cluster, config)
-    check_same_topics(config, topics, offset)
-    if definition is not None:
-        begins = cluster.offsets(dict.fromkeys(offset.next, EARLIEST))
-        offset = after_lost_records(config, definition, offset, begins)
-    check_reach(cluster, offset)
-    check_not_truncated(cluster, offset)
-    added_partitions(config, topics, offset)
-    return offset
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: KafkaConfig,
+        definition: EventReaderDefinition | None = None,
+        context: DeltaSourceContext | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._lost = LostTopics(config, definition, context)
+
+    @property
+    def skipped(self) -> frozenset[str]:
+        """Topics of which nothing more is read: something is wrong with them, and no table that is read concerns it."""
+        return self._lost.skipped
+
+    def read(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of some partitions that are read, in the same order."""
+        return [tp for tp in partitions if tp[0] not in self.skipped]
+
+    def check(self, offset: KafkaOffset) -> KafkaOffset:
+        """Check that the topics are still those of `offset`, and hold all records after it that are needed.
+
+        Returns:
+            `offset`, past deleted records that no table needs, and past what skipped topics hold now.
+
+        Raises:
+            ReplicatorError: What `check_named` raises, and `LostTopics.meet` of what was found.
+        """
+        topics = find_topics(self._cluster, self._config)
+        check_named(self._config, [*topics, *offset.topics])
+        self._lost.topics = offset.topics
+        lost = {**self._lost.of_earlier_runs(), **_replaced(self._config, topics, offset)}
+        begins = self._offsets(offset, lost, EARLIEST)
+        needed, offset = self._past_deleted(offset, begins)
+        lost |= needed
+        lost |= _cut(offset, self._offsets(offset, lost, LATEST))
+        kept = {tp: epoch for tp, epoch in offset.epochs.items() if tp[0] not in lost}
+        lost |= truncated(self._cluster, KafkaOffset(offset.topics, offset.next, kept))
+        for name, error in _grown(self._config, topics, offset).items():
+            lost.setdefault(name, error)
+        self._lost.meet(lost)
+        return self.past_skipped(offset, topics)
+
+    def check_records(self, offset: KafkaOffset) -> None:
+        """Check that the records before `offset` are those that were read.
+
+        Raises:
+            ReplicatorError: When a topic that is read lost some of them.
+        """
+        self._lost.topics = offset.topics
+        epochs = {tp: offset.epochs[tp] for tp in self.read(offset.epochs)}
+        self._lost.meet(truncated(self._cluster, KafkaOffset(offset.topics, offset.next, epochs)))
+
+    def refuse(self, lost: Mapping[str, ReplicatorError]) -> None:
+        """As `LostTopics.meet`, for topics of the offset that was checked last."""
+        self._lost.meet(lost)
+
+    def check_topics(self, topics: Mapping[str, Topic], offset: KafkaOffset) -> None:
+        """Check that the topics are still those of `offset`, with as many partitions; their records are not looked at.
+
+        Raises:
+            ReplicatorError: When that is not so, for a topic that is read.
+        """
+        self._lost.topics = offset.topics
+        lost = {**_replaced(self._config, topics, offset)}
+        for name, error in _grown(self._config, topics, offset).items():
+            lost.setdefault(name, error)
+        self._lost.meet({name: error for name, error in lost.items() if name not in self.skipped})
+
+    def past_skipped(self, offset: KafkaOffset, topics: Mapping[str, Topic]) -> KafkaOffset:
+        """`offset`, past what the skipped ones of `topics` hold now, so that a run that ends at the topics' ends is not kept."""
+        there = {tp for name in self.skipped if name in topics for tp in topics[name].partitions}
+        wanted = [tp for tp in offset.next if tp in there]
+        return offset.past(KafkaOffset({}, self._cluster.offsets(dict.fromkeys(wanted, LATEST)))) if wanted else offset
+
+    def _offsets(
+        self, offset: KafkaOffset, lost: Mapping[str, ReplicatorError], when: int
+    ) -> dict[TopicPartition, int]:
+        return self._cluster.offsets(dict.fromkeys((tp for tp in offset.next if tp[0] not in lost), when))
+
+    def _past_deleted(
+        self, offset: KafkaOffset, begins: Mapping[TopicPartition, int]
+    ) -> tuple[dict[str, ReplicatorError], KafkaOffset]:
+        """The topics that lost records to retention which may be needed; and `offset`, past the others' lost records."""
+        found: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+        for tp, begin in begins.items():
+            if offset.next[tp] < begin:
+                found[tp[0]][tp] = begin
+        lost: dict[str, ReplicatorError] = {}
+        passed: dict[TopicPartition, int] = {}
+        for topic, gone in found.items():
+            if self._lost.have_all(topic, gone):
+                passed |= gone
+            else:
+                tp, begin = min(gone.items())
+                lost[topic] = deleted(tp, offset, begin)
+        return lost, offset.past(KafkaOffset({}, passed))
 
 
-def check_same_topics(config: KafkaConfig, topics: Mapping[str, Topic], offset: KafkaOffset) -> None:
-    """Check that the topics are those of the offset.
-
-    Raises:
-        NeedsUserError: When a topic no longer exists or is no longer selected.
-        HistoryLostError: When a topic was deleted and created again.
-    """
+def _replaced(config: KafkaConfig, topics: Mapping[str, Topic], offset: KafkaOffset) -> dict[str, ReplicatorError]:
+    """Topics of the offset that no longer exist, are no longer selected, or were deleted and created again."""
+    lost: dict[str, ReplicatorError] = {}
     for name, known in offset.topics.items():
         if name not in topics:
-            raise _missing(config, name, offset)
-        if known and topics[name].id and topics[name].id != known:
-            raise HistoryLostError(
+            lost[name] = _missing(config, name, offset)
+        elif known and topics[name].id and topics[name].id != known:
+            lost[name] = HistoryLostError(
                 f"the topic {name} was deleted and created again: its records after the saved offset are unknown",
                 code="RPL-3955",
                 position=str(offset),
                 hint=NEW_SNAPSHOT,
             )
+    return lost
 
 
 def _missing(config: KafkaConfig, name: str, offset: KafkaOffset) -> NeedsUserError:
@@ -71,8 +151,14 @@ def _missing(config: KafkaConfig, name: str, offset: KafkaOffset) -> NeedsUserEr
             f"the topic {name} no longer exists, or the login may no longer DESCRIBE it",
             code="RPL-3954",
             position=str(offset),
+<<<<<<< HEAD
             hint="grant DESCRIBE on it; if it was deleted, `replicator reset PIPELINE`: every table is emptied and filled from what the"
             " topics have then, and a topic of the same name is read once the connector has written it",
+=======
+            hint="grant DESCRIBE on it; if it was deleted, take its tables out of `tables` (by `exclude`) and it out of `topics` or"
+            " `topicPattern`, or start the pipeline under another `name` with another target location: it"
+            " reads what the topics have then, and a topic of the same name once the connector has written it",
+>>>>>>> 48b43b5 (fix(source-kafka,engine): a topic that is gone, replaced, cut or grown stops its table only, also with Debezium's formats)
         )
     return NeedsUserError(
         f"the topic {name} is no longer selected",
@@ -83,48 +169,39 @@ def _missing(config: KafkaConfig, name: str, offset: KafkaOffset) -> NeedsUserEr
     )
 
 
-def check_reach(cluster: Cluster, offset: KafkaOffset) -> None:
-    """Check that no records after the offset are lost.
-
-    Raises:
-        HistoryLostError: When retention deleted some, or the topic was created again.
-    """
-    begins = cluster.offsets(dict.fromkeys(offset.next, EARLIEST))
-    ends = cluster.offsets(dict.fromkeys(offset.next, LATEST))
-    for tp, there in offset.next.items():
-        name = f"{tp[0]}-{tp[1]}"
-        if there < begins[tp]:
-            raise HistoryLostError(
-                f"{name} now begins at {begins[tp]}: retention deleted {begins[tp] - there} offsets from {there} on"
-                " that were not read",
-                code="RPL-3953",
-                position=str(offset),
-                hint=f"{NEW_SNAPSHOT}; and raise retention.ms of the topic",
-            )
-        if there > ends[tp]:
-            raise HistoryLostError(
-                f"{name} ends at {ends[tp]}, before the saved offset {there}: it was created again, or lost records",
-                code="RPL-3956",
-                position=str(offset),
-                hint=FROM_NEW_SNAPSHOT,
-            )
+def _cut(offset: KafkaOffset, ends: Mapping[TopicPartition, int]) -> dict[str, ReplicatorError]:
+    """Topics with a partition that ends before the offset."""
+    return {
+        tp[0]: HistoryLostError(
+            f"{tp[0]}-{tp[1]} ends at {end}, before the saved offset {offset.next[tp]}: it was created again, or lost"
+            " records",
+            code="RPL-3956",
+            position=str(offset),
+            hint=FROM_NEW_SNAPSHOT,
+        )
+        for tp, end in ends.items()
+        if end < offset.next[tp]
+    }
 
 
-def added_partitions(config: KafkaConfig, topics: Mapping[str, Topic], offset: KafkaOffset) -> list[TopicPartition]:
-    """Partitions that were added to topics of the offset.
-
-    Raises:
-        SchemaDriftError: When there are any and `onNewPartitions` is `fail`.
-    """
-    known = {name: topic for name, topic in topics.items() if name in offset.topics}
-    new = [tp for tp in partitions_of(known) if tp not in offset.next]
-    if new and config.on_new_partitions == "fail":
-        raise SchemaDriftError(
-            f"the topic {new[0][0]} has more partitions than before: keys moved to other partitions, and their older and"
+def _grown(config: KafkaConfig, topics: Mapping[str, Topic], offset: KafkaOffset) -> dict[str, ReplicatorError]:
+    """Topics of the offset that have more partitions, where the settings do not let these be read."""
+    if config.on_new_partitions != "fail":
+        return {}
+    return {
+        topic: SchemaDriftError(
+            f"the topic {topic} has more partitions than before: keys moved to other partitions, and their older and"
             " newer changes may be read out of order",
             code="RPL-3957",
             position=str(offset),
             hint="if the topic was read to its end before partitions were added, set onNewPartitions to read; otherwise"
             f" {FROM_NEW_SNAPSHOT}",
         )
-    return new
+        for topic, _ in added_partitions(topics, offset)
+    }
+
+
+def added_partitions(topics: Mapping[str, Topic], offset: KafkaOffset) -> list[TopicPartition]:
+    """Partitions that were added to topics of the offset."""
+    known = {name: topic for name, topic in topics.items() if name in offset.topics}
+    return [tp for tp in partitions_of(known) if tp not in offset.next]

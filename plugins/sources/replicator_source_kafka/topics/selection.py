@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_source_kafka.client.cluster import Cluster
@@ -12,19 +12,29 @@ from replicator_source_kafka.partition_range import TopicPartition
 
 
 def find_topics(cluster: Cluster, config: KafkaConfig) -> dict[str, Topic]:
-    """The topics to read that exist now, by name.
+    """The topics to read that exist now, by name."""
+    found = cluster.topics(config.named_topics if config.topics else None)
+    return {name: found[name] for name in sorted(found) if config.wants(name)}
+
+
+def check_named(config: KafkaConfig, topics: Collection[str]) -> None:
+    """Check that topics which were never read, and which the settings name, exist.
+
+    That concerns all tables: the settings were just written or edited, and no table is known by a topic without records.
+
+    Args:
+        config: The source's settings.
+        topics: The topics that exist, or were read earlier.
 
     Raises:
-        NeedsUserError: When a topic that the settings name does not exist.
+        NeedsUserError: When one does not exist.
     """
-    found = cluster.topics(config.named_topics if config.topics else None)
-    if missing := sorted(set(config.named_topics) - set(found)):
+    if missing := sorted(set(config.named_topics) - set(topics)):
         raise NeedsUserError(
             f"there is no topic {missing[0]}",
             code="RPL-3951",
             hint="check the name, and that the login may DESCRIBE the topic",
         )
-    return {name: found[name] for name in sorted(found) if config.wants(name)}
 
 
 def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:

@@ -18,7 +18,7 @@ from replicator_source_kafka.client.cluster import Cluster
 from replicator_source_kafka.client.consumer_group import GroupOffsetReporter
 from replicator_source_kafka.client.diagnosis import concerns_topics, diagnosed
 from replicator_source_kafka.client.fetch import RangeRecords, read_new, read_ranges
-from replicator_source_kafka.client.leader_epochs import LeaderEpochs, check_not_truncated
+from replicator_source_kafka.client.leader_epochs import LeaderEpochs
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.formats import make_format
 from replicator_source_kafka.offset import KafkaOffset, ranges_between
@@ -26,8 +26,8 @@ from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.known_tables import KnownTables
 from replicator_source_kafka.topics.new_partitions import NewPartitions
-from replicator_source_kafka.topics.position_check import check_position
-from replicator_source_kafka.topics.selection import find_topics
+from replicator_source_kafka.topics.position_check import PositionCheck
+from replicator_source_kafka.topics.selection import check_named, find_topics
 from replicator_source_kafka.topics.start_position import resolve_start
 from replicator_source_kafka.window.transactions import Transactions
 from replicator_source_kafka.window.window_emitter import WindowEmitter, valid_through
@@ -60,7 +60,8 @@ class KafkaEventReader(EventReader):
         self._closed = threading.Event()
         self._cluster: Cluster | None = None
         self._windows = WindowLog(context)
-        self._epochs = LeaderEpochs()
+        self._check: PositionCheck
+        self._epochs: LeaderEpochs
         self._tables = KnownTables(definition, context)
         self._offset: KafkaOffset
         self._readable: KafkaOffset
@@ -82,11 +83,13 @@ class KafkaEventReader(EventReader):
             if not isinstance(offset, KafkaOffset):
                 raise BugError(f"{offset!r} is not an offset of Kafka topics", code="RPL-3958")
             self._offset = offset
-            self._readable = check_position(cluster, self._config, self._offset, self._definition)
+            self._check = PositionCheck(cluster, self._config, self._definition, self._context)
+            self._readable = self._check.check(self._offset)
             cluster.pin(self._offset.topics)
             self._windows.resume(self._offset)
+            self._epochs = LeaderEpochs(self._check.refuse)
             self._epochs.begin(self._readable)
-            self._check_windows(cluster)
+            self._check_windows()
             self._tables.resume(self._offset)
             on_error.pop_all()
         return self._offset
@@ -96,7 +99,9 @@ class KafkaEventReader(EventReader):
         stored = self._context.get_state(_START_KEY)
         if stored is not None:
             return KafkaOffset.from_json(json.loads(stored))
-        start = resolve_start(cluster, self._config, find_topics(cluster, self._config))
+        topics = find_topics(cluster, self._config)
+        check_named(self._config, topics)
+        start = resolve_start(cluster, self._config, topics)
         self._context.put_state(_START_KEY, json.dumps(start.to_json()).encode())
         return start
 
@@ -126,7 +131,7 @@ class KafkaEventReader(EventReader):
         keep = self._config.on_poison == "quarantine"
         emitter = WindowEmitter(decoder, self._tables, self._emitter, self._context, keep_poison=keep)
         group = GroupOffsetReporter(self._config.group, self._context) if self._config.group else None
-        self._order = sorted(self._offset.next)
+        self._order = sorted(self._check.read(self._offset.next))
         if self._config.transaction_topic:
             self._transactions = Transactions(self._config, decoder, self._definition.tables, self._context)
         while not self._closed.is_set():
@@ -135,9 +140,12 @@ class KafkaEventReader(EventReader):
             except Exception as error:
                 if concerns_topics(error) and not self._closed.is_set():
                     # Raises a clearer error if topics were deleted or created again.
-                    moved = check_position(cluster, self._config, self._offset, self._definition)
-                    if moved != self._offset.past(self._readable):  # else the error is not about a new loss
+                    skipped = self._check.skipped
+                    moved = self._check.check(self._offset)
+                    # Else the error is not about a new loss.
+                    if moved != self._offset.past(self._readable) or self._check.skipped != skipped:
                         self._readable = moved
+                        self._order = sorted(self._check.read(self._offset.next))
                         continue
                 raise
             self._context.set_ok()
@@ -160,14 +168,17 @@ class KafkaEventReader(EventReader):
         """Read and emit a window that an earlier run saved."""
         cluster.pin(end.topics)
         before = self._epochs.of(end.next)
-        pieces = read_ranges(cluster, ranges_between(self._offset.past(self._readable), end), self._epochs)
+        ranges = ranges_between(self._offset.past(self._readable), end)
+        read = [piece for piece in ranges if piece.topic not in self._check.skipped]
+        pieces = read_ranges(cluster, read, self._epochs)
         if self._epochs.of(end.next) != before:
-            self._check_windows(cluster)
+            self._check_windows()
         self._deliver(emitter, end, pieces)
-        self._order = sorted(end.next)
+        self._order = sorted(self._check.read(end.next))
 
     def _read_new_window(self, cluster: Cluster, emitter: WindowEmitter) -> None:
         """Read and emit a new window of the available records."""
+        self._order = self._check.read(self._order)
         if not self._order:
             self._closed.wait(self._config.own_number("fetch.max.wait.ms") / 1000)
             return
@@ -187,16 +198,17 @@ class KafkaEventReader(EventReader):
             return read_new(cluster, begin, self._epochs)
         return self._transactions.read(cluster, begin, self._epochs)
 
-    def _check_windows(self, cluster: Cluster) -> None:
+    def _check_windows(self) -> None:
         """Check that the saved windows still have the records that they had; tables may hold them already."""
         if self._windows.last is not None:
-            check_not_truncated(cluster, self._windows.last)
+            self._check.check_records(self._windows.last)
 
     def _deliver(self, emitter: WindowEmitter, end: KafkaOffset, pieces: Sequence[RangeRecords]) -> None:
         emitter.emit_window(self._offset, end, pieces)
-        ignored = self._config.transaction_topic  # its records contain no rows
-        with_rows = [piece for piece in pieces if piece.range.topic != ignored]
-        through = valid_through(with_rows) if len(with_rows) == sum(topic != ignored for topic, _ in end.next) else None
+        ignored = {self._config.transaction_topic, *self._check.skipped}  # their records contain no rows
+        with_rows = [piece for piece in pieces if piece.range.topic not in ignored]
+        whole = len(with_rows) == sum(topic not in ignored for topic, _ in end.next)
+        through = valid_through(with_rows) if whole else None
         if through is not None:
             self._context.metrics.gauge("source.valid_through", through.timestamp())
         self._offset = end
@@ -206,15 +218,16 @@ class KafkaEventReader(EventReader):
     def _check_topics(self, cluster: Cluster, emitter: WindowEmitter) -> None:
         """Check that topics are still the same, and add new ones at their beginning."""
         if self._new_partitions is None:
-            self._new_partitions = NewPartitions(cluster, self._config)
+            self._new_partitions = NewPartitions(cluster, self._config, self._check)
         end = self._new_partitions.join(self._offset)
-        self._checked_at = time.monotonic()
+        if end.next.keys() == self._offset.next.keys():  # else what was added may belong to a topic that is not read
+            self._checked_at = time.monotonic()
         if end == self._offset:
             return
         cluster.pin(end.topics)
         self._windows.add(end)
         self._deliver(emitter, end, [])
-        self._order = sorted(end.next)
+        self._order = sorted(self._check.read(end.next))
 
     # ------------------------------------------------------------ the end
 

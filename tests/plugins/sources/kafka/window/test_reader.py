@@ -356,7 +356,7 @@ def test_a_topic_created_again_while_it_is_read_is_an_error(kafka: KafkaBroker, 
     kafka.produce(topic, inserts(range(3, 8)))
     run.wait_until(lambda: run.error is not None)
     run.stop()
-    assert getattr(run.error, "code", "") in {"RPL-3951", "RPL-3955"}  # it may have been seen gone
+    assert getattr(run.error, "code", "") in {"RPL-3954", "RPL-3955"}  # it may have been seen gone
     assert pump.ids(run) == upserted([0, 1, 2])
     with pytest.raises(HistoryLostError, match="RPL-3955"):
         pump.prepare()
@@ -372,7 +372,7 @@ def test_a_topic_that_is_deleted_is_an_error(kafka: KafkaBroker, kafka_topic: Ma
     run.wait_until(lambda: run.error is not None)
     run.stop()
     assert isinstance(run.error, NeedsUserError)
-    assert run.error.code == "RPL-3951"
+    assert run.error.code == "RPL-3954"
 
 
 def test_added_partitions_are_an_error_unless_the_settings_allow_them(
