@@ -17,7 +17,15 @@ PACKAGES = ("sdk", "state", "runtime", "plugins")
 CODE = re.compile(r"RPL-\d{4}")
 
 # Names of hints that several modules import.
-_SHARED_HINTS = {"COPY_AGAIN", "COPY_TABLE_AGAIN", "DROP_SLOT", "FROM_NEW_SNAPSHOT", "NEW_SNAPSHOT", "SUPERSEDED_HINT"}
+_SHARED_HINTS = {
+    "COPY_AGAIN",
+    "COPY_TABLE_AGAIN",
+    "DROP_SLOT",
+    "FROM_NEW_SNAPSHOT",
+    "NEW_SNAPSHOT",
+    "OWN_PIPELINE",
+    "SUPERSEDED_HINT",
+}
 
 
 @dataclass

@@ -151,21 +151,16 @@ def _missing(config: KafkaConfig, name: str, offset: KafkaOffset) -> NeedsUserEr
             f"the topic {name} no longer exists, or the login may no longer DESCRIBE it",
             code="RPL-3954",
             position=str(offset),
-<<<<<<< HEAD
-            hint="grant DESCRIBE on it; if it was deleted, `replicator reset PIPELINE`: every table is emptied and filled from what the"
-            " topics have then, and a topic of the same name is read once the connector has written it",
-=======
             hint="grant DESCRIBE on it; if it was deleted, take its tables out of `tables` (by `exclude`) and it out of `topics` or"
-            " `topicPattern`, or start the pipeline under another `name` with another target location: it"
-            " reads what the topics have then, and a topic of the same name once the connector has written it",
->>>>>>> 48b43b5 (fix(source-kafka,engine): a topic that is gone, replaced, cut or grown stops its table only, also with Debezium's formats)
+            " `topicPattern`, or `replicator reset PIPELINE`: every table is emptied and filled from what the"
+            " topics have then, and a topic of the same name is read once the connector has written it",
         )
     return NeedsUserError(
         f"the topic {name} is no longer selected",
         code="RPL-3954",
         position=str(offset),
-        hint="put it back into `topics` or `topicPattern`; to continue without it, `replicator reset PIPELINE`: every table is emptied"
-        " and filled from the topics that are selected",
+        hint="put it back into `topics` or `topicPattern`; to continue without it, take its tables out of `tables` (by `exclude`), or"
+        " `replicator reset PIPELINE`: every table is emptied and filled from the topics that are selected",
     )
 
 
