@@ -9,7 +9,7 @@ from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, SchemaDriftError
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
-from replicator_source_kafka.client.diagnosis import FROM_NEW_SNAPSHOT
+from replicator_source_kafka.client.diagnosis import FROM_NEW_SNAPSHOT, NEW_SNAPSHOT
 from replicator_source_kafka.client.leader_epochs import truncated
 from replicator_source_kafka.client.metadata import Topic
 from replicator_source_kafka.config import KafkaConfig
