@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 
 TABLES, CHANGES = "engine-tables", "engine-tables-changes"
 SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-maintenance"
-SETTINGS = "engine-settings"
-APPROVALS = "engine-approvals"
-_FORMS: Final = {TABLES: 2, CHANGES: 2, SLICES: 1, POSITIONS: 1, MAINTENANCE: 1, SETTINGS: 1, APPROVALS: 1}
+SETTINGS, APPROVALS, REWIND = "engine-settings", "engine-approvals", "engine-rewind"
+_FORMS: Final = {
+    TABLES: 2,
+    CHANGES: 2,
+    SLICES: 1,
+    POSITIONS: 1,
+    MAINTENANCE: 1,
+    SETTINGS: 1,
+    APPROVALS: 1,
+    REWIND: 1,
+}
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 
 

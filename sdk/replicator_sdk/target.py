@@ -206,6 +206,56 @@ class BatchConsumer(EventConsumer):
         raise NotImplementedError("a batch consumer takes apply_batch")
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierVersion:
+    """A version that a table can go back to, as `RewindableConsumer.find_version` finds it.
+
+    Attributes:
+        name: The version, for people.
+        progress: What the version says of the table; None when it held no table at that position.
+        following: What the commit after it says.
+        rows_now: How many rows the table has; None where that is not known without counting.
+        rows_then: How many rows the version has; None as above.
+    """
+
+    name: str
+    progress: TableProgress | None
+    following: TableProgress
+    rows_now: int | None = None
+    rows_then: int | None = None
+
+
+class RewindableConsumer(BatchConsumer):
+    """Optional capability: brings tables back to versions of before. The runtime calls it while no run goes on, for several tables at once."""
+
+    @abstractmethod
+    def find_version(self, table: TableId, position: Position) -> EarlierVersion | None:
+        """The newest version of which the progress is not after `position`; every later version is after it. Changes nothing.
+
+        Returns:
+            None when the table itself is not after `position`, or there is no such table.
+
+        Raises:
+            FencedError: When the table was written by a higher epoch.
+            NeedsUserError: When versions or files were deleted that are needed, or the table had another name then.
+        """
+
+    @abstractmethod
+    def rewind_table(self, table: TableId, position: Position) -> TableProgress | None:
+        """Bring rows, columns and progress of that version back, in one atomic commit; durable when it returns.
+
+        The commit's epoch is this run's, so that no older run can write after it. A table that is not after `position` stays as
+        it is, so that a second call does nothing.
+
+        Returns:
+            What the table says of itself now; None when there is no such table.
+
+        Raises:
+            FencedError: When the table was written by a higher epoch; nothing is changed then.
+            NeedsUserError: As `find_version`; nothing is changed then.
+        """
+
+
 class DeferredConsumer(BatchConsumer):
     """Optional capability: takes changes well ahead of the commit that makes them durable.
 

@@ -219,6 +219,19 @@ OF_PLANS: frozenset[str] = frozenset({"engine.plan.before_save", "engine.plan.af
 PARTS_OF_PLANS: frozenset[str] = frozenset({"approval"})
 """The part of the recovery that they need."""
 
+OF_REWIND: frozenset[str] = frozenset(
+    {
+        "engine.rewind.noted",
+        "delta.rewind.before",
+        "delta.rewind.after",
+        "engine.rewind.table",
+        "engine.rewind.tables",
+        "engine.offset.set_back",
+        "engine.rewind.saved",
+    }
+)
+"""While `replicator rewind` goes back: tried in `sqlite/commands/test_rewind.py` and `runtime/engine/rewind/test_rewind.py`."""
+
 PARTS_OF_REQUESTS: frozenset[str] = frozenset({"request"})
 """The part of the recovery that they need."""
 

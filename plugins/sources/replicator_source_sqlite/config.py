@@ -22,6 +22,8 @@ class SqliteConfig(PluginConfig):
         poll_interval_seconds: How long the reader waits between two polls.
         batch_rows: How many changes are read and emitted at once; bounds the reader's memory.
         chunk_rows: How many rows a snapshot chunk holds.
+        keep_changes_hours: For how long changes stay in the changelog that the target has, so that `replicator rewind` can read them
+            again; the database grows by them. 0 removes them at once.
         snapshot_folder: Where copies of tables are stored while they are read; the system's temporary folder when left out.
     """
 
@@ -40,4 +42,5 @@ class SqliteConfig(PluginConfig):
     poll_interval_seconds: float = Field(default=0.5, gt=0, le=3600)
     batch_rows: int = Field(default=20_000, ge=1, le=1_000_000)
     chunk_rows: int = Field(default=200_000, ge=1)
+    keep_changes_hours: float = Field(default=0, ge=0)
     snapshot_folder: Path | None = None

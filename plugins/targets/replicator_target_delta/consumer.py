@@ -19,7 +19,7 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
-from replicator_sdk.target import SnapshotLoader, TableProgress
+from replicator_sdk.target import EarlierVersion, RewindableConsumer, SnapshotLoader, TableProgress
 from replicator_target_delta.apply.slice import SliceApply
 from replicator_target_delta.apply.table_apply import TableApply
 from replicator_target_delta.config import DeltaConfig, DropTables
@@ -28,6 +28,7 @@ from replicator_target_delta.ddl.ddl_events import TableDDL
 from replicator_target_delta.ddl.table_folder import delete_folder, delete_rest, move_folder, renames_at_once
 from replicator_target_delta.location import table_path
 from replicator_target_delta.maintenance.remains import discard_snapshot
+from replicator_target_delta.rewind import TableRewind
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.table import TargetTable
 from replicator_target_delta.warmup import WarmUp
@@ -39,7 +40,7 @@ register("delta.rename.moved")
 log = structlog.get_logger(__name__)
 
 
-class DeltaConsumer(RangeConsumer, SnapshotLoader):
+class DeltaConsumer(RangeConsumer, SnapshotLoader, RewindableConsumer):
     """Applies events at Delta tables. Safe from several threads; calls for one table take turns."""
 
     follows_databases: ClassVar[bool] = True
@@ -85,6 +86,18 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader):
             self._rename(event)
         else:
             self._change(event)
+
+    def find_version(self, table: TableId, position: Position) -> EarlierVersion | None:
+        """The version that `rewind_table` goes back to, found in the table's log."""
+        target = self._table(table)
+        with target.lock:
+            return TableRewind(target).find(position)
+
+    def rewind_table(self, table: TableId, position: Position) -> TableProgress | None:
+        """Bring the table back by one commit; the versions between stay for time travel."""
+        target = self._table(table)
+        with target.lock:
+            return TableRewind(target).rewind(position)
 
     def _change(self, event: DDLEvent) -> None:
         table = self._table(event.table)

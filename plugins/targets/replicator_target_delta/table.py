@@ -53,6 +53,10 @@ class Attempt:
         """Whether `position` is applied already."""
         return self.record is not None and self.record.has_reached(position)
 
+    def is_until(self, position: Position) -> bool:
+        """Whether the table is not after `position`."""
+        return self.record is not None and self.record.is_until(position)
+
 
 class TargetTable:
     """A table of the target. Calls take turns, also from several threads."""
@@ -124,8 +128,12 @@ class TargetTable:
             return Attempt(transaction, None)
         return Attempt(transaction, self._checked(state, former))
 
+    def read_record(self, stored: dict[str, Any]) -> TableRecord:
+        """The record that a commit stored."""
+        return TableRecord.from_json(stored, self._read_offset)
+
     def _checked(self, state: State, former: TableId | None = None) -> TableRecord | None:
-        record = None if state.stored is None else TableRecord.from_json(state.stored, self._read_offset)
+        record = None if state.stored is None else self.read_record(state.stored)
         self.ownership.check(record, former=former)
         return record
 

@@ -51,6 +51,7 @@ for command in (
 app.command("list")(replicators.list_replicators)
 app.command("reset")(replicators.reset)
 app.command("delete")(delete.delete)
+app.command("rewind")(offsets.rewind)
 app.add_typer(table.app, name="table")
 app.add_typer(offsets.app, name="offsets")
 

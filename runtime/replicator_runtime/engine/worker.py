@@ -14,6 +14,7 @@ from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.maintenance.maintenance import Maintenance
 from replicator_runtime.engine.planning.approvals import Approvals
 from replicator_runtime.engine.planning.planner import plan_of_run
+from replicator_runtime.engine.rewind.rewind import finish_rewind
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
@@ -191,7 +192,7 @@ class _Attempts:
         self._streamed, self._copied = streamed, copied
 
     def _begin(self) -> None:
-        """Read what is stored, do what operators ask for, refuse a source that it does not belong to, and find the source's end."""
+        """Read what is stored, refuse a source that it does not belong to, do what operators ask for, and find the source's end."""
         source = self._run.pipeline.source
         if not self._identified:
             self._log_edits()
@@ -202,6 +203,7 @@ class _Attempts:
             self._maintenance.times.forget_others(self._lifecycle.records)
             self._maintenance.show_stored()
             check_identity(self._run.store, source.identity())
+            finish_rewind(self._lifecycle)
             self._accept_edits()
             store_settings(self._run.pipeline, self._run.store)
             self._identified = True

@@ -48,6 +48,10 @@ class TableRecord:
         """Whether everything up to `position` is applied."""
         return self.progress is not None and position <= self.progress.position
 
+    def is_until(self, position: Position) -> bool:
+        """Whether nothing after `position` is applied."""
+        return self.progress is None or self.progress.position <= position
+
     def is_of(self, snapshot_id: str) -> bool:
         """Whether the rows come from the snapshot plan `snapshot_id`, finished or not."""
         return self.progress is not None and self.progress.snapshot_id == snapshot_id

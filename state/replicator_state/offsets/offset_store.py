@@ -6,9 +6,11 @@ import dataclasses
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import islice
 
 from replicator_sdk.errors import FencedError, NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
@@ -187,14 +189,19 @@ class OffsetStore:
 
     def history(self, limit: int | None = None) -> list[OffsetEntry]:
         """Saved offsets that are still kept, newest first, at most `limit`; unreadable ones with their problem."""
-        entries = []
-        for number in list(reversed(self._numbers()))[:limit]:
+        return list(islice(self.newest_first(), limit))
+
+    def newest_first(self, until: datetime | None = None) -> Iterator[OffsetEntry]:
+        """The same one by one, each read when it is asked for; those saved after `until` are not read."""
+        newest = microseconds(until) if until is not None else None
+        for number in reversed(self._numbers()):
+            if newest is not None and number > newest:
+                continue
             found = self._read(number)
             if isinstance(found, SavedOffset):
-                entries.append(OffsetEntry(_name(number), moment(number), found))
+                yield OffsetEntry(_name(number), moment(number), found)
             elif found:
-                entries.append(OffsetEntry(found.name, moment(number), None, found.reason))
-        return entries
+                yield OffsetEntry(found.name, moment(number), None, found.reason)
 
     def oldest(self) -> SavedOffset | None:
         """The oldest offset that is still kept and can be read; None when there is none."""
@@ -216,6 +223,22 @@ class OffsetStore:
             hint = "choose another one from `replicator offsets list`"
             raise NeedsUserError(f"{found.name} cannot be read: {found.reason}", code="RPL-7110", hint=hint)
         return found
+
+    def forget_between(self, older: SavedOffset, newer: SavedOffset) -> None:
+        """Delete the files saved after `older` and before `newer`, to which one can go back no more; idempotent.
+
+        Raises:
+            FencedError: When a newer run took over.
+        """
+        with self._lock:
+            for number in self._numbers():
+                if older.commit_timestamp < number < newer.commit_timestamp:
+                    self._retry.run("delete an offset", partial(self._forget, number))
+            self._retained = None  # it is listed again at the next save
+
+    def _forget(self, number: int) -> None:
+        self._fence()
+        self._folder.remove(_name(number))
 
     def _numbers(self) -> list[int]:
         return _sorted_numbers(self._retry.run("list the offsets", lambda: self._folder.names(_PREFIX)))

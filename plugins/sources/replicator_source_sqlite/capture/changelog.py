@@ -167,13 +167,22 @@ def forget_other_generations(database: sqlite3.Connection, name: str) -> None:
         )
 
 
-def prune(database: sqlite3.Connection, rows: int) -> int:
+def prune(database: sqlite3.Connection, rows: int, until: int | None = None) -> int:
     """Remove up to `rows` changes that no reader needs any more, in one short transaction; returns how many.
 
     The last one is kept: a restored database is recognised by it.
+
+    Args:
+        database: The source.
+        rows: At most so many.
+        until: The first change made at this time or later, in microseconds since 1970, stays with all after it; None for no time.
     """
     with transaction(database, write=True):
         (done,) = database.execute("SELECT min(change) FROM _replicator_readers").fetchone()
+        if until is not None:
+            young = "SELECT id FROM _replicator_changes WHERE at >= ? ORDER BY id LIMIT 1"
+            first = database.execute(young, (until,)).fetchone()
+            done = min(done or 0, first[0]) if first else done
         removed = database.execute(
             "DELETE FROM _replicator_changes WHERE id IN "
             "(SELECT id FROM _replicator_changes WHERE id < ? ORDER BY id LIMIT ?) RETURNING id",

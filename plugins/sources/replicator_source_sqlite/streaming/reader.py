@@ -50,6 +50,7 @@ from replicator_source_sqlite.types.decode import Decoder
 
 _PRUNE_ROWS = 5_000
 _PRUNE_SECONDS = 2.0
+_PRUNE_OLD_SECONDS = 60.0
 
 Head = tuple[int, int, int, int]
 """Number, version, operation and time of a change."""
@@ -259,11 +260,15 @@ class SqliteReader(EventReader):
         change, since = self._pruned
         if time.monotonic() - since < _PRUNE_SECONDS or not isinstance(committed, SqliteOffset):
             return
+        keep = self._config.keep_changes_hours
         if committed.change > change:
             remember_reader(database, self._name, committed.change)
-            self._pruned = (committed.change, time.monotonic())
-            while prune(database, _PRUNE_ROWS) == _PRUNE_ROWS and not self._closed.wait(0.05):
-                pass
+        elif not keep or time.monotonic() - since < _PRUNE_OLD_SECONDS:
+            return
+        self._pruned = (committed.change, time.monotonic())
+        until = int((time.time() - 3600 * keep) * 1_000_000) if keep else None
+        while prune(database, _PRUNE_ROWS, until) == _PRUNE_ROWS and not self._closed.wait(0.05):
+            pass
 
 
 def _needed(op: pa.Array, row: pa.StructArray, before: pa.StructArray, schema: TableSchema) -> pa.StructArray | None:

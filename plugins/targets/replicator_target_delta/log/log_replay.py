@@ -147,3 +147,14 @@ def actions_of_commit(storage: Storage, name: str) -> Iterator[dict[str, Any]]:
         for line in file.read().splitlines():
             if line:
                 yield json.loads(line)
+
+
+def domain_in_commit(storage: Storage, name: str, domain: str) -> str | None:
+    """What the commit `name` stores in a metadata domain; None when it does not store it."""
+    with storage.open_input(f"_delta_log/{name}") as file:
+        for line in file.read().splitlines():
+            if b'"domainMetadata"' in line:
+                action = json.loads(line).get("domainMetadata")
+                if action is not None and action["domain"] == domain:
+                    return None if action["removed"] else str(action["configuration"])
+    return None

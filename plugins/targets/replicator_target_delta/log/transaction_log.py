@@ -23,7 +23,7 @@ from replicator_target_delta.files.storage import Stamp, Storage
 from replicator_target_delta.jvm_classes import DELTA, JvmClasses
 from replicator_target_delta.location import is_on_disk
 from replicator_target_delta.log.conditional_commit import ConditionalCommit, check_timestamps, is_conditional
-from replicator_target_delta.log.log_replay import Content, replay
+from replicator_target_delta.log.log_replay import Content, domain_in_commit, replay
 from replicator_target_delta.log.removed_names import removed_names
 from replicator_target_delta.log.table_state import State
 from replicator_target_delta.schema.types import Layout
@@ -134,6 +134,20 @@ class TableLog:
         if self.stamp(state.version) != state.stamp or self.stamp(state.version + 1) is not None:
             return None
         return self._log.startTransaction(self._none, self._option.apply(snapshot))
+
+    def state_at(self, version: int) -> State:
+        """An earlier version, read from the log; not remembered."""
+        with self.calls():
+            return self._read(self._log.getSnapshotAt(version, self._none, self._none, False), version)
+
+    def stored_by(self, version: int) -> dict[str, Any] | None:
+        """What the commit of a version stores in our domain; None when it stores nothing there.
+
+        Raises:
+            FileNotFoundError: When the commit's file is gone.
+        """
+        content = domain_in_commit(self.storage, f"{version:020}.json", DOMAIN)
+        return None if content is None else json.loads(content)
 
     def stamp(self, version: int) -> Stamp | None:
         """Size and time of a version's commit file, which another file of its name would not share; None when there is none."""

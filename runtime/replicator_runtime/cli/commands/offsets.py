@@ -1,23 +1,36 @@
-"""`replicator offsets`: the offsets saved so far."""
+"""`replicator offsets` and `replicator rewind`: the offsets saved so far, and the way back to one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, PipelineFile, Replicator, Yes
 from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
     from replicator_runtime.cli.state_lookup import StateLocation
+    from replicator_runtime.engine.rewind.choice import Wanted
+    from replicator_runtime.engine.rewind.plan import RewindPlan
     from replicator_state import OffsetEntry
 
 app = typer.Typer(help="Look at saved offsets, without connecting to anything.", no_args_is_help=True)
 Limit = Annotated[int, typer.Option(min=1, help="At most so many, newest first.")]
 FileName = Annotated[
     str | None, typer.Argument(metavar="OFFSET", help="Its name in the list; the newest when left out.")
+]
+
+BackTo = Annotated[
+    str, typer.Option("--offset", metavar="OFFSET", help="Its name or offset, as `replicator offsets list` prints it.")
+]
+At = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="The newest offset saved at or before this time, in ISO 8601 with its zone: 2026-01-31T08:00:00+01:00.",
+    ),
 ]
 
 
@@ -82,6 +95,104 @@ def show_offset(
                 report.line(f"{key:<15} {value}")
         for key, value in report.data["fields"].items():
             report.line(f"  {key:<13} {value}")
+
+
+def rewind(
+    pipeline: PipelineFile,
+    offset: BackTo = "",
+    time: At = "",
+    yes: Yes = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Go back to an offset that was saved before: the target's tables and the offset together.
+
+    Shows for each table the position it has, the one it goes back to, and its rows; the next run reads the log again from there.
+    Nothing is changed when a table's version, a file or the source's log is gone. Refused while a run goes on, and for targets
+    without earlier versions (all but Delta). When it is interrupted, the next run, or the command again, finishes it. Example:
+    replicator rewind pipeline.json --time 2026-01-31T08:00:00Z
+    """
+    with Report("rewind", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.confirmation import confirm
+        from replicator_runtime.config import load_pipeline
+        from replicator_runtime.engine.rewind.rewind import rewind as go_back
+        from replicator_runtime.execution import InThread
+        from replicator_runtime.observability.logs import configure_logging
+
+        configure_logging("error", "console")
+        wanted, loaded = _wanted(offset, time), load_pipeline(pipeline)
+
+        def ask(plan: RewindPlan) -> None:
+            report.data = _plan_json(plan)
+            _print_plan(report, plan)
+            if not yes:
+                confirm(
+                    f"the target's tables lose what is after {plan.choice.offset}; the next run reads it again from the log"
+                )
+
+        done = InThread(
+            lambda *_: go_back(loaded, wanted, ask, lambda place: report.note(f"finished the rewind to {place}"))
+        )
+        done.start()
+        plan = done.result()
+        report.data = {**(report.data or {}), "done": True}
+        if plan is not None:
+            report.line(f"the next run reads the log again from {plan.choice.offset}")
+
+
+def _wanted(offset: str, time: str) -> Wanted | None:
+    from datetime import datetime
+
+    from replicator_runtime.engine.rewind.choice import Wanted
+    from replicator_sdk.errors import NeedsUserError
+
+    if offset and time:
+        raise NeedsUserError(
+            "--offset and --time exclude each other", code="RPL-1279", hint="give one of them; nothing was changed"
+        )
+    if not time:
+        return Wanted(offset) if offset else None
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise NeedsUserError(
+            f"{time!r} is no time in ISO 8601 with a zone",
+            code="RPL-1272",
+            hint="write it as 2026-01-31T08:00:00Z or 2026-01-31T08:00:00+01:00; nothing was changed",
+        )
+    return Wanted(time=moment)
+
+
+def _print_plan(report: Report, plan: RewindPlan) -> None:
+    report.line(
+        f"offset {plan.saved} goes back to {plan.choice.offset}, saved {plan.choice.saved.saved_at.isoformat()}"
+    )
+    report.line(f"about {plan.repeated} changes of the log are read again")
+    rows = [tuple(one.values()) for one in _plan_json(plan)["tables"]]
+    report.table(("table", "position", "goes back to", "what", "rows", "rows then"), rows)
+
+
+def _plan_json(plan: RewindPlan) -> dict[str, Any]:
+    return {
+        "offset": str(plan.choice.offset),
+        "name": plan.choice.name,
+        "savedOffset": plan.saved,
+        "repeatedChanges": plan.repeated,
+        "tables": [
+            {
+                "table": str(one.table),
+                "position": None if one.now is None else str(one.now),
+                "goesBackTo": None if one.back is None else str(one.back),
+                "what": one.what,
+                "rows": one.rows_now,
+                "rowsThen": one.rows_then,
+            }
+            for one in plan.tables
+        ],
+        "done": False,
+    }
 
 
 def _json(entry: OffsetEntry, location: StateLocation) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from replicator_runtime.config.selection import glob_matches
 from replicator_runtime.engine.maintenance.maintenance import Maintenance, Step
 from replicator_runtime.engine.run_state.open_run import check_user, has_run, keeping_lease, open_run
+from replicator_runtime.engine.tables.rewind_note import refuse_unfinished
 from replicator_runtime.spelling import did_you_mean
 from replicator_sdk.errors import ConfigError
 
@@ -77,7 +78,7 @@ def run_maintenance(
 
     Raises:
         ConfigError: RPL-1203 or RPL-1204 when no table or task has such a name.
-        ReplicatorError: RPL-7130 when a run has the lease, which does the maintenance itself; RPL-7106 for root where the state
+        ReplicatorError: RPL-1278 when a rewind is not finished; RPL-7130 when a run has the lease, which does the maintenance itself; RPL-7106 for root where the state
             is another user's.
     """
     if not has_run(pipeline):  # its state folder is not created for nothing, nor a lease in it
@@ -87,6 +88,7 @@ def run_maintenance(
     check_user(pipeline)
     with open_run(pipeline, stop, progress) as run, keeping_lease(run):
         try:
+            refuse_unfinished(run.store)
             return _Work(run, wanted).run()
         finally:
             run.spark.stop()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replicator_sdk import Offset
     from replicator_state import Lease, OffsetStore, RequestFolder, StateStore
 
-register("engine.offset.before_save", "engine.offset.after_save")
+register("engine.offset.before_save", "engine.offset.after_save", "engine.offset.set_back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Limits:
 class Run:
     """One run of one pipeline: its identity, its saved offset, and its Spark session. Safe from any thread.
 
-    The saved offset only moves forward. What belongs to each table is in `TableLifecycle`.
+    The saved offset only moves forward, but for `set_offset_back`. What belongs to each table is in `TableLifecycle`.
 
     Attributes:
         requests: What operators ask for.
@@ -144,3 +144,21 @@ class Run:
             self.committed_offset = self.saved_offset
             self.saved_offset, self.saved_sequence = offset, sequence_number
             failpoint("engine.offset.after_save")
+
+    def set_offset_back(self, saved: SavedOffset) -> SavedOffset:
+        """Save an earlier offset again, durable when this returns; offsets saved after it can be gone back to no more.
+
+        Returns:
+            It as it is saved now.
+
+        Raises:
+            FencedError: When a newer run has taken over.
+        """
+        with self._lock:
+            self.lease.check()
+            stored = self.offsets.save(SavedOffset(saved.sequence_number, saved.fields, datetime.now(UTC)))
+            failpoint("engine.offset.set_back")
+            self.offsets.forget_between(saved, stored)
+            self.saved_offset, self.saved_sequence = self.read_offset(saved.fields), saved.sequence_number
+            self.committed_offset = None
+        return stored

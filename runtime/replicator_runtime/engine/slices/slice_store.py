@@ -16,7 +16,7 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.offset import offset_from_json, offset_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from replicator_sdk import Offset
     from replicator_state import StateStore
@@ -81,6 +81,22 @@ class SliceStore:
         kept = set(positions)
         self.ends = [e for e in self.ends if (saved is None or saved < e) and (current < e or e in kept)]
         self._insert(end)
+        self._save()
+
+    def set_back(self, positions: Iterable[Offset], tables: Collection[TableId]) -> None:
+        """The log is read again from an earlier offset; durable when this returns.
+
+        Args:
+            positions: Of the tables that stayed after that offset: no slice may cross them.
+            tables: Those tables, whose announced schema changes are kept.
+        """
+        if self._store.get(SLICES) is None:
+            return
+        self.load(())
+        self.ends = []
+        for offset in positions:
+            self._insert(offset)
+        self.pending = [event for event in self.pending if event.table in tables]
         self._save()
 
     def announce(self, events: list[DDLEvent]) -> None:

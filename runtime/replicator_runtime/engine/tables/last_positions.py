@@ -77,6 +77,18 @@ class LastPositions:
                 self._save()
             return False
 
+    def set_back(self, tables: Mapping[TableId, tuple[str, Position]]) -> None:
+        """Tables were brought back to these positions, each of the copy named with it; durable when this returns.
+
+        Raises:
+            ReplicatorError: As the state's store fails.
+        """
+        with self._lock:
+            known = self._loaded()
+            self._changed = self._changed or any(known.get(table) != entry for table, entry in tables.items())
+            self._tables_now.update(tables)
+            self._save()
+
     def save_when_due(self) -> None:
         """Store what was noted, at most every ten seconds."""
         if time.monotonic() - self._saved_at >= _EVERY_SECONDS:

@@ -169,6 +169,15 @@ class TableRecord:
         if valid:
             del self.schemas[: valid[-1]]
 
+    def forget_schemas_after(self, offset: Offset) -> bool:
+        """Drop schemas that are valid after `offset` only, which the log says again; returns whether there were any."""
+        here = Position(offset)
+        kept = [(since, schema) for since, schema in self.schemas if since is None or since <= here]
+        dropped = 0 < len(kept) < len(self.schemas)
+        if dropped:
+            self.schemas = kept
+        return dropped
+
 
 @dataclass(slots=True)
 class _Save:

@@ -1,0 +1,191 @@
+"""Brings a table back to an earlier version, by a commit of this run that holds rows, columns and progress of that version."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from replicator_sdk.authoring.table_ownership import TableRecord
+from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.target import EarlierVersion
+from replicator_target_delta.log.removed_names import names_of
+
+if TYPE_CHECKING:
+    from replicator_sdk.offset import Position
+    from replicator_sdk.target import TableProgress
+    from replicator_target_delta.files.live_files import DataFile
+    from replicator_target_delta.log.table_state import State
+    from replicator_target_delta.table import Attempt, TargetTable
+
+register("delta.rewind.before", "delta.rewind.after")
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where a table goes back to.
+
+    Attributes:
+        version: The version; -1 when there was no table.
+        record: What it says of the table; None when there was no table.
+        following: What the version after it says.
+    """
+
+    version: int
+    record: TableRecord | None
+    following: TableRecord
+
+
+class TableRewind:
+    """Brings one table back. Called under the table's lock."""
+
+    def __init__(self, table: TargetTable) -> None:
+        self._table = table
+        self._log = table.log
+
+    def find(self, position: Position) -> EarlierVersion | None:
+        """As `RewindableConsumer.find_version`."""
+        self._log.forget()
+        attempt = self._table.begin()
+        if attempt.record is None or attempt.is_until(position):
+            return None
+        found = self._newest_until(attempt, position)
+        assert found.following.progress is not None
+        if found.record is None:
+            return EarlierVersion("none", None, found.following.progress)
+        then = self._state(found)
+        self._check_files(_changes(attempt.state, then)[0])
+        return EarlierVersion(
+            f"version {found.version}",
+            found.record.progress,
+            found.following.progress,
+            _rows(attempt.state),
+            _rows(then),
+        )
+
+    def rewind(self, position: Position) -> TableProgress | None:
+        """As `RewindableConsumer.rewind_table`."""
+        self._log.forget()
+        attempt = self._table.begin()
+        if attempt.record is None or attempt.is_until(position):
+            return attempt.progress
+        found = self._newest_until(attempt, position)
+        if found.record is None or found.record.progress is None:
+            raise self._gone("there was no table of this replicator then")
+        then = self._state(found)
+        add, remove = _changes(attempt.state, then)
+        self._check_files(add)
+        # A batch's identity is of its own commit: this one is another.
+        progress = replace(self._table.ownership.taken_over(found.record.progress), batch="")
+        failpoint("delta.rewind.before")
+        self._table.commit(
+            attempt,
+            progress,
+            add=add,
+            remove=remove,
+            metadata=_metadata(attempt.state, then),
+            dropped=found.record.dropped,
+            unmatched=then.unmatched,
+        )
+        self._log.forget()  # what is read next comes from storage
+        failpoint("delta.rewind.after")
+        return progress
+
+    def _newest_until(self, attempt: Attempt, position: Position) -> _Found:
+        """Walk back from the newest version: positions fall with the version, but for commits like ours."""
+        following, first = attempt.record, attempt.state.version
+        assert following is not None
+        after = first + 1
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="versions") as pool:
+            for top in range(first, -1, -_AT_ONCE):
+                versions = range(top, max(-1, top - _AT_ONCE), -1)
+                for version, record in zip(versions, pool.map(self._record, versions), strict=True):
+                    if record is None:
+                        continue  # another program's commit, such as a changed property: it belongs to the version before
+                    if record.is_until(position):
+                        return self._checked(_Found(after - 1, record, following))
+                    following, after = record, version
+        return _Found(-1, None, following)
+
+    def _record(self, version: int) -> TableRecord | None:
+        """What the commit of `version` says of the table; None when it says nothing.
+
+        Raises:
+            NeedsUserError: RPL-3411 when it is gone.
+        """
+        try:
+            stored = self._log.stored_by(version)
+        except FileNotFoundError:
+            raise self._gone(f"the commit of version {version} was deleted") from None
+        return None if stored is None else self._table.read_record(stored)
+
+    def _checked(self, found: _Found) -> _Found:
+        assert found.record is not None
+        if found.record.table != self._table.table:
+            raise self._gone(f"its name was {found.record.table} then")
+        return found
+
+    def _state(self, found: _Found) -> State:
+        try:
+            return self._log.state_at(found.version)
+        except FencedError:
+            raise
+        except ReplicatorError as error:
+            raise self._gone(f"version {found.version} cannot be read: {error.message}") from error
+
+    def _check_files(self, files: list[DataFile]) -> None:
+        """See that files which the table is to have again are there.
+
+        Raises:
+            NeedsUserError: RPL-3411 when some were deleted.
+        """
+        if not files:
+            return
+        there = {file.name for file in self._log.storage.data_files()}
+        lost = [file for file in files if any(names.isdisjoint(there) for names in _names(file))]
+        if lost:
+            raise self._gone(f"{len(lost)} of its files were deleted (VACUUM)")
+
+    def _gone(self, why: str) -> NeedsUserError:
+        return NeedsUserError(
+            f"the table cannot go back to that position: {why}",
+            code="RPL-3411",
+            table=str(self._table.table),
+            hint="choose a later offset from `replicator offsets list`, or copy the table again:"
+            " `replicator table resync NAME TABLE --in-place`",
+        )
+
+
+def _names(file: DataFile) -> list[set[str]]:
+    """The possible names of each file that must exist: the data file, and its deletion vector's."""
+    vector = file.add.get("deletionVector")
+    own = names_of(file.path, None)
+    return [own, *([more] if (more := names_of(file.path, vector) - own) else [])]
+
+
+def _changes(now: State, then: State) -> tuple[list[DataFile], list[DataFile]]:
+    """Files to add and to remove, so that the table has those of `then`, with their deletion vectors."""
+    before = {_identity(file): file for file in now.files.all_actions()}
+    after = {_identity(file): file for file in then.files.all_actions()}
+    add = [file for key, file in after.items() if key not in before]
+    return add, [file for key, file in before.items() if key not in after]
+
+
+def _identity(file: DataFile) -> tuple[Any, ...]:
+    vector = file.add.get("deletionVector") or {}
+    return file.path, *(vector.get(key) for key in ("storageType", "pathOrInlineDv", "offset"))
+
+
+def _metadata(now: State, then: State) -> dict[str, Any] | None:
+    """The columns of `then` under the properties of now: the owner's stay, and no column's number is given twice."""
+    if now.metadata["schemaString"] == then.metadata["schemaString"]:
+        return None
+    return {**now.metadata, "schemaString": then.metadata["schemaString"]}
+
+
+def _rows(state: State) -> int | None:
+    """How many rows a version has, by the numbers in its log."""
+    counts = [file.rows - int((file.vector or {}).get("cardinality", 0)) for file in state.files if file.rows >= 0]
+    return sum(counts) if len(counts) == len(state.files) else None

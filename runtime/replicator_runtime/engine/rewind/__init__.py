@@ -1,0 +1,1 @@
+"""Goes back to an earlier offset: the target's tables and the saved offset together."""

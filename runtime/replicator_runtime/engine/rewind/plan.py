@@ -1,0 +1,177 @@
+"""Plans a rewind: how far back each table goes, or why it stays. Changes nothing."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.rewind.choice import newest_until
+from replicator_sdk import Position, RewindableConsumer
+from replicator_sdk.errors import HistoryLostError, NeedsUserError
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.rewind.choice import Choice
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import EarlierVersion, EventConsumer, TableId
+
+_IDENTITY = re.compile(r"(\d+)-(\d+)-(\d+)-(\d+)")
+_LATER = "choose a later offset from `replicator offsets list`; nothing was changed"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """One table in a rewind.
+
+    Attributes:
+        table: The table.
+        now: Its position; None when it has none.
+        back: The position that it goes back to; None when it stays.
+        what: The version that it goes back to, or why it stays.
+        rows_now: How many rows it has; None where unknown.
+        rows_then: How many it has then.
+    """
+
+    table: TableId
+    now: Position | None
+    back: Position | None
+    what: str
+    rows_now: int | None = None
+    rows_then: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewindPlan:
+    """A rewind that can be done.
+
+    Attributes:
+        choice: The offset to go back to.
+        saved: The offset that is saved now.
+        repeated: How many changes of the log are read again, by their sequence numbers.
+        tables: Every table, in order.
+    """
+
+    choice: Choice
+    saved: str
+    repeated: int
+    tables: tuple[TablePlan, ...]
+
+
+def rewindable(consumer: EventConsumer) -> RewindableConsumer:
+    """The consumer, if its target can go back.
+
+    Raises:
+        NeedsUserError: RPL-1274 when it cannot.
+    """
+    if isinstance(consumer, RewindableConsumer):
+        return consumer
+    raise NeedsUserError(
+        "the target has no earlier versions of its tables to go back to; the offset alone would change nothing, since each table"
+        " skips what it has",
+        code="RPL-1274",
+        hint="copy a table again with `replicator table resync NAME TABLE --in-place`, or all with `replicator reset PIPELINE`",
+    )
+
+
+def check_log(run: Run, choice: Choice) -> None:
+    """See that the source still has the log after the offset.
+
+    Raises:
+        HistoryLostError: RPL-1275 when it has not.
+        ReplicatorError: As the source cannot be asked.
+    """
+    try:
+        run.pipeline.source.check_log(choice.offset, namespace=run.config.namespace, name=run.config.name)
+    except HistoryLostError as error:
+        raise HistoryLostError(
+            f"the source no longer has the log after {choice.offset}, so it cannot be read again: {error.message}"
+            f" ({error.code})",
+            code="RPL-1275",
+            position=str(choice.offset),
+            hint=_LATER,
+        ) from error
+
+
+def plan_rewind(lifecycle: TableLifecycle, consumer: RewindableConsumer, choice: Choice) -> RewindPlan:
+    """Find each table's version.
+
+    Raises:
+        NeedsUserError: RPL-1276 when a table has no version that is whole at the offset; as `RewindableConsumer.find_version`.
+        FencedError: When a newer run has written a table.
+    """
+    run = lifecycle.run
+    records = sorted(lifecycle.records.values(), key=lambda record: record.table)
+    with ThreadPoolExecutor(run.limits.parallel_tables, thread_name_prefix="rewind") as pool:
+        tables = tuple(pool.map(lambda record: _plan(run, consumer, record, choice), records))
+    repeated = max(0, run.saved_sequence - choice.saved.sequence_number)
+    return RewindPlan(choice, str(run.saved_offset), repeated, tables)
+
+
+def _plan(run: Run, consumer: RewindableConsumer, record: TableRecord, choice: Choice) -> TablePlan:
+    why = _why_it_stays(run, record, choice)
+    found = None if why else consumer.find_version(record.table, Position(choice.offset))
+    if found is not None and found.progress is None:
+        why = "stays: created after that offset"
+    if found is None or found.progress is None:
+        return TablePlan(record.table, _position(consumer, record), None, why or "stays: is not after that offset")
+    _check_whole(run, record, found, choice)
+    now, back = _position(consumer, record), found.progress.position
+    return TablePlan(record.table, now, back, found.name, found.rows_now, found.rows_then)
+
+
+def _position(consumer: RewindableConsumer, record: TableRecord) -> Position | None:
+    progress = consumer.progress(record.table)
+    return None if progress is None else progress.position
+
+
+def _why_it_stays(run: Run, record: TableRecord, choice: Choice) -> str:
+    """Why the table is left as it is: its own position says what it skips of what is read again; empty when it goes back."""
+    since, copy = record.named_since, record.snapshot
+    reasons = (
+        (run.pipeline.selection.matches(record.table) is None, "the pipeline does not select it"),
+        (record.wants_copy or record.released, "it is to be copied again"),
+        (copy is None and not record.created, "it is not copied yet"),
+        (copy is not None and not copy.done, "its copy has not ended"),
+        (copy is not None and choice.offset < copy.first, "copied after that offset"),
+        (record.dropping is not None, "the source has dropped it"),
+        (since is not None and Position(choice.offset) < since, "renamed after that offset"),
+    )
+    return next((f"stays: {why}" for is_so, why in reasons if is_so), "")
+
+
+def _check_whole(run: Run, record: TableRecord, found: EarlierVersion, choice: Choice) -> None:
+    """See that the version has every change up to the offset, since only what follows the offset is read again.
+
+    A table may have been ahead of the saved offset, for example while another was copied: then one commit may hold changes
+    before the offset and after it, and the version before that commit lacks some. A batch says its first sequence number, which
+    is compared within one run only; later runs than the offset's began there or after it.
+    """
+    progress = found.progress
+    assert progress is not None
+    is_of_copy = progress.snapshot_chunks is None and progress.snapshot_id in {"", record.copy_id}
+    if is_of_copy and _begins_after(run, found, choice):
+        return
+    name = newest_until(run, choice, progress.position.offset)
+    raise NeedsUserError(
+        f"the table has no version that is whole at {choice.offset}: it was ahead of the saved offset then, and a commit holds"
+        " changes of before and after it",
+        code="RPL-1276",
+        table=str(record.table),
+        hint=(f"give `--offset {name}`, an earlier one" if name else _LATER),
+    )
+
+
+def _begins_after(run: Run, found: EarlierVersion, choice: Choice) -> bool:
+    """Whether the commit after the version holds nothing up to the offset."""
+    identity = _IDENTITY.fullmatch(found.following.batch)
+    if identity is None:
+        return True  # no batch: a change of structure, which is after the offset as the commit's position is
+    generation, epoch, first, _ = map(int, identity.groups())
+    if generation != run.generation:
+        return False
+    if epoch == choice.epoch:
+        return first > choice.saved.sequence_number
+    return epoch > choice.epoch
