@@ -34,7 +34,7 @@ class _Kept:
     Attributes:
         applying: Keys of the approved steps of the last plan that was accepted. A run that is killed leaves some of them to
             the next, which does not ask again.
-        spent: Requests whose approval is used up.
+        spent: Requests whose approval is used up, of those that are kept.
     """
 
     applying: frozenset[str] = frozenset()
@@ -62,10 +62,6 @@ class Approvals:
         kept = self._load()
         return self._missing(plan, kept, self._usable(kept) if plan.asking else [])
 
-    def of(self, plan: Plan) -> Request | None:
-        """The newest approval of exactly this plan that is not used up; None when there is none."""
-        return next((one for one in self._usable(self._load()) if one.arguments.get("plan") == plan.plan_id), None)
-
     def accept(self, plan: Plan, config: PipelineConfig) -> None:
         """Let a run go on with `plan`; durable when this returns, before anything of the plan is done.
 
@@ -76,12 +72,15 @@ class Approvals:
         kept = self._load()
         if not plan.steps and not kept.applying:
             return
-        usable = self._usable(kept) if plan.steps else []
+        applied = any(not step.refused for step in plan.steps)
+        given = self._given() if applied else []
+        usable = [one for one in given if one.request_id not in kept.spent]
         missing = self._missing(plan, kept, usable)
         if missing and config.edits == "ask":
             raise self._refusal(plan, missing, usable, config)
-        now = _Kept(frozenset(s.key for s in plan.asking), kept.spent | {one.request_id for one in usable})
-        if plan.steps:
+        spent = frozenset(one.request_id for one in given) if applied else kept.spent
+        now = _Kept(frozenset(step.key for step in plan.asking), spent)
+        if applied:
             log.info("plan.accepted", plan=plan.plan_id, steps=len(plan.steps), approved=len(plan.asking))
         if now != kept:
             failpoint("engine.plan.before_save")
@@ -95,12 +94,15 @@ class Approvals:
 
     def _usable(self, kept: _Kept) -> list[Request]:
         """The approvals that are not used up, the newest first."""
+        return [one for one in self._given() if one.request_id not in kept.spent]
+
+    def _given(self) -> list[Request]:
+        """All approvals that are kept, the newest first."""
         return [
             entry.request
             for entry in self._requests.history()
             if entry.request is not None
             and entry.request.command == APPROVE
-            and entry.request_id not in kept.spent
             and entry.outcome is not None
             and entry.outcome.state is OutcomeState.DONE
         ]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replicator_sdk.discovery.table_registry import TableSummary
     from replicator_state import ReplicatorDirectory, StateStore
 
-_UNSURE = "whether the target's tables are found and fit it is known only to who edited it"
+_UNSURE = "tables of earlier runs may stop, or may not be found, and a run cannot check it beforehand"
 
 
 def stored_plan(pipeline: Pipeline, directory: ReplicatorDirectory) -> Plan:

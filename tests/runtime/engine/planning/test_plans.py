@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,13 +17,14 @@ from replicator_runtime.engine.planning.plan import StepKind
 from replicator_runtime.engine.planning.planner import stored_plan
 from replicator_sdk.errors import NeedsUserError, SchemaDriftError
 from replicator_source_sqlite.catalogue import SqliteRegistry
-from replicator_state import ReplicatorDirectory
+from replicator_state import ReplicatorDirectory, RequestFolder
 from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.apply.test_rejoining import at_work
 from tests.runtime.engine.requests import requests
 from tests.runtime.engine.test_run import Host, Shop, shop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from replicator_runtime.engine.planning.plan import Plan
 
@@ -239,10 +242,63 @@ def test_an_approval_is_used_up_by_a_plan_that_needs_none(asking: Shop) -> None:
 def test_two_approvals_at_once_are_one(asking: Shop) -> None:
     asking.run()
     asking.document["tables"] = [NOTES]
-    assert approve(asking) == approve(asking)
+    plan_id = plan(asking).plan_id
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: requests(asking).record(APPROVE, {"plan": plan_id}), range(8)))
     asking.run()
     asking.document["tables"] = []
     assert refused(asking).code == "RPL-1260"
+
+
+def test_an_approval_that_is_cut_off_is_none_and_nothing_waits(asking: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking.run()
+    asking.document["tables"] = [NOTES]
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(RequestFolder, "_create", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            approve(asking)
+    assert refused(asking).code == "RPL-1260"
+    assert requests(asking).waiting() == []
+    approve(asking)
+    asking.run()
+
+
+def test_a_refused_edit_uses_no_approval_up(asking: Shop) -> None:
+    asking.document["tables"] = [{**CUSTOMERS, "dmlBlacklist": ["DELETE"]}, NOTES]
+    asking.run()
+    asking.document["tables"] = [{**CUSTOMERS, "dmlBlacklist": ["DELETE", "INSERT"]}, NOTES]
+    approve(asking)
+    asking.document["tables"] = [CUSTOMERS, NOTES]
+    with pytest.raises(NeedsUserError, match="RPL-2006"):
+        asking.run()
+    asking.document["tables"] = [{**CUSTOMERS, "dmlBlacklist": ["DELETE", "INSERT"]}, NOTES]
+    asking.run()
+    assert plan(asking).steps == ()
+
+
+def test_a_plan_is_made_beside_a_run_which_goes_on(asking: Shop) -> None:
+    asking.run()
+    with at_work(asking) as progress:
+        wait_for(lambda: progress.phase == "streaming")
+        asking.document["tables"] = [NOTES]
+        assert [step.kind for step in plan(asking).steps] == [StepKind.TABLE_OUT]
+        plan_id = approve(asking)
+        asking.sql("INSERT INTO customers VALUES (900, 'meanwhile', 'c')")
+        wait_for(lambda: any(row["id"] == 900 for row in in_memory_target.STORAGE.rows("customers")))
+    assert plan(asking).plan_id == plan_id
+    asking.run()
+    assert plan(asking).steps == ()
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_steps_that_an_approved_run_left_undone_are_not_asked_for_again(
