@@ -52,7 +52,11 @@ def _pair(
         folder,
         ("sqlite", {"path": str(database.path)}),
         None if delta else ("file", {"path": str(folder / "target")}),
-        settings={"batch": {"maxIntervalSeconds": 0.1}, "retries": {"maxDurationSeconds": 20, "delaySeconds": 0.2}},
+        settings={
+            "batch": {"maxIntervalSeconds": 0.1},
+            "retries": {"maxDurationSeconds": 20, "delaySeconds": 0.2},
+            **({"edits": "apply"} if delta else {}),  # the lake of a copied pair is in another place
+        },
         command=(*WITHOUT, removed) if removed else COMMAND,
         environment={"PYTHONPATH": package},
     )
