@@ -20,7 +20,7 @@ from replicator_runtime.cli.commands import (
     tables,
     validate,
 )
-from replicator_runtime.cli.commands.pipelines import delete, plan
+from replicator_runtime.cli.commands.pipelines import delete, pause, plan
 
 app = typer.Typer(
     name="replicator",
@@ -50,6 +50,8 @@ for command in (
     app.command()(command)
 app.command("list")(replicators.list_replicators)
 app.command("reset")(replicators.reset)
+app.command("pause")(pause.pause)
+app.command("resume")(pause.resume)
 app.command("delete")(delete.delete)
 app.command("rewind")(offsets.rewind)
 app.add_typer(table.app, name="table")

@@ -10,6 +10,7 @@ import structlog
 
 from replicator_runtime.engine.attempt import Attempt
 from replicator_runtime.engine.control.control import Control
+from replicator_runtime.engine.control.pause import stored_pause
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.maintenance.maintenance import Maintenance
 from replicator_runtime.engine.planning.approvals import Approvals
@@ -27,7 +28,7 @@ from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.observability.redaction import redact
 from replicator_runtime.setting_edits import settings_edits, store_settings
 from replicator_sdk.discovery.assessment import Severity
-from replicator_sdk.errors import FencedError, ReplicatorError
+from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError
 from replicator_state import check_identity
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 _LOOK_SECONDS = 0.5
+_PAUSED_SECONDS = 60.0
 _COMMAND_SECONDS = 3.0
 """A command of an operator has the lease for a moment, which is no reason for a run not to start."""
 
@@ -162,7 +164,8 @@ class _Attempts:
         run = self._run
         while not run.stop.is_set():
             try:
-                self._begin()
+                if not self._begin():
+                    return False
                 Attempt(self._lifecycle, self._snapshots, self._maintenance, self._goal).run()
             except Rejoin:
                 log.info("run.rejoin")
@@ -191,8 +194,12 @@ class _Attempts:
             self._budget.extend()
         self._streamed, self._copied = streamed, copied
 
-    def _begin(self) -> None:
-        """Read what is stored, refuse a source that it does not belong to, do what operators ask for, and find the source's end."""
+    def _begin(self) -> bool:
+        """Read what is stored, refuse a source that it does not belong to, do what operators ask for, and find the source's end.
+
+        Returns:
+            False when the run is to stop.
+        """
         source = self._run.pipeline.source
         if not self._identified:
             self._log_edits()
@@ -208,10 +215,34 @@ class _Attempts:
             store_settings(self._run.pipeline, self._run.store)
             self._identified = True
         self._carry_out_requests()
+        if not self._goes_on():
+            return False
         if self._until_current and self._goal is None:
             self._goal = source.latest_offset()
         self._run.progress.source_error = None
         self._stopped_before = frozenset(self._lifecycle.stopped)
+        return True
+
+    def _goes_on(self) -> bool:
+        """Wait while it is paused, and do what else operators ask for; copies end, and begin again afterwards.
+
+        Returns:
+            False when the run is to stop.
+
+        Raises:
+            NeedsUserError: RPL-1247 for a bounded run.
+        """
+        run = self._run
+        while not run.stop.is_set() and (found := stored_pause(run.store)) is not None:
+            self._snapshots.end_all()
+            if self._until_current:
+                raise NeedsUserError(
+                    f"the replicator is {found}", code="RPL-1247", hint="`replicator resume NAME` lets it go on"
+                )
+            run.progress.set_phase("paused", f"by {found.by} since {found.since}; replicator resume {run.config.name}")
+            self._wait(_PAUSED_SECONDS)
+            self._carry_out_requests()
+        return not run.stop.is_set()
 
     def _carry_out_requests(self) -> None:
         """Do what operators ask for; what cannot be done now is tried again later, and holds up no data."""

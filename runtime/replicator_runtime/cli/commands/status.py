@@ -25,6 +25,7 @@ def status(
     """
     with Report("status", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
+        from replicator_runtime.engine.control.pause import stored_pause
         from replicator_sdk.errors import NeedsUserError
 
         location = find_state(name, namespace, base)
@@ -34,12 +35,19 @@ def status(
                 f"{location.directory.place} holds no status yet", code=NEVER_RAN, hint="wait until it has started"
             )
         waiting = location.directory.requests().waiting()
-        report.data = {**found, "requestsWaiting": waiting}
+        paused = stored_pause(location.directory.states().scoped("runtime"))
+        report.data = {
+            **found,
+            "requestsWaiting": waiting,
+            "paused": None if paused is None else {"by": paused.by, "since": paused.since},
+        }
         if silent := silent_for(found):
             report.warn(
                 f"its last status is {silent:,.0f} seconds old, so it may have been killed; look at its process"
             )
         _print(report, found)
+        if paused is not None:
+            report.line(f"{paused}: the source has to keep its log; `replicator resume {name}` lets it go on")
         if waiting:
             report.line(f"requests that wait: {len(waiting)}; `replicator requests {name}` lists them")
 

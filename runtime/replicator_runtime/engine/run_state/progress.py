@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.run_state.last_errors import LastError
 
 _Known = TypeVar("_Known")
-_NOT_READING = frozenset({"retrying", "snapshot"})
+_NOT_READING = frozenset({"retrying", "snapshot", "paused"})
 _ENDED = frozenset({"done", "failed"})
 
 
@@ -81,7 +81,7 @@ class RunView:
     """A whole run at one moment.
 
     Attributes:
-        phase: One of starting, snapshot, streaming, retrying, stopping, maintenance, done, failed.
+        phase: One of starting, snapshot, streaming, retrying, paused, stopping, maintenance, done, failed.
         lag_seconds: The age of the oldest change not applied; 0 when everything read is applied; while nothing is read, the
             time since the run was last current. None when unknown, or when the run has ended.
         current_at: When the run was last current, that is when everything read was applied, in seconds since 1970; None
