@@ -9,7 +9,6 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Debug, Yes
 from replicator_runtime.cli.report import Report
-from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.control.delete import Outcome
@@ -44,6 +43,7 @@ def delete(
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.engine.control import delete as deletion
         from replicator_runtime.observability.logs import configure_logging
+        from replicator_sdk.errors import NeedsUserError
 
         configure_logging("error", "console")
         if not pipeline.endswith(".json") and not Path(pipeline).is_file():
