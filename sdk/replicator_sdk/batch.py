@@ -202,6 +202,9 @@ class TableChanges:
         source_timestamp: Highest commit time in it, microseconds since 1970 UTC; -1 unknown.
         unordered: Whether a row's removal may come before its insert (see `ChangeBatch.is_unordered`). Only consumers
             with `BatchConsumer.keeps_unmatched` get such changes, unless they are inserts only.
+        follows: The table was at this position or later when the runtime knew last; None when it does not say. A table that
+            is not there, or before it, was deleted or put back by another program: changes alone would not make it whole
+            (`TableOwnership.check_follows`).
     """
 
     def __init__(
@@ -217,6 +220,7 @@ class TableChanges:
         inserts_only: bool = False,
         source_timestamp: int = -1,
         unordered: bool = False,
+        follows: Position | None = None,
     ) -> None:
         self.schema = schema
         self.identity = identity
@@ -227,6 +231,7 @@ class TableChanges:
         self.inserts_only = inserts_only
         self.source_timestamp = source_timestamp
         self.unordered = unordered
+        self.follows = follows
         self._batches = batches
 
     @property

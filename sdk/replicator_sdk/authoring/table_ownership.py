@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from replicator_sdk.context import DeltaContext, DeltaTargetContext
-from replicator_sdk.errors import FencedError, ReplicatorError
+from replicator_sdk.errors import FencedError, ReplicatorError, RetryableError
 from replicator_sdk.offset import Offset, Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import TableProgress
@@ -144,6 +144,29 @@ class TableOwnership(ABC):
             raise self.superseded(record.epoch)
         if record.table not in {self.table, former} and not record.dropped:
             raise self.occupied(record.table)
+
+    def check_follows(self, record: TableRecord | None, follows: Position | None) -> None:
+        """Raises an error when the table was deleted, or an older copy put in its place, while this run wrote it.
+
+        A target that stores the record elsewhere than the rows checks besides that the table is there.
+
+        Args:
+            record: What the newest commit says of the table; None when there is no table.
+            follows: `TableChanges.follows`, or that of a slice.
+
+        Raises:
+            RetryableError: RPL-4113; the runtime then asks for the table's progress, and decides by that.
+        """
+        if follows is None or (record is not None and record.has_reached(follows)):
+            return
+        found = None if record is None or record.progress is None else record.progress.position
+        raise RetryableError(
+            "the target's table is gone" if found is None else f"the target's table is at {found}, before {follows}",
+            code="RPL-4113",
+            table=str(self.table),
+            position=str(follows),
+            hint="tried again by itself: the table is copied again, or its next error says what to do; find out what deleted or replaced it",
+        )
 
     def record(
         self, progress: TableProgress, before: TableRecord | None, *, dropped: bool | None = None

@@ -138,6 +138,7 @@ class SliceChanges:
         overlap: As `TableChanges.overlap`, for all tables.
         lacking_rows: Tables of which inserts or updates are left out: a removal whose row is not there waits for none, as
             it may be of a row that never arrives.
+        follows: By table, as `TableChanges.follows`.
     """
 
     slice: LogSlice
@@ -147,6 +148,7 @@ class SliceChanges:
     epoch: int
     overlap: bool = True
     lacking_rows: frozenset[TableId] = frozenset()
+    follows: Mapping[TableId, Position] = field(default_factory=dict)
 
     @property
     def identity(self) -> BatchIdentity:

@@ -101,6 +101,7 @@ class SliceApply:
             if attempt.has_reached(self._identity.position):
                 self._applied[table_id] = TableTally()
                 return
+            table.ownership.check_follows(attempt.record, self._changes.follows.get(table_id))
             schema = self._changes.tables[table_id]
             state, metadata = fitting_state(attempt, schema, self._config, self._identity.position)
             prepare(state.files, [state.layout[name].arrow for name in schema.primary_key])

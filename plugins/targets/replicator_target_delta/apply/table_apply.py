@@ -83,6 +83,7 @@ class TableApply:
         attempt = self._table.begin()
         if attempt.has_reached(changes.identity.position):
             return
+        self._table.ownership.check_follows(attempt.record, changes.follows)
         state, metadata = fitting_state(attempt, changes.schema, self._config, changes.identity.position)
         size = state.written_bytes(self._config.target_file_bytes)
         place = Place(self._spark, state, self._table.log.storage, size, self._config.soft_deletes)

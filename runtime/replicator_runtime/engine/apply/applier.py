@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.engine.maintenance.table_locks import Held
 from replicator_runtime.engine.run_state.error_policy import error_of_table
-from replicator_runtime.engine.tables.table_creation import create_table
+from replicator_runtime.engine.tables.table_creation import change_table, create_table
 from replicator_sdk import BatchConsumer, ChangeBatch, DeferredConsumer, DMLEvent, DMLOperation
 from replicator_sdk.errors import DataError, FencedError, NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
@@ -112,7 +112,7 @@ class BatchApplier(Applier):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply the event."""
         with self._locks.hold({event.table, event.prev_table or event.table}):
-            self._consumer.apply_ddl(event)
+            change_table(self._consumer, event)
 
     def create_table(self, event: DDLEvent, generation: int) -> None:
         """Create the event's table, empty."""

@@ -222,7 +222,8 @@ class Batcher:
             for segment in run:
                 segment.close()
             return None
-        forgives = run[0].overlap or self._is_filtered(run[0].schema.table)
+        watermark = self._watermarks.get(run[0].schema.table)
+        forgives = run[0].overlap or (watermark is not None and watermark.filtered)
         identity = BatchIdentity(self._generation, self._epoch, counted.first_sequence, counted.last_sequence, position)
         changes = TableChanges(
             run[0].schema,
@@ -234,15 +235,10 @@ class Batcher:
             drops_lost_updates=forgives,
             inserts_only=counted.updates == 0 and counted.deletes == 0,
             source_timestamp=counted.source_timestamp,
-            unordered=counted.is_unordered and not self._lacks_rows(run[0].schema.table),
+            unordered=counted.is_unordered and not (watermark is not None and watermark.lacks_rows),
+            follows=None if watermark is None else watermark.position,
         )
         return TableBatch(changes, counted, run)
-
-    def _is_filtered(self, table: TableId) -> bool:
-        return table in self._watermarks and self._watermarks[table].filtered
-
-    def _lacks_rows(self, table: TableId) -> bool:
-        return table in self._watermarks and self._watermarks[table].lacks_rows
 
     def _spill(self) -> None:
         """Move the open window's rows to disk: the transaction is larger than memory should hold."""

@@ -203,7 +203,8 @@ class DistributedStream:
         read: LogPartitionReader = FilteringReader(self._source.read, dropped) if dropped else self._source.read
         overlap = self._source.repeats or bool(dropped)
         lacking = frozenset(table for table, operations in dropped.items() if operations & _WRITING)
-        return SliceChanges(piece, read, tables, self._run.generation, self._run.epoch, overlap, lacking)
+        follows = {table: self._watermarks[table].position for table in tables}
+        return SliceChanges(piece, read, tables, self._run.generation, self._run.epoch, overlap, lacking, follows)
 
     def _dropped_operations(self) -> dict[TableId, frozenset[int]]:
         matches = self._run.pipeline.selection.matches

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
-from replicator_runtime.engine.tables.table_creation import create_table
+from replicator_runtime.engine.tables.table_creation import change_table, create_table
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import DDLEvent, DDLOperation, Position
@@ -146,7 +146,7 @@ class SliceSchemas:
             if event.operation is DDLOperation.CREATE_TABLE:
                 create_table(self._consumer, event, self._lifecycle.run.generation)
             else:
-                self._consumer.apply_ddl(event)
+                change_table(self._consumer, event)
         failpoint("engine.slice.schema_applied")
         record = self._lifecycle.take_in(event.table)
         record.learn(event.position, event.schema)

@@ -1,4 +1,4 @@
-"""Creates a table at the target for a source that takes no snapshots; one of a former generation is emptied."""
+"""Creates a table at the target for a source that takes no snapshots, and changes the structure of one that is there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_sdk import BatchConsumer, DDLOperation, SnapshotLoader
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 register("engine.former_table.begun")
 log = structlog.get_logger()
+_CHANGING = frozenset({DDLOperation.ALTER_TABLE, DDLOperation.TRUNCATE_TABLE})
 
 
 def create_table(consumer: EventConsumer, event: DDLEvent, generation: int) -> None:
@@ -53,6 +54,25 @@ def create_table(consumer: EventConsumer, event: DDLEvent, generation: int) -> N
     log.warning(
         "table.emptied", table=str(event.table), why="a former generation filled it", position=str(event.position)
     )
+
+
+def change_table(consumer: EventConsumer, event: DDLEvent) -> None:
+    """Apply a change of structure of a table that this replicator writes, durable on return.
+
+    The target is asked whether the table is there first: one that another program deleted would come back empty.
+
+    Raises:
+        RetryableError: RPL-4114 when it is gone; the next attempt decides what follows.
+    """
+    if event.operation in _CHANGING and isinstance(consumer, BatchConsumer) and consumer.progress(event.table) is None:
+        raise RetryableError(
+            "the target's table is gone, and is to be changed",
+            code="RPL-4114",
+            table=str(event.table),
+            position=str(event.position),
+            hint="tried again by itself: the table's next error says what to do; find out what deleted it",
+        )
+    consumer.apply_ddl(event)
 
 
 def is_former(progress: TableProgress, generation: int) -> bool:
