@@ -197,6 +197,9 @@ OF_REQUESTS: frozenset[str] = frozenset(
 OF_RESET: frozenset[str] = frozenset({"engine.generation.before", "engine.generation.begun"})
 """While `replicator reset` begins another generation: tried in `sqlite/commands/test_reset.py`."""
 
+OF_RESET_OF_LOGS: frozenset[str] = frozenset({"engine.former_table.begun"})
+"""Of a table that a former generation filled, for a source without snapshots: `tests/runtime/engine/control/test_reset_of_logs.py`."""
+
 OF_DELETE: frozenset[str] = frozenset(
     {
         "state.delete.noted",
