@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
 
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import HistoryLostError, TableHistoryLostError
+from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.hints import COPY_AGAIN, DROP_SLOT
@@ -71,13 +73,17 @@ def check_tables_ahead(timelines: Timelines, offset: PostgresOffset, definition:
     for table in definition.tables.keys() - definition.stopped:
         reached = definition.reached(table)
         if isinstance(reached, PostgresOffset) and (why := timelines.divergence(reached)):
-            raise TableHistoryLostError(
-                f"the target has transactions of the table that this server lacks: {why}",
-                code="RPL-3213",
-                table=str(table),
-                position=str(reached),
-                hint="point the pipeline at a server that has them, or restart it, which copies the table again",
-            )
+            raise _lacks(table, reached, why)
+
+
+def _lacks(table: TableId, reached: PostgresOffset, why: str) -> TableHistoryLostError:
+    return TableHistoryLostError(
+        f"the target has transactions of the table that this server lacks: {why}",
+        code="RPL-3213",
+        table=str(table),
+        position=str(reached),
+        hint="point the pipeline at a server that has them, or restart it, which copies the table again",
+    )
 
 
 class LogContinuity:
@@ -149,6 +155,47 @@ class LogContinuity:
                 position=str(offset),
                 hint=f"{COPY_AGAIN}; {DROP_SLOT}('{self._slot}')",
             )
+
+    def ahead(
+        self, offset: PostgresOffset, definition: EventReaderDefinition, publication: str
+    ) -> dict[TableId, PostgresOffset]:
+        """How far tables are beyond `offset` on the same timeline, where that can be compared with the log."""
+        saved = self._saved()
+        if saved is not None and saved["publication"] != publication:
+            return {}
+        reached = {table: definition.reached(table) for table in definition.tables.keys() - definition.stopped}
+        return {
+            table: at
+            for table, at in reached.items()
+            if isinstance(at, PostgresOffset) and at.commit is not None
+            if offset.lsn <= at.commit.lsn and at.timeline == offset.timeline != 0
+        }
+
+    def check_tables(self, ahead: Mapping[TableId, PostgresOffset], end: int) -> None:
+        """Check that the log has the last commits of tables that are beyond the saved offset.
+
+        A server that was restored to a state after the saved offset, and before such a commit, gives others its place; the table
+        would take them for what it has. A log that has the latest of these commits has all before it; where it lacks that one, the
+        other tables are checked by the next attempt.
+
+        Args:
+            ahead: What `ahead` returns.
+            end: Where the server's log ends.
+
+        Raises:
+            TableHistoryLostError: RPL-3213, for a table whose commit the log lacks.
+        """
+        for table, reached in sorted(ahead.items(), key=lambda each: each[1].lsn, reverse=True)[:1]:
+            assert reached.commit is not None
+            if end >= reached.lsn:
+                at = PostgresOffset(reached.commit.lsn)
+                stream = ReplicationStream.open(self._endpoint, self._slot, self._publication, at)
+                with contextlib.closing(stream), StatusThread(stream, lambda: PostgresOffset(0), _STATUS_SECONDS):
+                    if stream.timelines.current != reached.timeline or self._is_same(
+                        stream, reached.commit, reached.lsn
+                    ):
+                        return  # another timeline is compared by `check_tables_ahead`
+            raise _lacks(table, reached, f"its log lacks the commit at {lsn_text(reached.commit.lsn)}")
 
     def _is_same(self, stream: ReplicationStream, commit: CommitRecord, until: int) -> bool:
         """Whether the log holds `commit`, and after it no other commit before `until`."""

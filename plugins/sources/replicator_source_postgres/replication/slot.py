@@ -146,9 +146,13 @@ class Slot:
         self._check_end(offset)
         return state
 
-    def _check_end(self, offset: PostgresOffset) -> None:
+    def log_end(self) -> int:
+        """Where the server's log ends now."""
         row = self._connection.execute("SELECT pg_catalog.pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone()
-        end = PostgresOffset(int(row[0]) if row else 0)
+        return int(row[0]) if row else 0
+
+    def _check_end(self, offset: PostgresOffset) -> None:
+        end = PostgresOffset(self.log_end())
         if end.lsn < offset.lsn:
             raise HistoryLostError(
                 f"the server's log ends at {end}, before the saved offset: it was restored or failed over",

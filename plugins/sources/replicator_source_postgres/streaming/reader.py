@@ -105,6 +105,9 @@ class PostgresEventReader(EventReader):
                 continuity.check(offset, state.confirmed, publication.identity())
                 # The server may take a moment to notice the end of the session that compared the logs.
                 self._free_slot(slot, offset)
+                if ahead := continuity.ahead(offset, self._definition, publication.identity()):
+                    continuity.check_tables(ahead, slot.log_end())
+                    self._free_slot(slot, offset)
                 self._position.offset = offset
             continuity.save_publication(publication.identity(), self._position.offset)
         return self._position.offset

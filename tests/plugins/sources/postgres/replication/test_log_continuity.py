@@ -277,6 +277,52 @@ def test_a_table_that_is_ahead_of_a_promoted_standby_is_copied_again_and_skips_n
             insert(now, 200 + number)
 
 
+@pytest.mark.parametrize(("version", "written"), [(13, 10), (18, 0)])
+def test_a_table_that_is_ahead_of_a_backup_that_was_put_back_is_copied_again_and_skips_nothing(
+    version: int, written: int, private_postgres: PrivatePostgres, tmp_path: Path
+) -> None:
+    """The backup has the saved offset, on the same timeline, and lacks what one table has beyond it."""
+    server = private_postgres(version)
+    with server.database() as db:
+        for table in ("t", "u"):
+            db.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+        pipeline = Pipeline(db, tmp_path, "t", "u")
+        pipeline.run()
+        insert(db, 10)
+        pipeline.run()
+        server.stop()
+        copy_folder(server, tmp_path / "backup")
+        server.start()
+        insert(db, 20, 5)
+        assert pipeline.run_that_dies_at("after", "t")
+        put_back(server, tmp_path / "backup")
+        insert(db, 100, written)
+        db.execute("INSERT INTO u VALUES (1)")
+        with pytest.raises(TableHistoryLostError, match=r"RPL-3213.*public\.t"):
+            pipeline.run()
+        for number in range(3):
+            pipeline.run()
+            pipeline.assert_equal()
+            insert(db, 200 + number)
+
+
+def test_a_table_that_is_ahead_goes_on_where_the_server_was_only_restarted(
+    private_postgres: PrivatePostgres, tmp_path: Path
+) -> None:
+    server = private_postgres(18)
+    with server.database() as db:
+        db.execute(TABLE)
+        pipeline = Pipeline(db, tmp_path, "t")
+        pipeline.run()
+        for number in (10, 20):
+            insert(db, number, 5)
+            assert pipeline.run_that_dies_at("after", "t")
+            server.restart()
+        insert(db, 30)
+        pipeline.run()
+        pipeline.assert_equal()
+
+
 def test_an_offset_of_an_older_version_is_read(postgres_database: PostgresDatabase) -> None:
     db = postgres_database
     db.execute(TABLE)
