@@ -55,6 +55,8 @@ from replicator_sdk.target import (
     RewindableConsumer,
     SnapshotLoader,
     TableProgress,
+    TableReader,
+    TableVersion,
 )
 
 __version__ = "0.1.0"
@@ -127,11 +129,13 @@ __all__ = [
     "TableChanges",
     "TableId",
     "TableProgress",
+    "TableReader",
     "TableRegistry",
     "TableSchema",
     "TableSnapshot",
     "TableSummary",
     "TableTally",
+    "TableVersion",
     "chunk_dataframe",
     "combined",
     "hookimpl",

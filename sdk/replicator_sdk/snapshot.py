@@ -122,18 +122,30 @@ class SnapshotReader(ABC):
 
 
 def chunk_dataframe(
-    spark: SparkSession, schema: TableSchema, chunks: Sequence[SnapshotChunk], read: ChunkReader
+    spark: SparkSession,
+    schema: TableSchema,
+    chunks: Sequence[SnapshotChunk],
+    read: ChunkReader,
+    form: pa.Schema | None = None,
 ) -> DataFrame:
     """The rows of `chunks` as a DataFrame that reads each chunk in one task on the executors.
 
     Every evaluation reads the source again. Column names and order are `schema.names`.
+
+    Args:
+        spark: The session.
+        schema: The table's schema.
+        chunks: What to read.
+        read: Reads a chunk.
+        form: Other Arrow types for the columns, in their order, which hold the same values (`TableVersion.form`): rows are
+            cast to them, and times without a zone stay without one. `schema.arrow` when left out.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
     parts = [(bytearray(pickle.dumps(chunk)),) for chunk in chunks]
     # One partition for each chunk: a repartition would run a job first and put two chunks into one task.
     plan = spark.createDataFrame(spark.sparkContext.parallelize(parts, max(1, len(parts))), "chunk binary")
-    arrow = schema.arrow
+    arrow = schema.arrow if form is None else form
 
     def read_chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """On an executor: the rows of the chunks that `batches` hold packed."""
@@ -142,4 +154,4 @@ def chunk_dataframe(
                 for rows in read(pickle.loads(bytes(packed))):  # noqa: S301 - packed by the driver above
                     yield rows.cast(arrow) if rows.schema != arrow else rows
 
-    return plan.mapInArrow(read_chunks, from_arrow_schema(arrow))
+    return plan.mapInArrow(read_chunks, from_arrow_schema(arrow, prefer_timestamp_ntz=form is not None))

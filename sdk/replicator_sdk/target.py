@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+import pyarrow as pa
 
 from replicator_sdk.authoring.stored_form import check_form, release
 from replicator_sdk.batch import BatchIdentity, TableChanges
@@ -17,6 +19,9 @@ from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Offset, Position, offset_to_json
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 PLUGIN_TYPE_TARGET = "cdcTarget"
 PROGRESS_FORM = 1
@@ -359,6 +364,53 @@ class SnapshotLoader(ABC):
         return rows
 
 
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """One version of a target's table, to be compared with the source; later commits do not change what is read.
+
+    Attributes:
+        name: The version, as the target's people write it.
+        progress: What the commit of that version says.
+        form: The Arrow type in which the target keeps each column of the schema, in its order; the source's rows are cast to
+            it, exactly, before they are compared.
+        rows: The rows that the source has as far as the target knows, none that is marked as deleted: the schema's columns in
+            its order and in `form`, and after them one more that differs whenever a row was written again, whatever its
+            values, and that is the same as long as it was not; NULL where the target does not know.
+    """
+
+    name: str
+    progress: TableProgress
+    form: pa.Schema
+    rows: DataFrame
+
+
+class TableReader(ABC):
+    """Reads the target's tables beside the run that writes them; writes nothing and keeps no one from writing.
+
+    Used by one thread.
+    """
+
+    @abstractmethod
+    def progress(self, table: TableId) -> TableProgress | None:
+        """What the table's newest commit says; None when there is no table of that name.
+
+        Raises:
+            NeedsUserError: When a table of that name exists that this replicator did not write.
+        """
+
+    @abstractmethod
+    def open(self, schema: TableSchema) -> TableVersion:
+        """The newest version of a table.
+
+        Args:
+            schema: The columns to read.
+
+        Raises:
+            NeedsUserError: When there is no such table, or this replicator did not write it.
+            SchemaDriftError: When it has other columns or types than `schema`.
+        """
+
+
 class DeltaTarget(ABC, Generic[ConfigT_co]):
     """Describes a target and creates its parts. Holds no connection itself, so that it is cheap to create.
 
@@ -394,6 +446,13 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
         any thread. It only loads that table's snapshot, is stopped when the copy ends, and not at a reset, so that a long copy
         goes on. Consumers of one run have the same epoch and live side by side, but never work on one table at once.
         """
+
+    def create_table_reader(self, context: DeltaTargetContext) -> TableReader | None:  # noqa: ARG002 - for overriders
+        """A reader of this replicator's tables, for comparisons with the source; None where the target has none.
+
+        It reads beside a run, so the context's epoch is no one's, and what is stored by it is dropped.
+        """
+        return None
 
     @property
     def maintenance_tasks(self) -> Sequence[MaintenanceTask]:

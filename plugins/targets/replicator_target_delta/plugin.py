@@ -11,7 +11,7 @@ from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.schema import TableId
-from replicator_sdk.target import DeltaTarget, EventConsumer
+from replicator_sdk.target import DeltaTarget, EventConsumer, TableReader
 from replicator_target_delta.assessment import DeltaAssessor
 from replicator_target_delta.config import DeltaConfig
 from replicator_target_delta.location import absolute, is_on_disk, is_on_s3
@@ -71,6 +71,12 @@ class DeltaLakeTarget(DeltaTarget[DeltaConfig]):
         from replicator_target_delta.consumer import DeltaConsumer
 
         return DeltaConsumer(self.config, context)
+
+    def create_table_reader(self, context: DeltaTargetContext) -> TableReader:
+        """A reader on the session of the context."""
+        from replicator_target_delta.table_reader import DeltaTableReader
+
+        return DeltaTableReader(self.config, context)
 
     @property
     def maintenance_tasks(self) -> Sequence[MaintenanceTask]:

@@ -20,6 +20,7 @@ from replicator_runtime.cli.commands import (
     tables,
     validate,
 )
+from replicator_runtime.cli.commands.checks import verify
 from replicator_runtime.cli.commands.pipelines import delete, pause, plan
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ for command in (
     status.status,
     requests.requests,
     maintain.maintain,
+    verify.verify,
     plugins.plugins,
     demo.demo,
 ):

@@ -106,6 +106,15 @@ def arrow_type(kind: Any) -> pa.DataType:
     return pa.struct([physical_field(field) for field in kind["fields"]])
 
 
+def logical_arrow_type(kind: Any) -> pa.DataType:
+    """The Arrow type of a Spark JSON type without column mapping, with the source's names of nested fields."""
+    if isinstance(kind, str):
+        return arrow_type(kind)
+    if kind["type"] == "array":
+        return pa.list_(pa.field("element", logical_arrow_type(kind["elementType"])))
+    return pa.struct([pa.field(field["name"], logical_arrow_type(field["type"])) for field in kind["fields"]])
+
+
 def physical_field(field: dict[str, Any]) -> pa.Field:
     """A field of the log's schema as Parquet files have it."""
     marks = {b"PARQUET:field_id": str(field["metadata"][ID]).encode()}

@@ -1,0 +1,114 @@
+"""Reads tables beside the run that writes them, one version at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from replicator_sdk.authoring.table_ownership import TableRecord, owner_of
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.errors import NeedsUserError, SchemaDriftError
+from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.target import TableProgress, TableReader, TableVersion
+from replicator_target_delta.config import IS_DELETED, DeltaConfig
+from replicator_target_delta.jvm_classes import DELTA, JvmClasses
+from replicator_target_delta.location import table_path
+from replicator_target_delta.log.table_state import State
+from replicator_target_delta.log.transaction_log import TableLog
+from replicator_target_delta.ownership import DeltaOwnership
+from replicator_target_delta.schema.table_definition import TableDefinition
+from replicator_target_delta.schema.types import logical_arrow_type, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_VERSIONED = ("file_name", "row_index")
+"""Of Spark's hidden column: where a row is stored. A row that is written again is stored in another file."""
+
+
+class DeltaTableReader(TableReader):
+    """Reads by Spark's Delta library and its time travel; a vacuum leaves what it reads for `vacuumRetentionHours`.
+
+    Args:
+        config: The target's settings.
+        context: Whose tables.
+    """
+
+    def __init__(self, config: DeltaConfig, context: DeltaTargetContext) -> None:
+        self._config = config
+        self._context = context
+        self._logs: dict[TableId, TableLog] = {}
+
+    def progress(self, table: TableId) -> TableProgress | None:
+        """What the table's newest commit says."""
+        state = self._state(table)
+        return None if state.version < 0 else self._record(table, state).progress
+
+    def open(self, schema: TableSchema) -> TableVersion:
+        """The newest version; its columns are looked up by the names of the source."""
+        state = self._state(schema.table)
+        progress = None if state.version < 0 else self._record(schema.table, state).progress
+        if progress is None:
+            raise NeedsUserError(
+                f"there is no table at {self._path(schema.table)}",
+                code="RPL-3414",
+                table=str(schema.table),
+                hint="copy it again by `replicator table resync NAME TABLE --in-place`",
+            )
+        if not TableDefinition(state.metadata).matches(schema, self._config.metadata_names()):
+            raise SchemaDriftError(
+                "the table at the target has other columns or types than the source's",
+                code="RPL-6408",
+                table=str(schema.table),
+                position=str(progress.position),
+                hint="give the command again once the run has applied the change of structure; where no run can, copy the table"
+                " again by `replicator table resync NAME TABLE --in-place`",
+            )
+        form = pa.schema([pa.field(c.name, logical_arrow_type(spark_type(c.type))) for c in schema.columns])
+        return TableVersion(str(state.version), progress, form, self._rows(schema, state.version))
+
+    def _rows(self, schema: TableSchema, version: int) -> DataFrame:
+        from pyspark.sql import functions as sql
+
+        path, spark = self._path(schema.table), self._context.spark()
+        _quieten(spark)
+        reader = spark.read.format("delta").option("versionAsOf", str(version))
+        rows = reader.load(path)
+        if marked := self._config.metadata_names().get(IS_DELETED):
+            rows = rows.where(~sql.coalesce(rows[_quoted(marked)], sql.lit(False)))
+        place = rows.metadataColumn("_metadata")
+        written = sql.xxhash64(*(place[part] for part in _VERSIONED))
+        return rows.select(*(rows[_quoted(name)] for name in schema.names), written)
+
+    def _state(self, table: TableId) -> State:
+        if table not in self._logs:
+            self._logs[table] = TableLog(self._context.spark(), self._path(table))
+        return self._logs[table].begin().state
+
+    def _record(self, table: TableId, state: State) -> TableRecord:
+        """What the commit says; an epoch is not compared, since nothing is written."""
+        stored: Any = state.stored
+        ownership = DeltaOwnership(table, self._context, self._path(table))
+        if stored is None:
+            raise ownership.foreign("not written by a replicator")
+        record = TableRecord.from_json(stored, self._context.read_offset)
+        if record.owner != owner_of(self._context):
+            raise ownership.foreign(f"of replicator {record.owner}")
+        if record.table != table:
+            raise ownership.occupied(record.table)
+        return record
+
+    def _path(self, table: TableId) -> str:
+        return table_path(self._config.path, table)
+
+
+def _quieten(spark: SparkSession) -> None:
+    """Keep Delta from logging an error each time that a file with deleted rows is read, which it reads rightly."""
+    classes = JvmClasses.of(spark)
+    off = classes["org.apache.logging.log4j.Level"].OFF
+    classes["org.apache.logging.log4j.core.config.Configurator"].setLevel(f"{DELTA}.DeltaParquetFileFormat", off)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,180 @@
+"""`replicator verify`: compares tables with their copies."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
+from replicator_runtime.cli.report import Report, say
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.verification.reading import Reading
+    from replicator_runtime.engine.verification.verify import Verified
+
+KEYS_SHOWN = 20
+Tables = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TABLE...]",
+        help="As table, schema.table or database.schema.table; quoted as in SQL where a name has dots. All when left out.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(min=0, help="Wait for so many seconds, each time, until the target has what the source had."),
+]
+ShowKeys = Annotated[
+    bool, typer.Option("--show-keys", help=f"Show the keys of up to {KEYS_SHOWN} rows of each table that differ.")
+]
+
+
+def verify(
+    name: Replicator,
+    tables: Tables = None,
+    timeout: Timeout = 120.0,
+    show_keys: ShowKeys = False,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Compare tables with their copies, row by row, at a common position. Changes nothing and stops nothing.
+
+    Needs the pipeline's file. Best beside a run. Ends with exit code 5 when a table differs; rows that change whenever they are
+    looked at are counted as changing, not as different. Example: replicator verify pipeline.json shop.orders
+    """
+    with Report("verify", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.stop_signals import StopSignals
+        from replicator_runtime.engine.verification.table_comparison import Settings
+        from replicator_runtime.engine.verification.verify import verify as compare
+        from replicator_runtime.execution import InThread
+        from replicator_runtime.observability.logs import configure_logging
+
+        shown = report.note if sys.stderr.isatty() else _say_nothing
+        settings = Settings(timeout, KEYS_SHOWN if show_keys else 0, shown)
+        reading = _reading(name, namespace, base)
+        work = InThread(lambda stop, _: compare(reading(stop), tables or (), settings))
+        with StopSignals(work.stop, say) as signals:
+            configure_logging("error", "console")
+            work.start()
+            found = work.result()
+        _print(report, found)
+    if signals.exit_code:
+        raise typer.Exit(signals.exit_code)
+
+
+def _say_nothing(text: str) -> None:
+    """Where no person looks on."""
+
+
+def _reading(name: str, namespace: str, base: str | None) -> Any:
+    """Makes a `Reading` of the event that stops it."""
+    from replicator_runtime.cli.state_lookup import find_state
+    from replicator_runtime.config import load_pipeline
+    from replicator_runtime.engine.verification.reading import Reading
+    from replicator_sdk.errors import NeedsUserError
+
+    location = find_state(name, namespace, base)
+    if location.config is None:
+        raise NeedsUserError(
+            f'the name "{name}" does not say how source and target are reached',
+            code="RPL-1360",
+            hint="give the pipeline's file instead: replicator verify pipeline.json",
+        )
+    pipeline = load_pipeline(Path(name))
+
+    def reading(stop: Any) -> Reading:
+        return Reading(pipeline, location.directory, stop)
+
+    return reading
+
+
+def _print(report: Report, found: list[Verified]) -> None:
+    """Print what was found.
+
+    Raises:
+        DataError: RPL-5030 when a table differs.
+        ReplicatorError: Otherwise why the first table could not be compared.
+    """
+    from replicator_sdk.errors import DataError
+
+    report.data = {"equal": all(_state(one) == "equal" for one in found), "tables": [_json(one) for one in found]}
+    if not found:
+        report.note("no table of the pipeline was compared")
+    else:
+        headings = ("table", "result", "rows source", "rows target", "missing", "surplus", "different", "changing")
+        report.table((*headings, "position"), [_row(one) for one in found])
+    for one in found:
+        _print_details(report, one)
+    different = [one for one in found if one.found is not None and not one.found.is_equal]
+    if different:
+        names = ", ".join(str(one.table) for one in different[:5]) + (", …" if len(different) > 5 else "")
+        raise DataError(
+            f"{len(different)} of {len(found)} tables differ from the source: {names}",
+            code="RPL-5030",
+            hint="--show-keys shows which rows; `replicator table resync NAME TABLE --in-place` copies a table again",
+            table=str(different[0].table),
+        )
+    for one in found:
+        if one.error is not None:
+            raise one.error
+
+
+def _print_details(report: Report, one: Verified) -> None:
+    if one.error is not None:
+        report.warn(f"{one.table} was not compared: {one.error}")
+    elif one.found is not None:
+        if one.found.left_out:
+            report.note(
+                f"{one.table}: the pipeline leaves out {', '.join(one.found.left_out)}; what follows from it is not counted"
+            )
+        if one.found.changing:
+            report.warn(
+                f"{one.table}: {one.found.changing:,} rows changed whenever they were looked at, so nothing is known of them"
+            )
+        for shown in one.found.keys:
+            values = ", ".join(f"{column} = {value!r}" for column, value in shown["key"].items())
+            report.line(f"{one.table}: {' and '.join(shown['is'])}: {values}")
+
+
+def _state(one: Verified) -> str:
+    if one.found is None:
+        return "not compared"
+    return "equal" if one.found.is_equal else "different"
+
+
+def _row(one: Verified) -> tuple[object, ...]:
+    shown = _json(one)
+    names = ("result", "rowsSource", "rowsTarget", "missing", "surplus", "different", "changing", "position")
+    return (one.table, *(shown[name] for name in names))
+
+
+def _json(one: Verified) -> dict[str, object]:
+    from replicator_runtime.cli.report import error_json
+
+    found = one.found
+    counts = {
+        "rowsSource": found and found.rows_source,
+        "rowsTarget": found and found.rows_target,
+        "missing": found and found.missing,
+        "surplus": found and found.surplus,
+        "different": found and found.different,
+        "changing": found and found.changing,
+        "position": found and found.position,
+        "dmlBlacklist": list(found.left_out) if found else [],
+        "comparisons": found and found.comparisons,
+    }
+    keys = {"keys": list(found.keys)} if found and found.keys else {}
+    return {
+        **one.table.to_json(),
+        "result": _state(one),
+        **counts,
+        **keys,
+        "seconds": round(one.seconds, 1),
+        "error": None if one.error is None else error_json(one.error),
+    }

@@ -1,0 +1,316 @@
+"""Compares one table with its copy: checksums of all rows, then the keys that differ, again and again until they are decided."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from replicator_runtime.engine.tables.table_scope import TableScope
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.engine.verification import checksums
+from replicator_runtime.engine.verification.common_position import check_stop, pin
+from replicator_runtime.engine.verification.key_values import key_values
+from replicator_runtime.engine.verification.verdict import Verdict
+from replicator_sdk import chunk_dataframe
+from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_runtime.engine.verification.common_position import Pinned
+    from replicator_runtime.engine.verification.reading import Reading
+    from replicator_runtime.engine.verification.verdict import Observed
+    from replicator_sdk import TableId, TableReader, TableSchema, TableSnapshot
+
+ROUNDS: Final = 6
+KEYS_AT_MOST: Final = 4_000_000
+_OWN: Final = "RPL-136"
+_AGAIN_SECONDS: Final = 1.0
+_IGNORED: Final = {"INSERT": "missing", "DELETE": "surplus", "TRUNCATE_TABLE": "surplus"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How tables are compared.
+
+    Attributes:
+        timeout: For how many seconds to wait each time until the target has what the source had.
+        keys_shown: Of how many keys that differ the values are returned.
+        say: Reports what is done, for people.
+    """
+
+    timeout: float
+    keys_shown: int
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was found.
+
+    Attributes:
+        position: The source's position at which its rows were counted.
+        rows_source: How many rows the source had there.
+        rows_target: How many rows the target's version had.
+        missing: Rows that the target lacks.
+        surplus: Rows that it has too many.
+        different: Rows that it has with other values.
+        changing: Keys that changed whenever they were looked at, so that nothing is known of them.
+        left_out: The operations that the pipeline leaves out of the table.
+        comparisons: How often rows were compared.
+        keys: The key of some rows that differ.
+    """
+
+    position: str
+    rows_source: int
+    rows_target: int
+    missing: int = 0
+    surplus: int = 0
+    different: int = 0
+    changing: int = 0
+    left_out: tuple[str, ...] = ()
+    comparisons: int = 1
+    keys: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no difference was found."""
+        return not (self.missing or self.surplus or self.different)
+
+
+class TableComparison:
+    """Of one table; used once, by one thread.
+
+    Args:
+        reading: The replicator.
+        record: The table as it was stored last.
+        target: Reads the target.
+        settings: How.
+    """
+
+    def __init__(self, reading: Reading, record: TableRecord, target: TableReader, settings: Settings) -> None:
+        self._reading = reading
+        self._record = record
+        self._target = target
+        self._settings = settings
+        selected = reading.pipeline.selection.matches(record.table)
+        self._left_out = frozenset[str]() if selected is None else TableScope.of(selected).left_out
+        self._form: pa.Schema | None = None
+        self._ignored = frozenset(_IGNORED[name] for name in self._left_out & _IGNORED.keys())
+
+    def run(self) -> Comparison:
+        """Compare; what the source or the target cannot answer for the moment is tried some times.
+
+        Raises:
+            ReplicatorError: Why the table cannot be compared.
+        """
+        check_comparable(self._record, self._left_out)
+        tries = 0
+        while True:
+            try:
+                found = self._compare()
+            except (RetryableError, SchemaDriftError) as error:
+                tries += 1
+                if error.code.startswith(_OWN) or tries >= ROUNDS:
+                    raise
+                self._reading.pause(_AGAIN_SECONDS)
+                check_stop(self._reading)
+            else:
+                self._check_still_same()
+                return found
+
+    def _compare(self) -> Comparison:
+        verdict = Verdict()
+        with self._opened() as snapshot:
+            self._say("reads all rows")
+            schema = snapshot.schema
+            source, pinned = self._pinned(snapshot, checksums.bucket_sums)
+            target = checksums.bucket_sums(checksums.hashed(pinned.version.rows, schema))
+            buckets = source.differing(target)
+            counted = Comparison(
+                str(snapshot.position), source.rows, target.rows, left_out=tuple(sorted(self._left_out))
+            )
+            if not buckets:
+                return counted
+            if not pinned.reached:
+                raise _late(self._record.table, str(snapshot.position), str(self._reading.saved_offset()))
+            self._say(f"compares the rows of {len(buckets)} of {checksums.BUCKETS} parts")
+            self._take(verdict, snapshot, lambda rows: checksums.within(rows, buckets), pinned)
+        comparisons = 2
+        while len(verdict.pending) and comparisons <= ROUNDS:
+            check_stop(self._reading)
+            self._say(f"compares {len(verdict.pending):,} rows again that may only have changed meanwhile")
+            with self._opened() as snapshot:
+                if snapshot.schema != schema:
+                    raise _altered(schema)
+                keys = verdict.pending
+                self._take(verdict, snapshot, lambda rows, keys=keys: self._among(rows, keys))  # type: ignore[misc]
+            comparisons += 1
+        return self._judged(counted, verdict, schema, comparisons)
+
+    def _judged(self, counted: Comparison, verdict: Verdict, schema: TableSchema, comparisons: int) -> Comparison:
+        found = verdict.confirmed
+        shown = found[: self._settings.keys_shown]
+        return replace(
+            counted,
+            missing=int(found["missing"].sum()),
+            surplus=int(found["surplus"].sum()),
+            different=int(found["different"].sum()),
+            changing=len(verdict.pending),
+            comparisons=comparisons,
+            keys=self._keys(shown, schema) if len(shown) else (),
+        )
+
+    def _keys(self, shown: Observed, schema: TableSchema) -> tuple[dict[str, Any], ...]:
+        with self._opened() as snapshot:
+            frames = (self._source_rows(snapshot), self._target.open(schema).rows)
+            return tuple(key_values(frames, schema, shown, self._reading.spark.session()))
+
+    def _among(self, rows: DataFrame, keys: Any) -> DataFrame:
+        return checksums.among(rows, keys, self._reading.spark.session())
+
+    def _take(
+        self,
+        verdict: Verdict,
+        snapshot: TableSnapshot,
+        part: Callable[[DataFrame], DataFrame],
+        pinned: Pinned | None = None,
+    ) -> None:
+        """Compare a part of the rows, and have the verdict take what differs.
+
+        Args:
+            verdict: Takes it.
+            snapshot: The source's rows.
+            part: Chooses among hashed rows.
+            pinned: A version that has what the snapshot has; of use only where all its rows are of one position.
+        """
+
+        def held(rows: DataFrame) -> DataFrame:
+            from pyspark import StorageLevel
+
+            chosen = part(rows).persist(StorageLevel.DISK_ONLY)
+            chosen.count()
+            return chosen
+
+        source, now = self._pinned(snapshot, held, pinned)
+        try:
+            if not now.reached:
+                raise _late(self._record.table, str(snapshot.position), str(self._reading.saved_offset()))
+            schema = snapshot.schema
+            observed = checksums.differing_keys(
+                source,
+                part(checksums.hashed(now.version.rows, schema)),
+                keyed=bool(schema.primary_key),
+                ignored=self._ignored,
+                at_most=KEYS_AT_MOST,
+            )
+        finally:
+            source.unpersist()
+        if len(observed) > KEYS_AT_MOST:
+            raise _too_many(self._record.table)
+        verdict.take(observed, exact=now.holds_no_more and snapshot.end() is None)
+
+    def _pinned(self, snapshot: TableSnapshot, read: Callable[[DataFrame], Any], known: Pinned | None = None) -> Any:
+        """What `read` makes of the source's hashed rows, and a version of the target that has all that these have.
+
+        The version is taken before the rows are read where these are of one position, so that few later changes are in it.
+        """
+        exact = snapshot.end() is None
+        if exact and known is None:
+            known = self._pin(snapshot, snapshot.position)
+        result = read(checksums.hashed(self._source_rows(snapshot), snapshot.schema))
+        if exact:
+            return result, known
+        return result, self._pin(snapshot, snapshot.end() or snapshot.position)
+
+    def _pin(self, snapshot: TableSnapshot, until: Any) -> Pinned:
+        return pin(self._reading, self._target, snapshot.schema, until, self._settings.timeout)
+
+    def _source_rows(self, snapshot: TableSnapshot) -> DataFrame:
+        spark, schema = self._reading.spark.session(), snapshot.schema
+        if self._form is None or self._form.names != list(schema.names):
+            self._form = self._target.open(schema).form
+        return chunk_dataframe(spark, schema, snapshot.chunks, snapshot.read, self._form)
+
+    @contextmanager
+    def _opened(self) -> Iterator[TableSnapshot]:
+        with ExitStack() as opened:
+            reader = self._reading.snapshot_reader()
+            opened.callback(reader.close)
+            yield opened.enter_context(reader.open(self._record.schema))
+
+    def _check_still_same(self) -> None:
+        """Check that nothing happened to the table meanwhile that the comparison does not know of.
+
+        Raises:
+            ReplicatorError: As `check_comparable`, or RPL-1365 when it is another copy now.
+        """
+        now = self._reading.records().get(self._record.table)
+        if now is None or now.copy_id != self._record.copy_id:
+            raise _not_comparable(self._record.table, "was copied again, or is gone, since the comparison began")
+        check_comparable(now, self._left_out)
+
+    def _say(self, text: str) -> None:
+        self._settings.say(f"{self._record.table}: {text}")
+
+
+def check_comparable(record: TableRecord, left_out: frozenset[str]) -> None:
+    """Check that a table's copy is meant to be equal.
+
+    Raises:
+        NeedsUserError: RPL-1364 for one that the pipeline keeps different; RPL-1365 for one that is not replicated now.
+    """
+    if "UPDATE" in left_out:
+        raise NeedsUserError(
+            "the pipeline leaves updates out, so the copy differs on purpose",
+            code="RPL-1364",
+            hint="name the other tables; or take UPDATE off the `dmlBlacklist` and copy the table again by `replicator table resync`",
+            table=str(record.table),
+        )
+    if record.needs_snapshot or record.wants_copy or record.released:
+        raise _not_comparable(record.table, "is still to be copied")
+    if record.state is not TableState.REPLICATING:
+        raise _not_comparable(record.table, f"is {record.state}")
+
+
+def _not_comparable(table: TableId, why: str) -> NeedsUserError:
+    return NeedsUserError(
+        f"the table {why}: there is nothing to compare",
+        code="RPL-1365",
+        hint="`replicator status` shows its state; give the command again when it is REPLICATING",
+        table=str(table),
+    )
+
+
+def _late(table: TableId, position: str, saved: str) -> RetryableError:
+    return RetryableError(
+        f"the copy differs, but may only be late: no run goes on, and the saved offset is {saved}",
+        code="RPL-1367",
+        hint="give the command beside `replicator run`; without a run only after `replicator run --until-current`, and only where the"
+        " source's position does not move by itself, as PostgreSQL's does",
+        table=str(table),
+        position=position,
+    )
+
+
+def _too_many(table: TableId) -> NeedsUserError:
+    return NeedsUserError(
+        f"more than {KEYS_AT_MOST:,} rows differ, which is too many to be distinguished from rows that change",
+        code="RPL-1368",
+        hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
+        table=str(table),
+    )
+
+
+def _altered(schema: TableSchema) -> SchemaDriftError:
+    return SchemaDriftError(
+        "the table was altered while it was compared",
+        code="RPL-6020",
+        hint="give the command again",
+        table=str(schema.table),
+    )

@@ -1,0 +1,115 @@
+"""`replicator verify` refuses what it cannot compare, with a code and the next step, and starts no Spark for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replicator_state import ReplicatorDirectory
+from tests.runtime.cli.conftest import Replicator
+from tests.runtime.plugin_packages import install
+
+_TARGET = """
+from pathlib import Path
+from replicator_sdk import *
+from replicator_sdk.errors import NeedsUserError
+
+class Config(PluginConfig):
+    reads: bool = True
+
+class Consumer(EventConsumer):
+    def apply_ddl(self, event):
+        if event.table.table == "old_orders":
+            raise NeedsUserError("no", code="TST-0001", table=str(event.table))
+    def apply_dml(self, event): pass
+    def stop(self): pass
+
+class Reader(TableReader):
+    def progress(self, table): raise NotImplementedError
+    def open(self, schema): raise NotImplementedError
+
+class Half(DeltaTarget):
+    name = "half"
+    config_type = Config
+    def create_consumer(self, context): return Consumer()
+    def create_table_reader(self, context): return Reader() if self.config.reads else None
+
+@hookimpl
+def delta_targets(): return [Half]
+"""
+
+Refused = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def refused(replicator: Replicator) -> Refused:
+    def run(*arguments: str | Path) -> dict[str, Any]:
+        done = replicator("verify", *arguments, "--json")
+        assert done.exit_code == 3, done.stdout
+        error: dict[str, Any] = json.loads(done.stdout)["error"]
+        assert error["hint"]
+        return error
+
+    return run
+
+
+@pytest.fixture
+def pipeline(replicator: Replicator, sqlite_pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline with a table that was copied and one that fails."""
+    site = sqlite_pipeline.parent / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    install(site, "half", _TARGET)
+    _edit(sqlite_pipeline, {})
+    assert replicator("run", sqlite_pipeline, "--until-current").exit_code == 3
+    return sqlite_pipeline
+
+
+def _edit(file: Path, properties: dict[str, Any], *tables: str) -> None:
+    document = json.loads(file.read_text())
+    document["stages"][1]["plugin"] = {"name": "half", "type": "cdcTarget", "properties": properties}
+    document["tables"] = [{"table": table} for table in tables or ("orders", "old_orders")]
+    file.write_text(json.dumps(document))
+
+
+def test_a_pipeline_that_never_ran_is_refused(refused: Refused, sqlite_pipeline: Path) -> None:
+    assert refused(sqlite_pipeline)["code"] == "RPL-1201"
+
+
+def test_an_unknown_table_is_refused_and_so_is_one_that_the_pipeline_leaves_out(
+    refused: Refused, pipeline: Path
+) -> None:
+    assert refused(pipeline, "nothing")["code"] == "RPL-1220"
+    _edit(pipeline, {}, "orders")
+    assert refused(pipeline, "old_orders")["code"] == "RPL-1220"
+
+
+def test_a_name_without_the_file_is_refused(refused: Refused, pipeline: Path) -> None:
+    assert refused("shop", "--base", pipeline.parent / "state")["code"] == "RPL-1360"
+
+
+def test_a_table_that_fails_is_not_compared(replicator: Replicator, pipeline: Path) -> None:
+    done = replicator("verify", pipeline, "old_orders", "--json")
+    assert done.exit_code == 3
+    envelope = json.loads(done.stdout)
+    assert envelope["error"]["code"] == "RPL-1365"
+    (table,) = envelope["data"]["tables"]
+    assert (table["result"], table["rowsSource"], table["error"]["code"]) == ("not compared", None, "RPL-1365")
+    text = replicator("verify", pipeline, "old_orders")
+    assert "not compared" in text.stdout
+    assert "RPL-1365" in text.stderr
+
+
+def test_a_target_that_cannot_be_read_is_refused(refused: Refused, pipeline: Path) -> None:
+    _edit(pipeline, {"reads": False})
+    assert refused(pipeline)["code"] == "RPL-1362"
+
+
+def test_a_source_without_snapshots_is_refused(refused: Refused, judged: Callable[..., Path], tmp_path: Path) -> None:
+    file = judged()
+    ReplicatorDirectory(str(tmp_path / "state"), "default", "judged").acquire("run").release()
+    assert refused(file)["code"] == "RPL-1361"
