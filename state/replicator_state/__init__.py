@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from replicator_state.deletion import Deletion, DeletionNote
 from replicator_state.directory import ReplicatorDirectory, check_identifier, replicators
+from replicator_state.lane_folder import LaneFolder
 from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
 from replicator_state.lease.epoch_claim import LEASE_HELD
 from replicator_state.lease.lease import Lease
@@ -25,6 +26,7 @@ __all__ = [
     "Deletion",
     "DeletionNote",
     "Entry",
+    "LaneFolder",
     "Lease",
     "OffsetEntry",
     "OffsetStore",

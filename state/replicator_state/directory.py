@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from replicator_sdk.errors import ConfigError, NeedsUserError
 from replicator_state.deletion import Deletion
+from replicator_state.lane_folder import LaneFolder
 from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
 from replicator_state.lease.lease import Lease
 from replicator_state.offsets.offset_store import OffsetStore
@@ -177,6 +178,11 @@ class ReplicatorDirectory:
         if lease is None:
             return StateStore(folder, retry)
         return StateStore(folder, retry, epoch=lease.epoch, fence=lease.check)
+
+    def lanes(self, lease: Lease) -> LaneFolder:
+        """The generation's lanes."""
+        folder = self._open(self.namespace, self.name, str(self.generation), "lanes")
+        return LaneFolder(folder, StoreRetry(self._retry_seconds, folder.place), lease.check)
 
     def requests(self) -> RequestFolder:
         """The requests of operators, which outlive generations."""

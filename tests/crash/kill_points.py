@@ -194,6 +194,27 @@ OF_REQUESTS: frozenset[str] = frozenset(
 )
 """While a run, or a command by itself, carries out what an operator asks for: tried in `sqlite/commands/test_requests.py`."""
 
+OF_PAUSES: frozenset[str] = frozenset(
+    {"engine.request.carried_out", "engine.lane.before_write", "engine.lane.after_write"}
+    | {"engine.offset.before_save", "engine.offset.after_save"}
+)
+"""While tables are paused and their changes go to lanes: tried in `sqlite/commands/test_lanes.py`."""
+
+OF_RESUMES: frozenset[str] = frozenset(
+    {
+        "engine.request.carried_out",
+        "engine.lane.before_step",
+        "engine.lane.after_step",
+        "engine.lane.emptied",
+        "engine.lane.ended",
+        "engine.lane.tidied",
+    }
+)
+"""While the target gets what is in the lanes: tried in the same place."""
+
+PARTS_OF_LANES: frozenset[str] = frozenset({"lane"})
+"""The part of the recovery that they need."""
+
 OF_RESET: frozenset[str] = frozenset({"engine.generation.before", "engine.generation.begun"})
 """While `replicator reset` begins another generation: tried in `sqlite/commands/test_reset.py`."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PLAIN_INTERVAL_SECONDS = 10.0
 REPEAT_SECONDS = 60.0
-_COLOURS = {"FAILING": "red", "REPLICATING": "green", "SNAPSHOTTING": "cyan"}
+_COLOURS = {"FAILING": "red", "REPLICATING": "green", "SNAPSHOTTING": "cyan", "PAUSED": "yellow"}
 
 
 class Display(Protocol):

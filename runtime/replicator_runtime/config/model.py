@@ -146,6 +146,19 @@ class FailingTablesConfig(Settings):
     )
 
 
+class LanesConfig(Settings):
+    """How much is kept of a paused table's changes."""
+
+    max_bytes: int = Field(
+        default=10_737_418_240,
+        ge=1,
+        description="A lane with more bytes on the state's file system is dropped, and its table copied again when it is resumed.",
+    )
+    max_hours: float = Field(
+        default=168.0, gt=0, description="The same of a lane whose oldest change has been in it for so long."
+    )
+
+
 def _as_spark_writes_it(value: object) -> object:
     """Spark's settings are text; JSON numbers and booleans are taken in the spelling Spark reads."""
     if isinstance(value, bool):
@@ -244,6 +257,7 @@ class PipelineConfig(Settings):
     failing_tables: FailingTablesConfig = Field(
         default_factory=FailingTablesConfig, description="What follows when a table fails for long."
     )
+    lanes: LanesConfig = Field(default_factory=LanesConfig, description="How much is kept of a paused table's changes.")
     new_tables: Literal["include", "ignore"] = Field(
         default="include", description="Whether tables that appear later and match `tables` are taken in."
     )

@@ -11,11 +11,14 @@ import structlog
 
 from replicator_runtime.engine.apply import rejoining
 from replicator_runtime.engine.apply.applier import Applier, BatchApplier, RowApplier
+from replicator_runtime.engine.apply.lane_applier import LaneApplier
+from replicator_runtime.engine.lanes.lanes import Lanes
 from replicator_runtime.engine.preparation.created_tables import create_tables, refuse_lost_state
 from replicator_runtime.engine.preparation.discovery import discover, gone_tables
 from replicator_runtime.engine.preparation.log_preparation import prepare_log
 from replicator_runtime.engine.preparation.low_watermarks import copied_watermark, find_watermarks
 from replicator_runtime.engine.preparation.new_names import schemas_at
+from replicator_runtime.engine.preparation.paused_tables import open_lanes
 from replicator_runtime.engine.preparation.remains import discard_remains
 from replicator_runtime.engine.preparation.renames import finish_renames
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
@@ -68,6 +71,7 @@ class Attempt:
         self._maintenance = maintenance
         self._goal = goal
         self._source = self._run.pipeline.source
+        self._lanes = Lanes(self._run)
         self._exit = ExitStack()
         self._consumer: EventConsumer
         self._applier: Applier
@@ -93,7 +97,9 @@ class Attempt:
             self._consumer.start()
             finish_renames(self._lifecycle, self._consumer)
             discard_remains(self._lifecycle, self._consumer)
-            self._applier = self._make_applier(self._consumer)
+            applier = self._make_applier(self._consumer)
+            self._exit.callback(applier.close)
+            self._applier = LaneApplier(applier, self._lanes)
             self._exit.callback(self._applier.close)
             if self._lifecycle.takes_snapshots:
                 self._with_snapshots(records)
@@ -154,7 +160,9 @@ class Attempt:
         watermarks = find_watermarks(self._lifecycle, self._consumer, [*records, *gone])
         loads = isinstance(self._consumer, SnapshotLoader)
         snapshots = self._snapshots if loads else self._snapshots_by_row()
-        snapshots.begin([r for r in self._working(records) if r.needs_snapshot], self._definition({}))
+        open_lanes(self._lifecycle, self._consumer, self._lanes, watermarks)
+        waiting = [r for r in self._working(records) if r.needs_snapshot and r.pause is None]
+        snapshots.begin(waiting, self._definition({}))
         if (snapshots.running or snapshots.waiting) and not (watermarks and loads):
             watermarks |= self._copy_first(snapshots)
         self._stream([*records, *gone], watermarks, snapshots)
@@ -243,7 +251,8 @@ class Attempt:
     ) -> None:
         own = snapshots is None
         schemas = self._schemas(records, None if own else watermarks)
-        stream = Stream(self._lifecycle, self._applier, schemas, watermarks, snapshots, self._maintenance, self._began)
+        lanes, maintenance = self._lanes, self._maintenance
+        stream = Stream(self._lifecycle, self._applier, schemas, watermarks, lanes, snapshots, maintenance, self._began)
         reader = self._source.create_reader(self._streamed(schemas), SourceContext(self._run), stream.emitter)
         self._exit.callback(reader.close)
         start = reader.initialize(self._run.saved_offset)

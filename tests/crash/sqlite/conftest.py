@@ -29,6 +29,12 @@ def make_pair(tmp_path: Path, file_target_package: str) -> MakePair:
 
 
 @pytest.fixture(scope="session")
+def make_pairs(tmp_path_factory: pytest.TempPathFactory, file_target_package: str) -> MakePair:
+    """As `make_pair`, for pairs that several tests copy."""
+    return functools.partial(_pair, tmp_path_factory.mktemp("pairs"), file_target_package)
+
+
+@pytest.fixture(scope="session")
 def changed_pair(tmp_path_factory: pytest.TempPathFactory, file_target_package: str) -> Pair:
     """A pair that was equal before rows and structure of its database changed. To be copied (`like`), not to be run."""
     pair = _pair(tmp_path_factory.mktemp("changed"), file_target_package)

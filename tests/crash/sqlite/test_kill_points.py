@@ -46,6 +46,7 @@ def test_no_named_point_is_left_out() -> None:
     tried |= kill_points.OF_REQUESTS | kill_points.OF_RESET | kill_points.OF_PLANS
     tried |= kill_points.OF_REWIND | kill_points.OF_RESET_OF_LOGS
     tried |= kill_points.OF_DELETE | kill_points.OF_DELETE_AT_POSTGRES
+    tried |= kill_points.OF_PAUSES | kill_points.OF_RESUMES
     elsewhere = (
         "test.",
         "bigquery.",
@@ -63,7 +64,7 @@ def test_every_part_of_the_recovery_is_needed_at_some_point() -> None:
     beside = {restructure.twin.removed for restructure in kill_points.BESIDE_STRUCTURE.values()}
     at_points = {twin.removed for moment in kill_points.ALL for twin in moment.values()}
     elsewhere = kill_points.PARTS_FOR_JAVA | kill_points.PARTS_OF_RENAMES | kill_points.PARTS_OF_REMAINS
-    elsewhere |= kill_points.PARTS_OF_REQUESTS | kill_points.PARTS_OF_PLANS
+    elsewhere |= kill_points.PARTS_OF_REQUESTS | kill_points.PARTS_OF_PLANS | kill_points.PARTS_OF_LANES
     assert at_points | beside | elsewhere == set(PARTS)
 
 

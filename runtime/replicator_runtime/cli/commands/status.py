@@ -84,6 +84,8 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
         for task, shown in table.get("maintenance", {}).items():
             if shown["error"]:
                 report.line(f"{_table(table)}: the task {task} failed, and is tried again: {shown['error']}")
+        if pause := table.get("pause"):
+            report.line(f"{_table(table)}: {_pause(pause)}")
         if again_at := table.get("copyAgainAt"):
             report.line(f"{_table(table)}: copied again at {again_at}, unless it works before")
 
@@ -93,6 +95,16 @@ def _lag(found: Mapping[str, Any]) -> str:
     if lag is None and (current := found.get("currentAt")):
         return f"last current at {current}"
     return "lag unknown" if lag is None else f"lag {lag:.1f} s"
+
+
+def _pause(pause: Mapping[str, Any]) -> str:
+    """What follows from a pause."""
+    if pause["copiedAgain"]:
+        return f"paused since {pause['since']}; it is copied again when it is resumed"
+    kept = f"{pause['laneRows']:,} changes ({pause['laneBytes']:,} bytes) are in its lane"
+    if pause["resuming"]:
+        return f"it is resumed; {kept} and are given to the target"
+    return f"paused since {pause['since']}; {kept}"
 
 
 def _maintained(table: Mapping[str, Any]) -> str:

@@ -49,6 +49,46 @@ def retry(
     _ask("retry", name, namespace, base, {"tables": tables}, None if no_wait else timeout, as_json=as_json, debug=debug)
 
 
+@app.command("pause")
+def pause(
+    name: Replicator,
+    tables: Tables,
+    timeout: Timeout = 60.0,
+    no_wait: NoWait = False,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Leave tables at the target as they are, and keep their changes beside the state until they are resumed.
+
+    The source's log is not held for them. A lane past `lanes.maxBytes` or `lanes.maxHours` is dropped; the table is copied again then
+    when it is resumed. Example: replicator table pause pipeline.json shop.orders
+    """
+    _ask("pause", name, namespace, base, {"tables": tables}, None if no_wait else timeout, as_json=as_json, debug=debug)
+
+
+@app.command("resume")
+def resume(
+    name: Replicator,
+    tables: Tables,
+    timeout: Timeout = 60.0,
+    no_wait: NoWait = False,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Give the target what was kept of paused tables, and let them take changes as before.
+
+    The outcome says that this begins; `replicator status` shows how much is left. Example: replicator table resume pipeline.json
+    shop.orders
+    """
+    _ask(
+        "resume", name, namespace, base, {"tables": tables}, None if no_wait else timeout, as_json=as_json, debug=debug
+    )
+
+
 @app.command("resync")
 def resync(
     name: Replicator,

@@ -12,6 +12,7 @@ from replicator_sdk.errors import NeedsUserError, SnapshotNeededError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.batching.batching import AppliedBatch, Batcher
+    from replicator_runtime.engine.lanes.lanes import Lanes
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
@@ -27,16 +28,25 @@ class ActiveTables:
         lifecycle: Of all tables; it decides what follows for a table.
         watermarks: Of the tables that take changes; a table without one takes none.
         batcher: Holds their changes until they are applied.
+        lanes: Of the paused ones.
 
     Attributes:
         watermarks: The same; a watermark rises once changes are durable, and a table that takes no more is gone from it.
         batcher: The same.
+        lanes: The same.
     """
 
-    def __init__(self, lifecycle: TableLifecycle, watermarks: dict[TableId, TableWatermark], batcher: Batcher) -> None:
+    def __init__(
+        self,
+        lifecycle: TableLifecycle,
+        watermarks: dict[TableId, TableWatermark],
+        batcher: Batcher,
+        lanes: Lanes,
+    ) -> None:
         self._lifecycle = lifecycle
         self.watermarks = watermarks
         self.batcher = batcher
+        self.lanes = lanes
         self._doubtful: set[TableId] = set()
 
     @property
@@ -60,8 +70,8 @@ class ActiveTables:
 
     @property
     def settled(self) -> dict[TableId, TableWatermark]:
-        """The watermarks that are certain to be the target's; not those of tables that failed, perhaps after a commit."""
-        return {table: watermark for table, watermark in self.watermarks.items() if table not in self._doubtful}
+        """The watermarks that are certain to be the target's; not those of tables that failed, perhaps after a commit, or are paused."""
+        return {t: mark for t, mark in self.watermarks.items() if t not in self._doubtful and t not in self.lanes}
 
     def record_applied(self, items: Sequence[AppliedBatch], failures: Mapping[TableId, Exception]) -> None:
         """These changes are applied and durable, but for the tables that failed.
@@ -80,6 +90,9 @@ class ActiveTables:
     def _applied(self, item: AppliedBatch) -> None:
         """The table has these changes, durable."""
         table, tally, metrics = item.table, item.tally, self._lifecycle.run.metrics
+        if table in self.lanes:
+            self._kept(item)
+            return
         if table in self.watermarks:
             self.watermarks[table].position = item.position
             self._lifecycle.positions.reached(table, self._lifecycle.records[table].copy_id, item.position)
@@ -87,6 +100,30 @@ class ActiveTables:
             metrics.count(f"dml.{name}", count, table=table)
         self._lifecycle.run.progress.applied(table, tally.rows, tally.source_timestamp)
         self._lifecycle.progressed(table)
+
+    def _kept(self, item: AppliedBatch) -> None:
+        """The table's lane has these changes, durable."""
+        if item.table in self.watermarks:
+            self.watermarks[item.table].position = item.position
+        self.lanes.show(self._lifecycle.records[item.table])
+
+    def drop_full_lanes(self) -> None:
+        """Drop lanes that are past their bounds.
+
+        Raises:
+            Rejoin: When a table that was to be resumed is to be copied again therefore.
+        """
+        paused = [self._lifecycle.records[table] for table in self.watermarks if table in self.lanes]
+        for record in paused:
+            if why := self.lanes.why_full(record):
+                self.lose_lane(record, why)
+                if record.pause is None:
+                    raise Rejoin
+
+    def lose_lane(self, record: TableRecord, why: str) -> None:
+        """Drop the table's lane: it takes no more changes, and is copied again; durable when this returns."""
+        self._lifecycle.drop_lane(record, why)
+        self._stop_taking(record.table)
 
     def failed(self, table: TableId, error: Exception) -> None:
         """One table failed: it stops alone, for a while or until the next start, or all is replayed.
@@ -118,6 +155,9 @@ class ActiveTables:
         """
         if not self._lifecycle.takes_snapshots:
             raise _no_copy(record.table, None)
+        if record.table in self.lanes:
+            self.lose_lane(record, "only a new copy makes the table whole")
+            return
         self._lifecycle.copy_again(record)
         self._stop_taking(record.table)
 

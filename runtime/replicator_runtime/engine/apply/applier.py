@@ -32,6 +32,10 @@ class Applier(ABC):
         """The consumer, if what it applied is durable only when it says so; else None."""
         return None
 
+    def is_deferred(self, table: TableId) -> bool:  # noqa: ARG002 - for appliers to which tables differ
+        """Whether what is applied of the table is durable only when the consumer says so."""
+        return self.deferred is not None
+
     @property
     def is_table_by_table(self) -> bool:
         """Whether one table's applies can be held by its lock while others go on."""

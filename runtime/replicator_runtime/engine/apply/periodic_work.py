@@ -40,9 +40,13 @@ class PeriodicWork:
 
         Args:
             busy: The tables with changes that wait.
+
+        Raises:
+            Rejoin: As `ActiveTables.drop_full_lanes`.
         """
         if time.monotonic() - self._looked_at >= _LOOK_SECONDS:
             self._looked_at = time.monotonic()
             self._lifecycle.release_failing(self._tables.watermarks)
+            self._tables.drop_full_lanes()
         self._lifecycle.positions.save_when_due()
-        self._maintain(self._tables.watermarks.keys(), busy)
+        self._maintain([table for table in self._tables.watermarks if table not in self._tables.lanes], busy)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 
-from replicator_sdk import ChangeBatch
+from replicator_runtime.engine.batching.packed_changes import pack, packed_type, unpack
 from replicator_sdk.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replicator_sdk import TableSchema
+    from replicator_sdk import ChangeBatch, TableSchema
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -40,35 +38,15 @@ class SpillFile:
             self._file = tempfile.TemporaryFile(prefix="replicator-spill-", dir=self._folder)  # noqa: SIM115 - lives as long as this
         self._sink = pa.PythonFile(self._file, mode="w")
         self._writer: pa.RecordBatchStreamWriter | None = None
-        self._type = pa.schema(
-            [
-                pa.field("op", pa.int8()),
-                pa.field("row", schema.struct),
-                pa.field("before", schema.struct),
-                pa.field("ordinal", pa.int64()),
-                pa.field("sequence", pa.int64()),
-                *(pa.field(f"unchanged {index}", pa.bool_()) for index in range(len(schema.columns))),
-            ]
-        )
+        self._type = packed_type(schema)
 
     def write(self, batch: ChangeBatch) -> None:
         """Append a numbered batch."""
-        absent = pa.nulls(len(batch), pa.bool_())
-        arrays = [
-            batch.op,
-            batch.row,
-            pa.nulls(len(batch), self.schema.struct) if batch.before is None else batch.before,
-            pa.array(batch.ordinals),
-            pa.array(batch.sequence_numbers),
-            *(batch.unchanged.get(name, absent) for name in self.schema.names),
-        ]
-        marks = {"full": batch.before_is_full, "snapshot": batch.is_snapshot, "unordered": batch.is_unordered}
-        flags = json.dumps(marks).encode()
-        packed = pa.RecordBatch.from_arrays(arrays, schema=self._type)
+        packed, flags = pack(batch)
         with self._needs_space(batch.nbytes):
             if self._writer is None:
                 self._writer = pa.ipc.new_stream(self._sink, self._type)
-            self._writer.write_batch(packed, custom_metadata={"flags": flags})
+            self._writer.write_batch(packed, custom_metadata=flags)
         self.rows += len(batch)
         self.nbytes += batch.nbytes
 
@@ -86,23 +64,7 @@ class SpillFile:
         path = Path("/proc/self/fd") / str(self._file.fileno())
         with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
             for batch, metadata in reader.iter_batches_with_custom_metadata():
-                yield self._unpack(batch, json.loads(metadata["flags"]))
-
-    def _unpack(self, batch: pa.RecordBatch, flags: dict[str, bool]) -> ChangeBatch:
-        op, row, before, ordinals, sequence, *masks = batch.columns
-        pairs = zip(self.schema.names, masks, strict=True)
-        return ChangeBatch(
-            self.schema,
-            op,
-            row,
-            None if before.null_count == len(before) else before,
-            ordinals.to_numpy(),
-            {name: mask for name, mask in pairs if mask.null_count < len(mask)},
-            flags["full"],
-            flags["snapshot"],
-            sequence.to_numpy().astype(np.int64),
-            is_unordered=flags["unordered"],
-        )
+                yield unpack(self.schema, batch, metadata)
 
     def close(self) -> None:
         """Give the disk space back; may be called twice."""

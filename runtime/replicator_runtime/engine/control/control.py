@@ -29,6 +29,8 @@ log = structlog.get_logger()
 COMMANDS: Mapping[str, Callable[[TableLifecycle, Request], Work]] = {
     "pause": pause.pause,
     "resume": pause.resume,
+    "table.pause": table_commands.pause,
+    "table.resume": table_commands.resume,
     "table.retry": table_commands.retry,
     "table.resync": table_commands.resync,
 }

@@ -71,7 +71,7 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
 
     Raises:
         NeedsUserError: RPL-1220 for an unknown table; RPL-1222 when the source takes no snapshots; RPL-1223 when the copy is
-            to be made beside the table; RPL-1225 without tables.
+            to be made beside the table; RPL-1225 without tables; RPL-1243 for a paused one.
     """
     records = _records(lifecycle, request.arguments)
     if not _takes_snapshots(lifecycle.run):
@@ -87,6 +87,15 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
             hint="give --in-place: until the copy has ended, readers of the target see a part of the table",
         )
 
+    for record in records:
+        if record.pause is not None and not record.pause.resuming:
+            raise NeedsUserError(
+                f"{record.table} is paused",
+                code="RPL-1243",
+                hint="resume it first: `replicator table resume NAME TABLE`; it can be copied again then",
+                table=str(record.table),
+            )
+
     def carry_out() -> None:
         """Note it; the next attempt copies."""
         new = [record for record in records if record.resync != request.request_id]
@@ -96,6 +105,69 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
             lifecycle.save()
 
     return Work(tuple(f"{record.table} is copied again" for record in records), carry_out)
+
+
+def pause(lifecycle: TableLifecycle, request: Request) -> Work:
+    """`table.pause`: changes of tables go to lanes and not to the target; what failed is forgotten.
+
+    Raises:
+        NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1240 for one that is paused, RPL-1242 when
+            the source takes no snapshots.
+    """
+    records = _records(lifecycle, request.arguments)
+    if not _takes_snapshots(lifecycle.run):
+        raise NeedsUserError(
+            "the source takes no snapshots: a table whose changes are not kept any more could not be made whole again",
+            code="RPL-1242",
+            hint="stop the run instead: the source's log keeps the changes of all tables until it is started again",
+        )
+    for record in records:
+        if record.pause is not None and not record.pause.resuming and record.pause.request != request.request_id:
+            raise NeedsUserError(
+                f"{record.table} is paused already",
+                code="RPL-1240",
+                hint="`replicator status` shows since when",
+                table=str(record.table),
+            )
+
+    def carry_out() -> None:
+        """Note it; the next attempt keeps the changes."""
+        new = [r for r in records if r.pause is None or r.pause.request != request.request_id]
+        for record in new:
+            lifecycle.pause(record, request.request_id)
+        if new:
+            lifecycle.save()
+
+    later = {r.table: ", and is copied again when it is resumed" if r.needs_snapshot else "" for r in records}
+    return Work(tuple(f"{table} is paused{then}" for table, then in later.items()), carry_out)
+
+
+def resume(lifecycle: TableLifecycle, request: Request) -> Work:
+    """`table.resume`: the target gets what came while tables were paused, then they go on.
+
+    Raises:
+        NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1241 for one that is not paused.
+    """
+    records = _records(lifecycle, request.arguments)
+    for record in records:
+        if record.pause is None and record.resumed != request.request_id:
+            raise NeedsUserError(
+                f"{record.table} is {record.state}, and not paused",
+                code="RPL-1241",
+                hint="`replicator status` shows the state of each table",
+                table=str(record.table),
+            )
+    new = [r for r in records if r.resumed != request.request_id and r.pause is not None]
+
+    def carry_out() -> None:
+        """Note it; the next attempt gives the target what came meanwhile."""
+        for record in new:
+            lifecycle.resume(record, request.request_id)
+        if new:
+            lifecycle.save()
+
+    how = {r.table: "copied again" if r.needs_snapshot else "resumed" for r in records}
+    return Work(tuple(f"{table} is {what}" for table, what in how.items()), carry_out)
 
 
 def _takes_snapshots(run: Run) -> bool:

@@ -11,6 +11,7 @@ import structlog
 
 from replicator_runtime.engine.lifecycle.copies import Copies
 from replicator_runtime.engine.lifecycle.log_release import LogRelease
+from replicator_runtime.engine.lifecycle.pausing import Pausing
 from replicator_runtime.engine.lifecycle.postponed_tables import PostponedTables
 from replicator_runtime.engine.lifecycle.transitions import Cause, check
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
@@ -36,7 +37,7 @@ register("engine.release.before_save", "engine.release.after_save")
 log = structlog.get_logger()
 
 
-class TableLifecycle:
+class TableLifecycle(Pausing):
     """All tables of one run. Only this class changes a table's state; each change is one of `TRANSITIONS`.
 
     The states are kept in the run's table store. A method that says so makes its decision durable; the others leave that
@@ -130,8 +131,9 @@ class TableLifecycle:
         return any(record.table not in taking and not self._starts_over(record) for record in parts)
 
     def _starts_over(self, record: TableRecord) -> bool:
-        """Whether the table stopped before any of its rows was copied: it needs nothing of the log so far."""
-        return self.takes_snapshots and record.snapshot is None and record.table in self._stopped
+        """Whether the table stopped before any of its rows was copied, or is paused without a copy: it needs nothing of the log so far."""
+        is_paused = record.pause is not None and record.needs_snapshot
+        return self.takes_snapshots and (is_paused or (record.snapshot is None and record.table in self._stopped))
 
     # --- tables that the source does not have
 
@@ -160,6 +162,7 @@ class TableLifecycle:
         for record in self.records.values():
             if self.run.pipeline.selection.matches(record.table) is not None:
                 self.run.progress.set_table(record.table, record.state)
+                self.show_pause(record)
 
     def take_in(self, table: TableId) -> TableRecord:
         """The record of `table`; a new one, PENDING, when it is not known yet."""
@@ -177,6 +180,9 @@ class TableLifecycle:
                 self._show_failing(record, Cause.BEGIN_ATTEMPT, error)
             elif self.is_waiting(record):
                 self._set(record, Cause.BEGIN_ATTEMPT, TableState.FAILING)
+            elif record.pause is not None:
+                self._show(record, Cause.BEGIN_ATTEMPT, TableState.PAUSED)
+                self.show_pause(record)
             else:
                 pending = record.needs_snapshot
                 self._show(record, Cause.BEGIN_ATTEMPT, TableState.PENDING if pending else TableState.REPLICATING)
@@ -208,9 +214,10 @@ class TableLifecycle:
         self.save()
 
     def join(self, record: TableRecord) -> None:
-        """It takes changes from now on."""
+        """It takes changes from now on; those of a paused table go to its lane."""
         self._retry_at.pop(record.table, None)
-        self._show(record, Cause.JOIN, TableState.REPLICATING)
+        self._show(record, Cause.JOIN, TableState.REPLICATING if record.pause is None else TableState.PAUSED)
+        self.show_pause(record)
 
     def create(self, record: TableRecord) -> None:
         """It was created at the target, and takes changes from now on."""
@@ -361,7 +368,8 @@ class TableLifecycle:
     def copy_again(self, record: TableRecord) -> None:
         """Forget its snapshot: an attempt copies it again; durable when this returns."""
         self.copies.end(record.table)
-        self._set(record, Cause.COPY_AGAIN, TableState.PENDING)
+        record.end_resuming()
+        self._set(record, Cause.COPY_AGAIN, TableState.PENDING if record.pause is None else TableState.PAUSED)
         self._store.note_remains(record)
         record.snapshot = None
         self.save()
@@ -369,7 +377,8 @@ class TableLifecycle:
     def start_over(self, record: TableRecord) -> None:
         """Forget its snapshot, schemas and scope: an attempt that selects it describes and copies it again."""
         self.copies.end(record.table)
-        self._set(record, Cause.START_OVER, TableState.PENDING)
+        record.end_resuming()
+        self._set(record, Cause.START_OVER, TableState.PENDING if record.pause is None else TableState.PAUSED)
         self._forget_copy(record)
         record.wants_copy = False
 

@@ -17,8 +17,9 @@ State = TableState | None
 """A table's state; None while the run does not know the table."""
 
 _PENDING, _SNAPSHOTTING = TableState.PENDING, TableState.SNAPSHOTTING
-_REPLICATING, _FAILING = TableState.REPLICATING, TableState.FAILING
-_KNOWN: tuple[State, ...] = (_PENDING, _SNAPSHOTTING, _REPLICATING, _FAILING)
+_REPLICATING, _FAILING, _PAUSED = TableState.REPLICATING, TableState.FAILING, TableState.PAUSED
+_WORKING: tuple[State, ...] = (_PENDING, _SNAPSHOTTING, _REPLICATING, _FAILING)
+_KNOWN: tuple[State, ...] = (*_WORKING, _PAUSED)
 
 
 class Cause(enum.StrEnum):
@@ -38,6 +39,9 @@ class Cause(enum.StrEnum):
     COPY_AGAIN = "is to be copied again"
     START_OVER = "is to be described and copied again"
     RENAME = "is renamed"
+    PAUSE = "is paused"
+    RESUME = "is resumed"
+    END_LANE = "the target has its lane"
     FORGET = "gone, or forgotten"
 
 
@@ -68,19 +72,23 @@ def _transitions(
 # What an earlier run stored may be any state, and errors come in any state: most causes are allowed in all of them.
 _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.TAKE_IN, (None,), (_PENDING,), "preparation stream slices"),
-    _transitions(Cause.BEGIN_ATTEMPT, _KNOWN, (_PENDING, _REPLICATING, _FAILING), "attempt"),
+    _transitions(Cause.BEGIN_ATTEMPT, _KNOWN, (_PENDING, _REPLICATING, _FAILING, _PAUSED), "attempt"),
     _transitions(Cause.BEGIN_COPY, (_PENDING, _FAILING), (_SNAPSHOTTING,), "snapshot"),
     _transitions(Cause.END_COPY, (_SNAPSHOTTING,), (_REPLICATING,), "snapshot"),
     _transitions(Cause.FIND_COPIED, (_PENDING, _FAILING), (_REPLICATING,), "preparation"),
-    _transitions(Cause.JOIN, _KNOWN, (_REPLICATING,), "preparation"),
+    _transitions(Cause.JOIN, _WORKING, (_REPLICATING,), "preparation"),
+    _transitions(Cause.JOIN, _KNOWN, (_PAUSED,), "preparation"),
     _transitions(Cause.CREATE, (_PENDING, _REPLICATING, _FAILING), (_REPLICATING,), "preparation stream slices"),
     _transitions(Cause.FAIL, _KNOWN, (_FAILING,), "preparation apply snapshot"),
     _transitions(Cause.STOP, _KNOWN, (_FAILING,), "preparation worker"),
     _transitions(Cause.RELEASE_FAILING, (_FAILING,), (_FAILING,), "apply attempt"),
     _transitions(Cause.RECORD_LOST_HISTORY, _KNOWN, (_FAILING,), "worker"),
-    _transitions(Cause.COPY_AGAIN, _KNOWN, (_PENDING,), "preparation apply"),
-    _transitions(Cause.START_OVER, _KNOWN, (_PENDING,), "preparation"),
+    _transitions(Cause.COPY_AGAIN, _KNOWN, (_PENDING, _PAUSED), "preparation apply"),
+    _transitions(Cause.START_OVER, _KNOWN, (_PENDING, _PAUSED), "preparation"),
     _transitions(Cause.RENAME, (_REPLICATING,), (_REPLICATING,), "stream"),
+    _transitions(Cause.PAUSE, _KNOWN, (_PAUSED,), "control"),
+    _transitions(Cause.RESUME, _KNOWN, (_PENDING, _PAUSED), "control"),
+    _transitions(Cause.END_LANE, (_PAUSED,), (_REPLICATING,), "apply"),
     _transitions(Cause.FORGET, _KNOWN, (None,), "preparation apply"),
 )
 TRANSITIONS: tuple[Transition, ...] = tuple(transition for part in _PARTS for transition in part)

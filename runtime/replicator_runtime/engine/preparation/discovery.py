@@ -82,7 +82,8 @@ def _leave_missing(lifecycle: TableLifecycle, present: set[TableId]) -> None:
                 "table.not_listed", table=str(record.table), later="it is copied again when the source lists it"
             )
     failing = [r for r in left if r.table in lifecycle.stopped or lifecycle.is_waiting(r)]  # its error says why
-    waiting = [r for r in left if r.needs_snapshot and not r.copying and not r.renames and r not in failing]
+    stays = [r for r in left if r.copying or r.renames or r.pause is not None or r in failing]
+    waiting = [r for r in left if r.needs_snapshot and r not in stays]
     # With `newTables: ignore` a table that is not known is never taken in: one that the catalogue leaves out for a moment, or
     # whose rights are gone for a while, would be lost. It holds nothing, and is copied when it is there again.
     if run.config.new_tables == "ignore":

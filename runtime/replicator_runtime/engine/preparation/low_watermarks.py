@@ -79,6 +79,10 @@ def _watermark(
 ) -> TableWatermark | None:
     """The table's watermark; None while it takes no changes."""
     if isinstance(consumer, BatchConsumer):
+        if record.pause is not None and record.pause.base is not None and not record.pause.resuming:
+            if record.snapshot is None:
+                return None
+            return _joined(lifecycle, record, replace(copied_watermark(record.snapshot), position=record.pause.base))
         if settled is not None and record.snapshot is not None:
             return _joined(lifecycle, record, settled)
         return reported_watermark(lifecycle, consumer, record)

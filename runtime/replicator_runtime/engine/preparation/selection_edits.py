@@ -53,6 +53,7 @@ class SelectionEdits:
                 log.warning(
                     "table.not_selected", table=str(record.table), later="it is copied again when it is selected"
                 )
+                record.pause = None
                 self._lifecycle.start_over(record)
                 self._changed = True
             elif not self._copies and record.left_at is None and not record.passed_over:

@@ -80,6 +80,7 @@ def open_run(
             offsets=directory.offsets(lease),
             store=directory.states(lease).scoped("runtime"),
             requests=directory.requests(),
+            lanes=directory.lanes(lease),
             stop=stop or threading.Event(),
             progress=progress or Progress(),
             metrics=MetricsRegistry(pipeline.target_stage),

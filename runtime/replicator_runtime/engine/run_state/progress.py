@@ -40,6 +40,25 @@ class TaskView:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseView:
+    """A pause of a table.
+
+    Attributes:
+        since: When it began, in seconds since 1970.
+        resuming: Whether the target is given what came meanwhile.
+        copied_again: Whether the table is copied again when it is resumed, since it has no lane.
+        lane_rows: Changes in its lane.
+        lane_bytes: Bytes stored of it.
+    """
+
+    since: float
+    resuming: bool
+    copied_again: bool
+    lane_rows: int = 0
+    lane_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TableView:
     """One table at one moment.
 
@@ -59,6 +78,7 @@ class TableView:
             log no more. None when fine, or when it cannot be copied.
         maintenance: Its tasks, by name.
         last_error: Its error, or the one that it had until lately; None when it had none.
+        pause: Since when it is paused, and what came meanwhile; None when it is not.
     """
 
     table: TableId
@@ -74,6 +94,7 @@ class TableView:
     copy_again_at: float | None = None
     maintenance: tuple[TaskView, ...] = ()
     last_error: LastError | None = None
+    pause: PauseView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +226,24 @@ class Progress:
                 snapshot_percent=percent,
                 failing_since=None,
                 copy_again_at=None,
+                pause=view.pause if state in (TableState.PAUSED, TableState.FAILING) else None,
             )
+
+    def set_pause(self, table: TableId, since: float, *, resuming: bool, copied_again: bool) -> None:
+        """A table is paused; the values are those of `PauseView`."""
+        with self._lock:
+            view = self._tables.get(table, TableView(table))
+            before = view.pause if not copied_again else None
+            rows, nbytes = (before.lane_rows, before.lane_bytes) if before is not None else (0, 0)
+            pause = PauseView(since, resuming, copied_again, rows, nbytes)
+            self._tables[table] = replace(view, pause=pause)
+
+    def set_lane(self, table: TableId, rows: int, nbytes: int) -> None:
+        """So many changes are in the lane of a paused table, which has so many bytes."""
+        with self._lock:
+            view = self._tables.get(table)
+            if view is not None and view.pause is not None:
+                self._tables[table] = replace(view, pause=replace(view.pause, lane_rows=rows, lane_bytes=nbytes))
 
     def set_failing(self, table: TableId, since: float | None, copy_again_at: float | None) -> None:
         """A table is failing since then, and is copied again at the other time; in seconds since 1970."""

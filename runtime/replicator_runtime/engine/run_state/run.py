@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from replicator_runtime.observability.lineage import Lineage
     from replicator_runtime.observability.metrics import MetricsRegistry
     from replicator_sdk import Offset
-    from replicator_state import Lease, OffsetStore, RequestFolder, StateStore
+    from replicator_state import LaneFolder, Lease, OffsetStore, RequestFolder, StateStore
 
 register("engine.offset.before_save", "engine.offset.after_save", "engine.offset.set_back")
 
@@ -62,6 +62,7 @@ class Run:
 
     Attributes:
         requests: What operators ask for.
+        lanes: The files of changes that paused tables do not take yet.
         stop: Set when the run is to end; everything that waits checks it.
         requested: Set when operators ask for something: the attempt ends soon, so that it is carried out before the next.
         saved_offset: What is durable at target and state; None before the first save.
@@ -81,6 +82,7 @@ class Run:
     offsets: OffsetStore
     store: StateStore
     requests: RequestFolder
+    lanes: LaneFolder
     stop: threading.Event
     progress: Progress
     metrics: MetricsRegistry

@@ -13,6 +13,7 @@ from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.unknown_errors import summary
 
 if TYPE_CHECKING:
+    from replicator_runtime.engine.run_state.progress import PauseView
     from replicator_runtime.engine.run_state.run import Run
 
 log = structlog.get_logger()
@@ -92,10 +93,21 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
                 "lastError": None if t.last_error is None else t.last_error.to_json(),
                 "failingSince": _time(t.failing_since),
                 "copyAgainAt": _time(t.copy_again_at),
+                "pause": t.pause and _pause(t.pause),
                 "maintenance": {m.name: {"doneAt": _time(m.done_at), "error": m.error or None} for m in t.maintenance},
             }
             for t in view.tables
         ],
+    }
+
+
+def _pause(pause: PauseView) -> dict[str, Any]:
+    return {
+        "since": _time(pause.since),
+        "resuming": pause.resuming,
+        "copiedAgain": pause.copied_again,
+        "laneRows": pause.lane_rows,
+        "laneBytes": pause.lane_bytes,
     }
 
 

@@ -16,6 +16,7 @@ from replicator_runtime.engine.apply.periodic_work import PeriodicWork
 from replicator_runtime.engine.apply.rejoining import Rejoining
 from replicator_runtime.engine.batching.batch_interval import BatchInterval
 from replicator_runtime.engine.batching.batching import Batcher
+from replicator_runtime.engine.lanes.lanes import Lanes
 from replicator_runtime.engine.maintenance.beside_stream import BesideStream
 from replicator_runtime.engine.maintenance.table_locks import Held
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
@@ -134,7 +135,7 @@ class DistributedStream:
         nothing = Batcher(
             (start, sequence), self._watermarks, generation=run.generation, epoch=run.epoch, spill_bytes=0
         )
-        self._tables = ActiveTables(self._lifecycle, self._watermarks, nothing)
+        self._tables = ActiveTables(self._lifecycle, self._watermarks, nothing, Lanes(self._run))
         self._beside = BesideStream(self._maintenance, table_by_table=True, run_alone=_run_now)
         self._periodic = PeriodicWork(self._lifecycle, self._tables, self._beside.poll)
         self._schemas = SliceSchemas(

@@ -46,7 +46,7 @@ class InFlight:
         self._applying: list[TableBatch] = []
         self._applying_until = (tables.batcher.offset, tables.batcher.sequence_number)
         self._applying_oldest = -1
-        self._pending = PendingAcks(applier.deferred, tables.record_applied)
+        self._pending = PendingAcks(applier.deferred, tables.record_applied, applier.is_deferred)
         self._saved_at = self._looked_at = time.monotonic()
 
     @property

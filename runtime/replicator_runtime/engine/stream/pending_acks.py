@@ -45,15 +45,19 @@ class PendingAcks:
     Args:
         consumer: What takes the changes; None when what is applied is durable.
         record_applied: Called with what has become durable, and with the failures; as `ActiveTables.record_applied`.
+        is_deferred: Whether that is so of a table, where there is a consumer; what is applied of others is durable at once.
+            None where it is so of all.
     """
 
     def __init__(
         self,
         consumer: DeferredConsumer | None,
         record_applied: Callable[[Sequence[AppliedBatch], Mapping[TableId, Exception]], None],
+        is_deferred: Callable[[TableId], bool] | None = None,
     ) -> None:
         self._consumer = consumer
         self._record_applied = record_applied
+        self._is_deferred = is_deferred
         self._waiting: dict[TableId, deque[_Taken]] = {}
         self._marks: deque[_Mark] = deque()
         self._number = 0
@@ -87,7 +91,10 @@ class PendingAcks:
         if self._consumer is None:
             self._record_applied(items, failures)
             return
-        for item in items:
+        deferred = [item for item in items if self._is_deferred is None or self._is_deferred(item.table)]
+        if len(deferred) < len(items):
+            self._record_applied([item for item in items if item not in deferred and item.table not in failures], {})
+        for item in deferred:
             if item.table not in failures:
                 self._number += 1
                 self._waiting.setdefault(item.table, deque()).append(_Taken(self._number, item))

@@ -137,6 +137,9 @@ class SchemaChanges:
                 self._tables.copy_again(record)
                 raise Rejoin
             return
+        if event.operation is DDLOperation.DROP_TABLE and event.table in self._tables.lanes:
+            self._tables.lose_lane(record, "the source has dropped the table")
+            raise Rejoin
         assert event.position is not None
         since_copy = _since_copy(record, event)
         if since_copy is None:

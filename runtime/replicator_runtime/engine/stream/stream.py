@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.apply import rejoining
 from replicator_runtime.engine.apply.active_tables import ActiveTables
+from replicator_runtime.engine.apply.lane_drains import LaneDrains
 from replicator_runtime.engine.apply.operation_filter import keep_operations
 from replicator_runtime.engine.apply.periodic_work import PeriodicWork
 from replicator_runtime.engine.apply.rejoining import Rejoining
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replicator_runtime.engine.apply.applier import Applier
+    from replicator_runtime.engine.lanes.lanes import Lanes
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.maintenance.maintenance import Maintenance
     from replicator_runtime.engine.snapshot.snapshots import Snapshots
@@ -54,6 +56,7 @@ class Stream:
         applier: Applies.
         schemas: The schemas at the saved offset, of the tables that take changes.
         watermarks: From where on each of them takes changes.
+        lanes: Of those that are paused.
         snapshots: The copies that run meanwhile; None for a source without snapshots.
         maintenance: The run's.
         began: When the attempt began, on this process's clock.
@@ -65,6 +68,7 @@ class Stream:
         applier: Applier,
         schemas: Mapping[TableId, TableSchema],
         watermarks: dict[TableId, TableWatermark],
+        lanes: Lanes,
         snapshots: Snapshots | None,
         maintenance: Maintenance,
         began: float,
@@ -75,6 +79,7 @@ class Stream:
         self._began = began
         self._applier = applier
         self._watermarks = watermarks
+        self._lanes = lanes
         self._snapshots = snapshots
         self._limits = run.limits
         self._interval = BatchInterval(self._limits.max_interval_seconds)
@@ -101,8 +106,9 @@ class Stream:
             epoch=run.epoch,
             spill_bytes=self._limits.spill_bytes,
         )
-        self._tables = ActiveTables(self._lifecycle, self._watermarks, self._batcher)
+        self._tables = ActiveTables(self._lifecycle, self._watermarks, self._batcher, self._lanes)
         self._in_flight = InFlight(run, self._applier, self._tables)
+        self._drains = LaneDrains(self._lifecycle, self._tables, self._maintenance.locks, self._in_flight.finish_batch)
         self._beside = BesideStream(
             self._maintenance, table_by_table=self._applier.is_table_by_table, run_alone=self._in_flight.run_alone
         )
@@ -126,6 +132,7 @@ class Stream:
             Exception: What reader or target failed with.
         """
         self._present = present
+        self._drains.start()
         thread = threading.Thread(target=self._read, args=(reader,), name="reader", daemon=True)
         thread.start()
         try:
@@ -143,6 +150,7 @@ class Stream:
             reader.close()
             thread.join(30)
             self._beside.close()
+            self._drains.close()
             self._in_flight.close()
             self._batcher.close()
 
@@ -236,13 +244,19 @@ class Stream:
     def _expects_tables(self) -> bool:
         """Whether some table will join, or is to be tried again, or an operator asks for something."""
         snapshotting = self._snapshots is not None and (self._snapshots.running or self._snapshots.waiting)
-        waiting = self._waiting_to_join or bool(self._lifecycle.postponed) or self._run.requested.is_set()
+        waiting = (
+            self._waiting_to_join
+            or self._drains.running
+            or bool(self._lifecycle.postponed)
+            or self._run.requested.is_set()
+        )
         return snapshotting or waiting or self._tables.retry_at < math.inf
 
     def _join_snapshots(self) -> None:
-        """Let tables whose snapshot is done join, by reading again from the offset held for them."""
+        """Let tables whose snapshot is done, or whose lane is drained, join, by reading again from the offset held for them."""
         if self._snapshots is None:
             return
+        self._waiting_to_join |= self._drains.poll()
         self._waiting_to_join |= self._snapshots.poll()
         due = not self._snapshots.running or time.monotonic() - self._joined_at > rejoining.JOIN_SECONDS
         if self._waiting_to_join and due:

@@ -122,7 +122,7 @@ class TableRenames:
         """Why the tables that are held cannot be renamed at the target; empty when they can."""
         leaving = {held.prev_table for held in self._held}
         for event in self._held:
-            why = self._why_not_this(event)
+            why = "it is paused" if event.prev_table in self._tables.lanes else self._why_not_this(event)
             if not why and event.table in leaving and not self._has_room(event, aside(event.table)):
                 why = "tables exchange their names, and the target cannot put one aside"
             if not why and event.table not in leaving and not self._has_room(event, event.table):
@@ -161,8 +161,12 @@ class TableRenames:
     def _leave(self, why: str) -> None:
         """The tables that are held stay at the target as they are; new names that are selected join like new tables."""
         held, self._held = self._held, []
+        pauses = [(self._lifecycle.records[event.prev_table].pause, event.table) for event in held if event.prev_table]
         for event in held:
             assert event.prev_table is not None
             log.warning("table.left", table=str(event.prev_table), later=str(event.table), why=why)
             self._tables.forget(event.prev_table)
+        for pause, table in pauses:
+            if pause is not None and not pause.resuming and self._lifecycle.run.pipeline.selection.matches(table):
+                self._lifecycle.pass_pause_on(pause, table)
         raise Rejoin

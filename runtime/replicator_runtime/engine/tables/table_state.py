@@ -17,4 +17,4 @@ class TableState(enum.StrEnum):
     FAILING = "FAILING"
     """Stopped with an error that says why. Its position in the log is kept, until it has failed for too long."""
     PAUSED = "PAUSED"
-    """Stopped by an operator; nothing sets it yet."""
+    """Stopped by an operator. Its changes go to a lane, which the target gets when the table is resumed."""

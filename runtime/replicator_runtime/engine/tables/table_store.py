@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.remains import Remains, RemainsList
 from replicator_runtime.engine.tables.rename_step import RenameStep
 from replicator_runtime.engine.tables.table_file import TableFile, table_key
@@ -72,6 +73,10 @@ class TableRecord:
     """The last request that it is copied again, which is thereby carried out."""
     wants_copy: bool = False
     """Whether it is to be described and copied again as soon as the source lists it; until then it goes on as it is."""
+    pause: Pause | None = None
+    """Set from a request to pause it until the target has all changes that came meanwhile."""
+    resumed: str = ""
+    """The last request to resume it, which is thereby carried out."""
     renames: list[RenameStep] = field(default_factory=list)
     """What the target is still to rename, in order, of this table and of those that it exchanges names with."""
     selected: bool = False
@@ -157,8 +162,14 @@ class TableRecord:
     def _count_until(self, position: Position) -> int:
         return sum(since is None or since <= position for since, _ in self.schemas)
 
+    def end_resuming(self) -> None:
+        """It is to be copied again: if its lane was given to the target, that makes no difference any more."""
+        if self.pause is not None and self.pause.resuming:
+            self.pause = None
+
     def forget_copy(self) -> None:
         """The table is to be described and copied again; nothing of the log before that copy is needed."""
+        self.end_resuming()
         self.snapshot, self.scope, self.schemas = None, None, []
         self.selected = self.gone = False
 
@@ -282,6 +293,8 @@ class TableStore:
             "released": record.released,
             "resync": record.resync,
             "wantsCopy": record.wants_copy,
+            "pause": record.pause and record.pause.to_json(),
+            "resumed": record.resumed,
             "snapshot": snapshot
             and {
                 "id": snapshot.snapshot_id,
@@ -317,6 +330,8 @@ class TableStore:
             released=value.get("released", False),
             resync=value.get("resync", ""),
             wants_copy=value.get("wantsCopy", False),
+            pause=(pause := value.get("pause")) and Pause.from_json(pause, self._read_offset),
+            resumed=value.get("resumed", ""),
         )
 
     def _position(self, value: dict[str, Any] | None) -> Position | None:

@@ -54,6 +54,7 @@ def lifecycle(tmp_path: Path) -> Iterator[TableLifecycle]:
         offsets=directory.offsets(lease),
         store=directory.states(lease).scoped("runtime"),
         requests=directory.requests(),
+        lanes=directory.lanes(lease),
         stop=threading.Event(),
         progress=Progress(),
         metrics=MetricsRegistry("lake"),

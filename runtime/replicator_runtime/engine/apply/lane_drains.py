@@ -1,0 +1,213 @@
+"""Gives the target what is in the lanes of tables that are resumed, beside the stream."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.maintenance.table_locks import Held, TableLocks
+from replicator_runtime.engine.run_state.error_policy import error_of_table
+from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
+from replicator_sdk import BatchConsumer, DeferredConsumer
+from replicator_sdk.errors import BugError
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from replicator_runtime.engine.apply.active_tables import ActiveTables
+    from replicator_runtime.engine.lanes.lane import Lane, LaneStep
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.tables.table_store import TableRecord
+
+register("engine.lane.before_step", "engine.lane.after_step", "engine.lane.emptied", "engine.lane.ended")
+log = structlog.get_logger()
+_WAIT_SECONDS = 0.05
+
+
+class LaneDrain:
+    """The drain of one lane: in a thread and with a consumer of its own, like a copy. It runs once.
+
+    Args:
+        lifecycle: Of all tables.
+        record: The table, which is to be resumed.
+        lane: Its lane; changes that come meanwhile are put at its end.
+        locks: Held while the target applies.
+
+    Attributes:
+        is_at_the_end: Whether little or nothing of the lane is left: the table may take its changes to the lane no more.
+    """
+
+    def __init__(self, lifecycle: TableLifecycle, record: TableRecord, lane: Lane, locks: TableLocks) -> None:
+        self.record = record
+        self.is_at_the_end = False
+        self._lifecycle = lifecycle
+        self._run = lifecycle.run
+        self._lane = lane
+        self._locks = locks
+        self._stop = threading.Event()
+        self._last = threading.Event()
+
+    def stop(self) -> None:
+        """End it after the step that is under way."""
+        self._stop.set()
+
+    def end_lane(self) -> None:
+        """Nothing is put into the lane any more: the drain ends when it is empty."""
+        self._last.set()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether `end_lane` was called."""
+        return self._last.is_set()
+
+    def run(self) -> bool:
+        """Give the target all that is in the lane; returns whether that was done (False: stopped).
+
+        Raises:
+            Exception: Why the target, or the store, did not take or give it; with the table.
+        """
+        try:
+            with ExitStack() as opened:
+                return self._drain(opened)
+        except Exception as error:
+            raise error_of_table(error, self.record.table, str(self._lane.end)) from error
+
+    def _drain(self, opened: ExitStack) -> bool:
+        limits, run = self._run.limits, self._run
+        consumer = run.pipeline.target.create_consumer(TargetContext(run, self._stop))
+        opened.callback(consumer.stop)
+        consumer.start()
+        assert isinstance(consumer, BatchConsumer)
+        while not (self._stop.is_set() or run.stop.is_set()):
+            step = self._lane.next_step(run.generation, run.epoch, limits.max_rows, limits.max_bytes)
+            if step is not None:
+                self._apply(consumer, step)
+            elif self._last.is_set():
+                failpoint("engine.lane.emptied")
+                return True
+            if self._lane.rows <= limits.max_rows and self._lane.nbytes <= limits.max_bytes:
+                self.is_at_the_end = True
+            if step is None:
+                self._last.wait(_WAIT_SECONDS)
+        return False
+
+    def _apply(self, consumer: BatchConsumer, step: LaneStep) -> None:
+        table, lifecycle = self.record.table, self._lifecycle
+        failpoint("engine.lane.before_step")
+        if step.event is not None:
+            with self._locks.hold({table}):
+                consumer.apply_ddl(step.event)
+            self._run.metrics.count("ddl", table=table)
+        else:
+            assert step.changes is not None
+            with self._locks.hold({table}, Held.ROWS):
+                consumer.apply_batch(step.changes)
+            _settle(consumer, step)
+        failpoint("engine.lane.after_step")
+        self._lane.take(step)
+        lifecycle.positions.reached(table, self.record.copy_id, step.position)
+        if step.tally is not None:
+            tally = step.tally
+            for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
+                self._run.metrics.count(f"dml.{name}", count, table=table)
+            self._run.progress.applied(table, tally.rows, tally.source_timestamp)
+        self._run.progress.set_lane(table, self._lane.rows, self._lane.nbytes)
+        lifecycle.progressed(table)
+
+
+def _settle(consumer: BatchConsumer, step: LaneStep) -> None:
+    """Make the step durable where the consumer commits in its own time."""
+    if not isinstance(consumer, DeferredConsumer):
+        return
+    assert step.changes is not None
+    table = step.changes.table
+    consumer.settle({table})
+    settled = consumer.settled(table)
+    if settled is None or settled < step.position:
+        raise BugError(
+            "the target was to make changes of a lane durable, and says neither that it did nor why not",
+            code="RPL-9018",
+            table=str(table),
+        )
+
+
+class LaneDrains:
+    """The drains of one attempt, one after the other. Used by the engine's main thread.
+
+    Args:
+        lifecycle: Of all tables.
+        tables: The tables that take changes.
+        locks: Held while the target applies.
+        settle: Waits until no changes are applied.
+    """
+
+    def __init__(
+        self, lifecycle: TableLifecycle, tables: ActiveTables, locks: TableLocks, settle: Callable[[], None]
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._tables = tables
+        self._locks = locks
+        self._settle = settle
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="drain")  # starts its thread when used
+        self._drains: list[tuple[LaneDrain, Future[bool]]] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether any is not done, or `poll` has not seen yet that it is."""
+        return bool(self._drains)
+
+    def start(self) -> None:
+        """Begin the drains of all tables that are to be resumed."""
+        for record in self._lifecycle.records.values():
+            if record.pause is not None and record.pause.resuming and record.table in self._tables.lanes:
+                drain = LaneDrain(self._lifecycle, record, self._tables.lanes[record.table], self._locks)
+                self._drains.append((drain, self._pool.submit(drain.run)))
+
+    def poll(self) -> bool:
+        """See how far they are. A table of whose lane little is left takes changes no more, until it joins.
+
+        Returns:
+            Whether a table is to join now.
+
+        Raises:
+            Rejoin: When a table is to be copied again.
+            Exception: What concerns more than one table.
+        """
+        joins = False
+        for drain, future in list(self._drains):
+            if future.done():
+                self._drains.remove((drain, future))
+                joins |= self._ended(drain, future)
+            elif drain.record.table not in self._tables.watermarks and not drain.is_ending:
+                drain.stop()  # its table failed, or its lane was dropped
+            elif drain.is_at_the_end and not drain.is_ending:
+                self._settle()
+                self._tables.release(drain.record.table)
+                drain.end_lane()
+        return joins
+
+    def _ended(self, drain: LaneDrain, future: Future[bool]) -> bool:
+        error, record = future.exception(), drain.record
+        if isinstance(error, Exception):
+            self._tables.failed(record.table, error)
+        elif error is not None:
+            raise error
+        elif future.result():
+            self._lifecycle.end_lane(record)
+            failpoint("engine.lane.ended")
+            log.info("table.resumed", table=str(record.table))
+            return True
+        return False
+
+    def close(self) -> None:
+        """End all after the step that is under way, and wait for them."""
+        for drain, future in self._drains:
+            drain.stop()
+            future.cancel()
+        self._pool.shutdown(wait=True)

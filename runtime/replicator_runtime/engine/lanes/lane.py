@@ -1,0 +1,279 @@
+"""The lane of one table: changes that its target does not take yet, in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from replicator_runtime.engine.batching.packed_changes import pack, packed_type, unpack
+from replicator_runtime.engine.batching.segment import Tally
+from replicator_runtime.engine.lanes.lane_event import event_json, event_of, event_values
+from replicator_runtime.engine.lanes.lane_file import (
+    LaneEntry,
+    damaged,
+    is_whole,
+    packed,
+    part_name,
+    position_name,
+    unpacked,
+)
+from replicator_runtime.engine.lanes.lane_path import find_path
+from replicator_sdk import BatchIdentity, Position, TableChanges, TableSchema
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from replicator_runtime.engine.batching.batching import TableBatch
+    from replicator_sdk import ChangeBatch, DDLEvent, Offset
+    from replicator_state import LaneFolder
+
+register("engine.lane.before_write", "engine.lane.after_write")
+_PART_BYTES: Final = 32 << 20
+_ALIKE: Final = ("schema", "overlap", "dropsLostUpdates", "unordered")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStep:
+    """What the target is given next: changes under one schema, or a change of structure.
+
+    Attributes:
+        entries: What it was read from.
+        position: The table's position once it is applied.
+        changes: The changes; None for a change of structure.
+        tally: What they count.
+        event: The change of structure.
+    """
+
+    entries: Sequence[LaneEntry]
+    position: Position
+    changes: TableChanges | None = None
+    tally: Tally | None = None
+    event: DDLEvent | None = None
+
+
+class Lane:
+    """Written by one thread and read by another one.
+
+    Args:
+        folder: Of all lanes.
+        name: The lane's; its entries begin with it.
+        read_offset: Makes an offset of its fields.
+        base: How far the target's table is: the lane begins after it.
+        names: The names of all files in the folder.
+
+    Attributes:
+        is_joined: Whether the lane continues `base`; otherwise the changes between the two are unknown, and it is of no use.
+        end: Where the next change is put; durable.
+    """
+
+    def __init__(
+        self,
+        folder: LaneFolder,
+        name: str,
+        read_offset: Callable[[Mapping[str, bytes]], Offset],
+        base: Position,
+        names: Iterable[str],
+    ) -> None:
+        self._folder = folder
+        self._name = name
+        self._read_offset = read_offset
+        self._lock = threading.Lock()
+        known = [entry for found in names if (entry := LaneEntry.of(found)) is not None and entry.lane == name]
+        path = self._whole_path(known, position_name(base))
+        self.is_joined = path is not None
+        self._entries = deque(path or ())
+        self.end = self._end_of(self._entries[-1]) if self._entries else base
+
+    @property
+    def rows(self) -> int:
+        """How many changes are in it."""
+        with self._lock:
+            return sum(entry.rows for entry in self._entries)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are stored of it."""
+        with self._lock:
+            return sum(entry.nbytes for entry in self._entries)
+
+    @property
+    def oldest_at(self) -> float | None:
+        """When the first of it was written, in seconds since 1970; None when it is empty."""
+        with self._lock:
+            return self._entries[0].at if self._entries else None
+
+    # --- written
+
+    def write(self, batch: TableBatch) -> None:
+        """Put changes at the end; durable when this returns.
+
+        Raises:
+            FencedError: When a newer run took over; nothing of it is in the lane then.
+            ReplicatorError: As the store fails.
+        """
+        changes, tally = batch.changes, batch.tally
+        header = {
+            "schema": changes.schema.to_json(),
+            "first": changes.identity.first_sequence,
+            "last": changes.identity.last_sequence,
+            "rows": changes.rows,
+            "bytes": changes.nbytes,
+            "overlap": changes.overlap,
+            "dropsLostUpdates": changes.drops_lost_updates,
+            "unordered": changes.unordered,
+            "operations": [tally.inserts, tally.updates, tally.deletes],
+            "timestamp": changes.source_timestamp,
+        }
+        self._put(header, _streams(changes), changes.identity.position, changes.rows)
+
+    def write_event(self, event: DDLEvent) -> None:
+        """The same of a change of structure."""
+        assert event.position is not None
+        self._put({"event": event_json(event)}, iter([event_values(event)]), event.position, 0)
+
+    def _put(self, header: dict[str, Any], streams: Iterator[bytes], end: Position, rows: int) -> None:
+        failpoint("engine.lane.before_write")
+        token, parts, nbytes, last = uuid.uuid4().hex[:12], 0, 0, b""
+        for number, stream in enumerate(streams):
+            if number:
+                content = packed({}, last)
+                self._folder.create(part_name(self._name, token, parts), content)
+                parts, nbytes = parts + 1, nbytes + len(content)
+            last = stream
+        content = packed({**header, "end": end.to_json()}, last)
+        names = (position_name(self.end), position_name(end))
+        entry = LaneEntry(self._name, *names, rows, nbytes + len(content), int(time.time()), parts, token)
+        self._folder.create(entry.name, content)
+        with self._lock:
+            self._entries.append(entry)
+            self.end = end
+        failpoint("engine.lane.after_write")
+
+    # --- read
+
+    def next_step(self, generation: int, epoch: int, max_rows: int, max_bytes: int) -> LaneStep | None:
+        """What follows the steps that were taken; None when there is nothing. Called again it gives the same, or more.
+
+        Args:
+            generation: For the identity of changes.
+            epoch: Likewise; of the run that applies them.
+            max_rows: About so many changes at most.
+            max_bytes: About so many bytes at most.
+
+        Raises:
+            SnapshotNeededError: RPL-4131 when a file is damaged or gone.
+            ReplicatorError: As the store fails.
+        """
+        taken: list[tuple[LaneEntry, dict[str, Any], bytes]] = []
+        rows = nbytes = 0
+        with self._lock:
+            waiting = list(self._entries)
+        for entry in waiting:
+            if taken and rows + entry.rows > max_rows:
+                break
+            header, payload = self._read(entry.name)
+            if "event" in header and not taken:
+                event = event_of(header["event"], payload, self._read_offset)
+                assert event.position is not None
+                return LaneStep([entry], event.position, event=event)
+            if "event" in header or (taken and not _is_alike(header, taken[0][1])):
+                break
+            rows, nbytes = rows + entry.rows, nbytes + header["bytes"]
+            if taken and nbytes > max_bytes:
+                break
+            taken.append((entry, header, payload))
+        return self._changes(taken, generation, epoch) if taken else None
+
+    def take(self, step: LaneStep) -> None:
+        """The target has this step, durable."""
+        with self._lock:
+            for _ in step.entries:
+                self._entries.popleft()
+
+    def _changes(self, taken: list[tuple[LaneEntry, dict[str, Any], bytes]], generation: int, epoch: int) -> LaneStep:
+        headers = [header for _, header, _ in taken]
+        schema = TableSchema.from_json(headers[0]["schema"])
+        position = Position.from_json(headers[-1]["end"], self._read_offset)
+        inserts, updates, deletes = (sum(header["operations"][kind] for header in headers) for kind in range(3))
+        first, last = headers[0]["first"], headers[-1]["last"]
+        timestamp = max(header["timestamp"] for header in headers)
+        changes = TableChanges(
+            schema,
+            BatchIdentity(generation, epoch, first, last, position),
+            lambda: (batch for entry, _, payload in taken for batch in self._batches(schema, entry, payload)),
+            rows=sum(header["rows"] for header in headers),
+            nbytes=sum(header["bytes"] for header in headers),
+            overlap=headers[0]["overlap"],
+            drops_lost_updates=headers[0]["dropsLostUpdates"],
+            inserts_only=updates == 0 and deletes == 0,
+            source_timestamp=timestamp,
+            unordered=headers[0]["unordered"],
+        )
+        tally = Tally(inserts, updates, deletes, first, last, timestamp, is_snapshot=False)
+        return LaneStep([entry for entry, _, _ in taken], position, changes, tally)
+
+    def _batches(self, schema: TableSchema, entry: LaneEntry, payload: bytes) -> Iterator[ChangeBatch]:
+        for number in range(entry.parts):
+            yield from _unpacked(schema, self._read(part_name(self._name, entry.token, number))[1])
+        yield from _unpacked(schema, payload)
+
+    def _read(self, name: str) -> tuple[dict[str, Any], bytes]:
+        try:
+            content = self._folder.read(name)
+        except FileNotFoundError:
+            raise damaged(name) from None
+        return unpacked(name, content)
+
+    def _end_of(self, entry: LaneEntry) -> Position:
+        return Position.from_json(self._read(entry.name)[0]["end"], self._read_offset)
+
+    def _whole_path(self, known: list[LaneEntry], base: str) -> list[LaneEntry] | None:
+        """The lane's path, without a last entry that a crash left half written on file systems where it can."""
+        broken: set[str] = set()
+        while True:
+            entries = [entry for entry in known if entry.name not in broken]
+            half = {entry.name for entry in _lasts(entries) if not is_whole(self._folder.read(entry.name))}
+            if not half:
+                return find_path(entries, base, self._end_of)
+            self._folder.remove(half)
+            broken |= half
+
+
+def _is_alike(header: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the changes of two entries may be applied at once."""
+    return all(header[key] == other[key] for key in _ALIKE)
+
+
+def _lasts(entries: list[LaneEntry]) -> list[LaneEntry]:
+    """The entries that no other one follows."""
+    begun = {entry.begins for entry in entries}
+    return [entry for entry in entries if entry.ends not in begun]
+
+
+def _streams(changes: TableChanges) -> Iterator[bytes]:
+    """The changes as compressed streams of Arrow, each of bounded size."""
+    kind, options = packed_type(changes.schema), pa.ipc.IpcWriteOptions(compression="zstd")
+    batches = iter(changes.batches())
+    following = next(batches, None)
+    while following is not None:
+        sink, held = pa.BufferOutputStream(), 0
+        with pa.ipc.new_stream(sink, kind, options=options) as writer:
+            while following is not None and held < _PART_BYTES:
+                batch, flags = pack(following)
+                writer.write_batch(batch, custom_metadata=flags)
+                held += following.nbytes
+                following = next(batches, None)
+        yield bytes(sink.getvalue())
+
+
+def _unpacked(schema: TableSchema, stream: bytes) -> Iterator[ChangeBatch]:
+    with pa.ipc.open_stream(stream) as reader:
+        for batch, metadata in reader.iter_batches_with_custom_metadata():
+            yield unpack(schema, batch, metadata)

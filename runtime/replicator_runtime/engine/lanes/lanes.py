@@ -1,0 +1,81 @@
+"""The lanes of an attempt: those of the tables whose changes the target does not take."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.lanes.lane import Lane
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import Position, TableId
+
+register("engine.lane.tidied")
+
+
+class Lanes:
+    """One instance per attempt. Opened by the engine's main thread before any changes are applied, and for the whole attempt.
+
+    Args:
+        run: The run; its folder of lanes is used.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._lanes: dict[TableId, Lane] = {}
+        self._names: list[str] | None = None
+
+    def __contains__(self, table: TableId | None) -> bool:
+        """Whether changes of the table go to its lane."""
+        return table in self._lanes
+
+    def __getitem__(self, table: TableId) -> Lane:
+        return self._lanes[table]
+
+    def open(self, record: TableRecord, base: Position) -> Lane | None:
+        """Let changes of a paused table go to its lane; None when its lane does not continue `base`, the table's position.
+
+        Raises:
+            FencedError: When a newer run took over.
+            ReplicatorError: As the store fails.
+        """
+        assert record.pause is not None
+        lane = Lane(self._run.lanes, record.pause.lane, self._run.read_offset, base, self._listed())
+        if not lane.is_joined:
+            return None
+        self._lanes[record.table] = lane
+        self.show(record)
+        return lane
+
+    def show(self, record: TableRecord) -> None:
+        """Show how much is in the table's lane."""
+        lane = self._lanes[record.table]
+        self._run.progress.set_lane(record.table, lane.rows, lane.nbytes)
+
+    def why_full(self, record: TableRecord) -> str:
+        """Why the table's lane is to be dropped; empty while it keeps within its bounds."""
+        assert record.pause is not None
+        lane, bounds = self._lanes[record.table], self._run.config.lanes
+        if lane.nbytes > bounds.max_bytes:
+            return f"it holds more than {bounds.max_bytes:,} bytes (lanes.maxBytes)"
+        oldest = lane.oldest_at
+        if oldest is not None and not record.pause.resuming and time.time() - oldest > bounds.max_hours * 3600:
+            return f"its oldest change is older than {bounds.max_hours:g} hours (lanes.maxHours)"
+        return ""
+
+    def tidy(self, needed: Collection[str]) -> None:
+        """Delete the files of all lanes but those of these names."""
+        unused = [name for name in self._listed() if name.partition(".")[0] not in needed]
+        self._run.lanes.remove(unused)
+        if unused:
+            failpoint("engine.lane.tidied")
+
+    def _listed(self) -> list[str]:
+        if self._names is None:
+            self._names = self._run.lanes.names()
+        return self._names

@@ -1,0 +1,125 @@
+"""The part of a table's life that operators pause and resume."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replicator_runtime.engine.lifecycle.transitions import Cause
+from replicator_runtime.engine.tables.pause import Pause
+from replicator_runtime.engine.tables.table_state import TableState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from replicator_runtime.engine.lifecycle.copies import Copies
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import Position, TableId
+
+log = structlog.get_logger()
+LANE_DROPPED = "RPL-4130"
+
+
+class Pausing(ABC):
+    """What `TableLifecycle` does for tables that are paused, or are to be resumed. Used by the engine's main thread.
+
+    A paused table with a whole copy has a lane. One without holds nothing of the log, and is copied when it is resumed.
+    """
+
+    run: Run
+    copies: Copies
+
+    @property
+    @abstractmethod
+    def records(self) -> Mapping[TableId, TableRecord]:
+        """All tables that are known."""
+
+    @abstractmethod
+    def save(self, record: TableRecord | None = None) -> None:
+        """As `TableLifecycle.save`."""
+
+    @abstractmethod
+    def copy_again(self, record: TableRecord) -> None:
+        """As `TableLifecycle.copy_again`."""
+
+    @abstractmethod
+    def _set(self, record: TableRecord, cause: Cause, after: TableState) -> None: ...
+
+    @abstractmethod
+    def _show(self, record: TableRecord, cause: Cause, after: TableState) -> None: ...
+
+    @abstractmethod
+    def _forget_failure(self, record: TableRecord) -> None: ...
+
+    def pause(self, record: TableRecord, request_id: str) -> None:
+        """Let its changes go to a lane; a copy that runs ends, and is made again when it is resumed. The caller saves."""
+        self.copies.end(record.table)
+        self._forget_failure(record)
+        record.failing_since, record.released = None, False
+        if record.pause is not None:
+            record.pause.resuming, record.pause.base, record.pause.request = False, None, request_id
+        else:
+            record.pause = Pause(uuid.uuid4().hex, request_id, time.time())
+        if record.needs_snapshot:
+            self.run.table_store.note_remains(record)
+            record.snapshot = None
+        self._show(record, Cause.PAUSE, TableState.PAUSED)
+        self.show_pause(record)
+
+    def resume(self, record: TableRecord, request_id: str) -> None:
+        """Let the target take its lane; one that has none is described and copied again. The caller saves."""
+        assert record.pause is not None
+        record.resumed = request_id
+        self._forget_failure(record)
+        if record.needs_snapshot:
+            record.pause, record.wants_copy = None, True
+            self._show(record, Cause.RESUME, TableState.PENDING)
+        else:
+            record.pause.resuming = True
+            self._show(record, Cause.RESUME, TableState.PAUSED)
+            self.show_pause(record)
+
+    def begin_lane(self, record: TableRecord, base: Position) -> None:
+        """Its lane begins after `base`, how far the target's table is; durable when this returns."""
+        assert record.pause is not None
+        record.pause.base = base
+        self.save()
+
+    def end_lane(self, record: TableRecord) -> None:
+        """The target has taken its lane: it joins like a table that was copied; durable when this returns."""
+        record.pause = None
+        self._show(record, Cause.END_LANE, TableState.REPLICATING)
+        self.save()
+
+    def drop_lane(self, record: TableRecord, why: str) -> None:
+        """Have it copied again when it is resumed, or now if it was to be resumed; durable when this returns."""
+        log.warning(
+            "the lane of a paused table is dropped: the table is copied again when it is resumed",
+            table=str(record.table),
+            code=LANE_DROPPED,
+            why=why,
+        )
+        self.copy_again(record)
+
+    def pass_pause_on(self, pause: Pause, table: TableId) -> None:
+        """A paused table is called `table` now: it is copied under that name when it is resumed; durable when this returns."""
+        record = self.take_in(table)
+        if record.pause is None:
+            record.pause = Pause(uuid.uuid4().hex, pause.request, pause.since)
+            self.save()
+
+    @abstractmethod
+    def take_in(self, table: TableId) -> TableRecord:
+        """As `TableLifecycle.take_in`."""
+
+    def show_pause(self, record: TableRecord) -> None:
+        """Show since when it is paused, if it is."""
+        if record.pause is not None:
+            self.run.progress.set_pause(
+                record.table, record.pause.since, resuming=record.pause.resuming, copied_again=record.needs_snapshot
+            )
