@@ -64,7 +64,8 @@ class LaneApplier(Applier):
             if table in failures:
                 continue
             try:
-                self._lanes[table].write(item)
+                tally = item.tally
+                self._lanes[table].write(item.changes, (tally.inserts, tally.updates, tally.deletes))
             except FencedError:
                 raise
             except Exception as error:  # noqa: BLE001 - the policy decides, for this table

@@ -112,11 +112,10 @@ class LaneDrain:
         failpoint("engine.lane.after_step")
         self._lane.take(step)
         lifecycle.positions.reached(table, self.record.copy_id, step.position)
-        if step.tally is not None:
-            tally = step.tally
-            for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
+        if step.changes is not None:
+            for name, count in zip(("insert", "update", "delete"), step.operations, strict=True):
                 self._run.metrics.count(f"dml.{name}", count, table=table)
-            self._run.progress.applied(table, tally.rows, tally.source_timestamp)
+            self._run.progress.applied(table, step.changes.rows, step.changes.source_timestamp)
         self._run.progress.set_lane(table, self._lane.rows, self._lane.nbytes)
         lifecycle.progressed(table)
 

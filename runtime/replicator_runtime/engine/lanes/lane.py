@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from replicator_runtime.engine.batching.packed_changes import pack, packed_type, unpack
-from replicator_runtime.engine.batching.segment import Tally
 from replicator_runtime.engine.lanes.lane_event import event_json, event_of, event_values
 from replicator_runtime.engine.lanes.lane_file import (
     LaneEntry,
@@ -30,7 +29,6 @@ from replicator_sdk.failpoint import failpoint, register
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from replicator_runtime.engine.batching.batching import TableBatch
     from replicator_sdk import ChangeBatch, DDLEvent, Offset
     from replicator_state import LaneFolder
 
@@ -47,14 +45,14 @@ class LaneStep:
         entries: What it was read from.
         position: The table's position once it is applied.
         changes: The changes; None for a change of structure.
-        tally: What they count.
+        operations: How many of them are INSERTs, UPDATEs and DELETEs.
         event: The change of structure.
     """
 
     entries: Sequence[LaneEntry]
     position: Position
     changes: TableChanges | None = None
-    tally: Tally | None = None
+    operations: tuple[int, int, int] = (0, 0, 0)
     event: DDLEvent | None = None
 
 
@@ -111,14 +109,17 @@ class Lane:
 
     # --- written
 
-    def write(self, batch: TableBatch) -> None:
+    def write(self, changes: TableChanges, operations: tuple[int, int, int]) -> None:
         """Put changes at the end; durable when this returns.
+
+        Args:
+            changes: What the target would be given.
+            operations: How many of them are INSERTs, UPDATEs and DELETEs.
 
         Raises:
             FencedError: When a newer run took over; nothing of it is in the lane then.
             ReplicatorError: As the store fails.
         """
-        changes, tally = batch.changes, batch.tally
         header = {
             "schema": changes.schema.to_json(),
             "first": changes.identity.first_sequence,
@@ -128,7 +129,7 @@ class Lane:
             "overlap": changes.overlap,
             "dropsLostUpdates": changes.drops_lost_updates,
             "unordered": changes.unordered,
-            "operations": [tally.inserts, tally.updates, tally.deletes],
+            "operations": operations,
             "timestamp": changes.source_timestamp,
         }
         self._put(header, _streams(changes), changes.identity.position, changes.rows)
@@ -203,7 +204,6 @@ class Lane:
         position = Position.from_json(headers[-1]["end"], self._read_offset)
         inserts, updates, deletes = (sum(header["operations"][kind] for header in headers) for kind in range(3))
         first, last = headers[0]["first"], headers[-1]["last"]
-        timestamp = max(header["timestamp"] for header in headers)
         changes = TableChanges(
             schema,
             BatchIdentity(generation, epoch, first, last, position),
@@ -213,11 +213,10 @@ class Lane:
             overlap=headers[0]["overlap"],
             drops_lost_updates=headers[0]["dropsLostUpdates"],
             inserts_only=updates == 0 and deletes == 0,
-            source_timestamp=timestamp,
+            source_timestamp=max(header["timestamp"] for header in headers),
             unordered=headers[0]["unordered"],
         )
-        tally = Tally(inserts, updates, deletes, first, last, timestamp, is_snapshot=False)
-        return LaneStep([entry for entry, _, _ in taken], position, changes, tally)
+        return LaneStep([entry for entry, _, _ in taken], position, changes, (inserts, updates, deletes))
 
     def _batches(self, schema: TableSchema, entry: LaneEntry, payload: bytes) -> Iterator[ChangeBatch]:
         for number in range(entry.parts):

@@ -14,10 +14,6 @@ from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.table_state import TableState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from replicator_runtime.engine.lifecycle.copies import Copies
-    from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import Position, TableId
 
@@ -30,14 +26,6 @@ class Pausing(ABC):
 
     A paused table with a whole copy has a lane. One without holds nothing of the log, and is copied when it is resumed.
     """
-
-    run: Run
-    copies: Copies
-
-    @property
-    @abstractmethod
-    def records(self) -> Mapping[TableId, TableRecord]:
-        """All tables that are known."""
 
     @abstractmethod
     def save(self, record: TableRecord | None = None) -> None:
@@ -54,20 +42,21 @@ class Pausing(ABC):
     def _show(self, record: TableRecord, cause: Cause, after: TableState) -> None: ...
 
     @abstractmethod
+    def _drop_copy(self, record: TableRecord) -> None: ...
+
+    @abstractmethod
     def _forget_failure(self, record: TableRecord) -> None: ...
 
     def pause(self, record: TableRecord, request_id: str) -> None:
         """Let its changes go to a lane; a copy that runs ends, and is made again when it is resumed. The caller saves."""
-        self.copies.end(record.table)
+        if record.needs_snapshot:
+            self._drop_copy(record)
         self._forget_failure(record)
         record.failing_since, record.released = None, False
         if record.pause is not None:
             record.pause.resuming, record.pause.base, record.pause.request = False, None, request_id
         else:
             record.pause = Pause(uuid.uuid4().hex, request_id, time.time())
-        if record.needs_snapshot:
-            self.run.table_store.note_remains(record)
-            record.snapshot = None
         self._show(record, Cause.PAUSE, TableState.PAUSED)
         self.show_pause(record)
 
@@ -105,6 +94,7 @@ class Pausing(ABC):
             why=why,
         )
         self.copy_again(record)
+        self.show_pause(record)
 
     def pass_pause_on(self, pause: Pause, table: TableId) -> None:
         """A paused table is called `table` now: it is copied under that name when it is resumed; durable when this returns."""
@@ -117,9 +107,6 @@ class Pausing(ABC):
     def take_in(self, table: TableId) -> TableRecord:
         """As `TableLifecycle.take_in`."""
 
+    @abstractmethod
     def show_pause(self, record: TableRecord) -> None:
         """Show since when it is paused, if it is."""
-        if record.pause is not None:
-            self.run.progress.set_pause(
-                record.table, record.pause.since, resuming=record.pause.resuming, copied_again=record.needs_snapshot
-            )

@@ -164,6 +164,12 @@ class TableLifecycle(Pausing):
                 self.run.progress.set_table(record.table, record.state)
                 self.show_pause(record)
 
+    def show_pause(self, record: TableRecord) -> None:
+        """Show since when it is paused, if it is."""
+        if (pause := record.pause) is not None:
+            again = record.needs_snapshot
+            self.run.progress.set_pause(record.table, pause.since, resuming=pause.resuming, copied_again=again)
+
     def take_in(self, table: TableId) -> TableRecord:
         """The record of `table`; a new one, PENDING, when it is not known yet."""
         if table not in self.records:
@@ -370,8 +376,7 @@ class TableLifecycle(Pausing):
         self.copies.end(record.table)
         record.end_resuming()
         self._set(record, Cause.COPY_AGAIN, TableState.PENDING if record.pause is None else TableState.PAUSED)
-        self._store.note_remains(record)
-        record.snapshot = None
+        self._drop_copy(record)
         self.save()
 
     def start_over(self, record: TableRecord) -> None:
@@ -409,6 +414,11 @@ class TableLifecycle(Pausing):
         self._retry_at.pop(record.table, None)
         self._budgets.succeeded(record.table)
         self._release.forget(record.table)
+
+    def _drop_copy(self, record: TableRecord) -> None:
+        self.copies.end(record.table)
+        self._store.note_remains(record)
+        record.snapshot = None
 
     def _forget_copy(self, record: TableRecord) -> None:
         self._store.note_remains(record)

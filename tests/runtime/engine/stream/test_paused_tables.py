@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from replicator_runtime.config import build_pipeline
-from replicator_runtime.engine.apply import lane_drains
+from replicator_runtime.engine.apply import lane_drains, periodic_work
 from replicator_runtime.engine.control import control
 from replicator_runtime.engine.control.control import carry_out_alone
 from replicator_runtime.engine.lanes import lane as lane_module
 from replicator_runtime.engine.lanes import lanes as lanes_module
 from replicator_runtime.engine.run_state import run as run_module
-from replicator_sdk.errors import FencedError
+from replicator_sdk.errors import DataError, FencedError, ReplicatorError
 from replicator_state import Outcome, OutcomeState, Request
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import at_work, count
@@ -23,7 +25,10 @@ from tests.runtime.engine.requests import requests
 from tests.runtime.engine.test_run import Host, Shop, _wait, change, fill, shop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from replicator_sdk import TableId
 
 __all__ = ["shop"]
 
@@ -150,45 +155,7 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("command", ["pause", "resume"])
-def test_a_run_that_ends_at_any_step_loses_and_doubles_nothing(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, point: str, command: str
-) -> None:
-    fill(shop)
-    shop.run()
-    if command == "resume":
-        alone(shop, "pause", "customers", "notes")
-        change(shop)
-        shop.sql("ALTER TABLE customers ADD COLUMN city TEXT DEFAULT 'Ulm'")
-        change_more(shop, 7)
-        shop.run()
-    ask(shop, command, "customers", "notes")
-    change_more(shop, 8)
-    died: list[str] = []
-
-    def dies(name: str) -> None:
-        if name == point and not died:
-            died.append(name)
-            raise FencedError("the process dies", code="RPL-8001")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(POINTS[point], "failpoint", dies)
-        try:
-            shop.run()
-        except FencedError:
-            assert died
-    in_lanes = point.startswith("engine.lane") and "write" not in point
-    assert bool(died) == (command == "resume" or not in_lanes) or "write" in point
-    change_more(shop, 9)
-    shop.run()
-    if command == "pause":
-        alone(shop, "resume", "customers", "notes")
-    three_runs(shop)
-    assert files(shop) == []
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_random_history_of_pauses_ends_and_changes_makes_the_target_equal(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -197,7 +164,7 @@ def test_a_random_history_of_pauses_ends_and_changes_makes_the_target_equal(
     fill(shop)
     shop.run()
     ends = 0
-    for number in range(14):
+    for number in range(9):
         for table in ("customers", "notes"):
             if chance.random() < 0.4:
                 ask(shop, chance.choice(["pause", "resume"]), table)
@@ -228,5 +195,222 @@ def test_a_random_history_of_pauses_ends_and_changes_makes_the_target_equal(
         ask(shop, "resume", table)
     shop.run()
     shop.assert_equal()
+    three_runs(shop)
+    assert files(shop) == []
+
+
+def lanes(shop: Shop, **bounds: float) -> None:
+    shop.document["lanes"] = bounds
+
+
+@pytest.mark.parametrize("bounds", [{"maxBytes": 1}, {"maxHours": 1e-9}], ids=str)
+def test_a_lane_past_its_bound_is_dropped_and_the_table_copied_again_when_it_is_resumed(
+    shop: Shop, bounds: dict[str, float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(periodic_work, "_LOOK_SECONDS", 0.0)
+    lanes(shop, **bounds)
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    with at_work(shop):
+        shop.sql("INSERT INTO notes VALUES ('in the lane')")
+        _wait(lambda: bool((view(shop, "notes")["pause"] or {}).get("copiedAgain")), 20)
+        shop.sql("INSERT INTO notes VALUES ('in no lane')", "INSERT INTO customers VALUES (900, 'n')")
+        _wait(lambda: count("customers") == 21, 20)
+    assert "RPL-4130" in capsys.readouterr().out
+    for number in range(2):
+        change_more(shop, number)
+        shop.run()
+        shop.assert_equal("customers")
+        assert (states(shop)["notes"], count("notes"), files(shop)) == ("PAUSED", 20, [])
+    assert alone(shop, "resume", "notes").lines == ("main.notes is copied again",)
+    three_runs(shop)
+
+
+def test_a_lane_that_passes_its_bound_while_it_is_drained_is_dropped_and_the_table_copied(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(periodic_work, "_LOOK_SECONDS", 0.0)
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    change(shop)
+    shop.run()
+    lanes(shop, maxBytes=1)
+    alone(shop, "resume", "notes")
+    three_runs(shop)
+    assert states(shop) == {"customers": "REPLICATING", "notes": "REPLICATING"}
+    assert files(shop) == []
+
+
+def test_a_table_that_is_not_copied_yet_is_paused_without_a_lane_and_copied_when_it_is_resumed(shop: Shop) -> None:
+    fill(shop)
+    in_memory_target.STORAGE.fault = _fails("load", "notes")
+    with contextlib.suppress(ReplicatorError):
+        shop.run()
+    in_memory_target.STORAGE.fault = lambda step, table: None
+    assert alone(shop, "pause", "notes").lines == ("main.notes is paused, and is copied again when it is resumed",)
+    for number in range(2):
+        change_more(shop, number)
+        shop.run()
+        shop.assert_equal("customers")
+    assert (states(shop)["notes"], files(shop)) == ("PAUSED", [])
+    alone(shop, "resume", "notes")
+    three_runs(shop)
+
+
+def test_a_failing_table_that_is_paused_holds_nothing_and_gets_its_changes_when_it_is_resumed(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    change(shop)
+    in_memory_target.STORAGE.fault = _fails("before", "notes")
+    with pytest.raises(DataError):
+        shop.run()
+    held = shop.status()["offset"]
+    alone(shop, "pause", "notes")
+    shop.run()
+    assert states(shop)["notes"] == "PAUSED"
+    assert shop.status()["offset"] != held
+    alone(shop, "resume", "notes")
+    with pytest.raises(DataError):
+        shop.run()
+    assert states(shop)["notes"] == "FAILING"
+    in_memory_target.STORAGE.fault = lambda step, table: None
+    three_runs(shop)
+
+
+def _fails(step: str, table: str) -> Callable[[str, TableId], None]:
+    def fault(at: str, where: TableId) -> None:
+        if (at, where.table) == (step, table):
+            raise DataError("a value does not fit", code="RPL-5001")
+
+    return fault
+
+
+def test_the_target_is_not_asked_for_a_paused_table_whose_lane_was_begun(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    change(shop)
+    shop.run()
+    asked: list[str] = []
+    in_memory_target.STORAGE.fault = lambda step, table: asked.append(table.table)
+    change_more(shop, 1)
+    shop.run()
+    assert set(asked) == {"customers"}
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_a_dropped_table_stays_at_the_target_and_paused(shop: Shop, created: bool) -> None:
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    shop.sql("INSERT INTO notes VALUES ('last')", "DROP TABLE notes")
+    shop.run()
+    assert count("notes") == 20
+    if created:
+        shop.sql("CREATE TABLE notes (text TEXT, more TEXT)", "INSERT INTO notes VALUES ('a', 'b')")
+        shop.run()
+        assert count("notes") == 20
+    assert states(shop)["notes"] == "PAUSED"
+    alone(shop, "resume", "notes")
+    shop.run()
+    if created:
+        three_runs(shop)
+    else:
+        assert states(shop) == {"customers": "REPLICATING"}
+        assert count("notes") == 20
+
+
+def test_a_renamed_table_is_paused_under_its_new_name_and_copied_when_it_is_resumed(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    shop.sql("INSERT INTO notes VALUES ('last')", "ALTER TABLE notes RENAME TO remarks")
+    shop.run()
+    shop.sql("INSERT INTO remarks VALUES ('later')")
+    shop.run()
+    assert states(shop) == {"customers": "REPLICATING", "remarks": "PAUSED"}
+    assert {table.table for table in in_memory_target.STORAGE.tables} == {"customers", "notes"}
+    alone(shop, "resume", "remarks")
+    shop.run()
+    shop.assert_equal("customers", "remarks")
+    shop.sql("INSERT INTO remarks VALUES ('latest')", "ALTER TABLE remarks ADD COLUMN more TEXT")
+    shop.run()
+    shop.assert_equal("customers", "remarks")
+
+
+def test_a_paused_table_that_is_not_selected_any_more_is_forgotten_with_its_lane(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    change(shop)
+    shop.run()
+    assert files(shop)
+    shop.document["tables"] = [{"table": "customers"}]
+    shop.run()
+    assert files(shop) == []
+    del shop.document["tables"]
+    three_runs(shop)
+
+
+def test_what_does_not_fit_the_state_of_a_table_is_refused_and_changes_nothing(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    assert alone(shop, "resume", "notes").code == "RPL-1241"
+    assert alone(shop, "pause", "notes", "nothing").code == "RPL-1220"
+    assert alone(shop, "pause", "notes").state is OutcomeState.DONE
+    for command, code in (("pause", "RPL-1240"), ("resync", "RPL-1243"), ("retry", "RPL-1221")):
+        request = requests(shop).submit(f"table.{command}", {"tables": ["customers", "notes"], "inPlace": True})
+        carry_out_alone(build_pipeline(shop.document, host=Host()))  # type: ignore[arg-type]
+        assert outcome(shop, request).code == (code if command != "retry" else "RPL-1221")
+    assert alone(shop, "resume", "customers", "notes").code == "RPL-1241"
+    shop.run()
+    assert states(shop) == {"customers": "REPLICATING", "notes": "PAUSED"}
+    alone(shop, "resume", "notes")
+    three_runs(shop)
+
+
+def test_two_commands_at_once_are_done_in_their_order(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    made = [ask(shop, command, "notes") for command in ("pause", "pause", "resume", "pause", "resume")]
+    change(shop)
+    shop.run()
+    found = [(outcome(shop, request).state, outcome(shop, request).code) for request in made]
+    done, refused = (OutcomeState.DONE, ""), (OutcomeState.REFUSED, "RPL-1240")
+    assert found == [done, refused, done, done, done]
+    three_runs(shop)
+
+
+def test_a_target_that_went_on_from_inside_a_lane_is_copied_again(shop: Shop) -> None:
+    """A run that was superseded committed after the lane was begun: nothing says which of the lane's changes the target has."""
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    change(shop)
+    shop.run()
+    [kept] = [t for name, t in in_memory_target.STORAGE.tables.items() if name.table == "notes"]
+    assert kept.progress is not None
+    position = kept.progress.position
+    kept.progress = replace(kept.progress, position=replace(position, events_after=position.events_after + 1))
+    alone(shop, "resume", "notes")
+    three_runs(shop)
+
+
+@pytest.mark.parametrize("harm", ["damaged", "gone"])
+def test_a_table_whose_lane_was_harmed_is_copied_again(shop: Shop, harm: str) -> None:
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    for number in range(2):
+        change_more(shop, number)
+        shop.run()
+    first = min(files(shop), key=lambda path: path.stat().st_mtime_ns)
+    alone(shop, "resume", "notes")
+    if harm == "damaged":
+        first.write_bytes(first.read_bytes()[:-9] + b"x" * 9)
+    else:
+        first.unlink()
     three_runs(shop)
     assert files(shop) == []
