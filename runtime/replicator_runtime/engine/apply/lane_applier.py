@@ -79,6 +79,13 @@ class LaneApplier(Applier):
         else:
             self._applier.apply_ddl(event)
 
+    def create_table(self, event: DDLEvent, generation: int) -> None:
+        """Create the event's table, or put the event into its lane."""
+        if event.table in self._lanes:
+            self._lanes[event.table].write_event(event)
+        else:
+            self._applier.create_table(event, generation)
+
     @property
     def follows_databases(self) -> bool:
         """That of the applier."""
