@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from replicator_state import ReplicatorDirectory
@@ -67,3 +69,31 @@ def test_lanes_that_are_not_looked_for_after_a_kill_lose_rows(paused: Pair, make
     ask(pair, "resume")
     pair.assert_next_run_harms(Twin(removed, "lost"))
     pair.replicator.command = COMMAND
+
+
+def test_tables_of_delta_are_paused_and_resumed_beside_a_run_and_after_kills(make_pair: MakePair) -> None:
+    pair = make_pair(delta=True)
+    pair.run_until_current()
+    ask(pair, "pause")
+    pair.change_rows()
+    pair.kill_at("engine.lane.after_write")
+    pair.change_everything()
+    pair.run_until_current()
+    assert sorted(pair.differences()) == ["customer", "note"]
+    running = pair.start()
+    ask(pair, "resume")
+    deadline = time.monotonic() + 120
+    while pair.differences():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    running.stop()
+    ask(pair, "pause")
+    pair.change_rows()
+    pair.change_structure()
+    pair.run_until_current()
+    ask(pair, "resume")
+    pair.change_rows()
+    pair.kill_at("engine.lane.after_step")
+    pair.change_rows()
+    pair.run_until_current()
+    assert pair.differences() == {}
