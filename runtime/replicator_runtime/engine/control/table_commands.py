@@ -71,7 +71,7 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
 
     Raises:
         NeedsUserError: RPL-1220 for an unknown table; RPL-1222 when the source takes no snapshots; RPL-1223 when the copy is
-            to be made beside the table; RPL-1225 without tables; RPL-1273 for a paused one.
+            to be made beside the table; RPL-1225 without tables; RPL-1293 for a paused one.
     """
     records = _records(lifecycle, request.arguments)
     if not _takes_snapshots(lifecycle.run):
@@ -91,7 +91,7 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
         if record.pause is not None and not record.pause.resuming:
             raise NeedsUserError(
                 f"{record.table} is paused",
-                code="RPL-1273",
+                code="RPL-1293",
                 hint="resume it first: `replicator table resume NAME TABLE`; it can be copied again then",
                 table=str(record.table),
             )
@@ -111,21 +111,21 @@ def pause(lifecycle: TableLifecycle, request: Request) -> Work:
     """`table.pause`: changes of tables go to lanes and not to the target; what failed is forgotten.
 
     Raises:
-        NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1270 for one that is paused, RPL-1272 when
+        NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1290 for one that is paused, RPL-1292 when
             the source takes no snapshots.
     """
     records = _records(lifecycle, request.arguments)
     if not _takes_snapshots(lifecycle.run):
         raise NeedsUserError(
             "the source takes no snapshots: a table whose changes are not kept any more could not be made whole again",
-            code="RPL-1272",
+            code="RPL-1292",
             hint="stop the run instead: the source's log keeps the changes of all tables until it is started again",
         )
     for record in records:
         if record.pause is not None and not record.pause.resuming and record.pause.request != request.request_id:
             raise NeedsUserError(
                 f"{record.table} is paused already",
-                code="RPL-1270",
+                code="RPL-1290",
                 hint="`replicator status` shows since when",
                 table=str(record.table),
             )
@@ -146,14 +146,14 @@ def resume(lifecycle: TableLifecycle, request: Request) -> Work:
     """`table.resume`: the target gets what came while tables were paused, then they go on.
 
     Raises:
-        NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1271 for one that is not paused.
+        NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1291 for one that is not paused.
     """
     records = _records(lifecycle, request.arguments)
     for record in records:
         if record.pause is None and record.resumed != request.request_id:
             raise NeedsUserError(
                 f"{record.table} is {record.state}, and not paused",
-                code="RPL-1271",
+                code="RPL-1291",
                 hint="`replicator status` shows the state of each table",
                 table=str(record.table),
             )

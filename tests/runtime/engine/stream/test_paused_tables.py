@@ -357,14 +357,14 @@ def test_a_paused_table_that_is_not_selected_any_more_is_forgotten_with_its_lane
 def test_what_does_not_fit_the_state_of_a_table_is_refused_and_changes_nothing(shop: Shop) -> None:
     fill(shop)
     shop.run()
-    assert alone(shop, "resume", "notes").code == "RPL-1271"
+    assert alone(shop, "resume", "notes").code == "RPL-1291"
     assert alone(shop, "pause", "notes", "nothing").code == "RPL-1220"
     assert alone(shop, "pause", "notes").state is OutcomeState.DONE
-    for command, code in (("pause", "RPL-1270"), ("resync", "RPL-1273"), ("retry", "RPL-1221")):
+    for command, code in (("pause", "RPL-1290"), ("resync", "RPL-1293"), ("retry", "RPL-1221")):
         request = requests(shop).submit(f"table.{command}", {"tables": ["customers", "notes"], "inPlace": True})
         carry_out_alone(build_pipeline(shop.document, host=Host()))  # type: ignore[arg-type]
         assert outcome(shop, request).code == (code if command != "retry" else "RPL-1221")
-    assert alone(shop, "resume", "customers", "notes").code == "RPL-1271"
+    assert alone(shop, "resume", "customers", "notes").code == "RPL-1291"
     shop.run()
     assert states(shop) == {"customers": "REPLICATING", "notes": "PAUSED"}
     alone(shop, "resume", "notes")
@@ -378,7 +378,7 @@ def test_two_commands_at_once_are_done_in_their_order(shop: Shop) -> None:
     change(shop)
     shop.run()
     found = [(outcome(shop, request).state, outcome(shop, request).code) for request in made]
-    done, refused = (OutcomeState.DONE, ""), (OutcomeState.REFUSED, "RPL-1270")
+    done, refused = (OutcomeState.DONE, ""), (OutcomeState.REFUSED, "RPL-1290")
     assert found == [done, refused, done, done, done]
     three_runs(shop)
 
