@@ -14,6 +14,10 @@ from replicator_source_postgres.offset import PostgresOffset
 if TYPE_CHECKING:
     import psycopg
 
+    from replicator_sdk.context import DeltaContext
+
+CREATED_KEY = "slot-created"
+"""In the source's state: the slot that this state has created, or is about to create."""
 log = structlog.get_logger(__name__)
 
 _SLOT = """
@@ -86,22 +90,40 @@ class Slot:
         self._connection.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", [self.name])
         log.info("slot.dropped", slot=self.name)
 
-    def begin(self, *, is_ours: bool) -> PostgresOffset:
-        """The offset to start from when nothing was replicated yet.
+    def begin_derived(self, context: DeltaContext) -> PostgresOffset:
+        """The offset to start from when nothing was replicated yet, with a slot whose name is derived from the replicator's.
 
-        A slot with a derived name that exists although no offset was ever saved is left from a start that crashed: it is
-        created again, so that no old log has to be read. One named by the user is used as it is, from its position.
+        That a slot is about to be created is stored first. So one that exists is left from a start that crashed, or from a
+        former generation: it is created again, so that no old log has to be read.
+
+        Raises:
+            NeedsUserError: RPL-3214 when this state has created none: another state of that name may read it.
         """
+        state = self.state()
+        if state is not None:
+            self._check_kind(state)
+            self._check_free(state)
+            if context.generation == 1 and context.get_state(CREATED_KEY) is None:
+                raise NeedsUserError(
+                    f"the slot {self.name!r} exists, and this state has not created it: another replicator of this `namespace` and"
+                    " `name` keeps its state elsewhere, or the state was deleted",
+                    code="RPL-3214",
+                    hint="give one of the two another `name`; if the state was deleted: `replicator reset PIPELINE --lost-state`; if no"
+                    f" replicator reads it, drop it: SELECT pg_drop_replication_slot('{self.name}')",
+                )
+            self.drop()
+        context.put_state(CREATED_KEY, self.name.encode())
+        return self.create()
+
+    def begin_given(self) -> PostgresOffset:
+        """The same with a slot that the user has named: an existing one is used as it is, from its position."""
         state = self.state()
         if state is None:
             return self.create()
         self._check_kind(state)
         self._check_free(state)
-        if is_ours or state.is_lost:
-            if not is_ours:
-                raise self._lost(state, "before anything was replicated")
-            self.drop()
-            return self.create()
+        if state.is_lost:
+            raise self._lost(state, "before anything was replicated")
         assert state.confirmed is not None
         return state.confirmed
 

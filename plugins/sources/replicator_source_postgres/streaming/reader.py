@@ -97,7 +97,8 @@ class PostgresEventReader(EventReader):
                 # The publication first: the server looks it up as of the slot's position.
                 publication.ensure(is_first_start=True)
                 with waiting_for_transactions(catalogue.connection.pgconn, self._endpoint, self._context):
-                    self._position.offset = slot.begin(is_ours=self._owns_slot)
+                    derived = self._owns_slot
+                    self._position.offset = slot.begin_derived(self._context) if derived else slot.begin_given()
             else:
                 assert isinstance(offset, PostgresOffset)
                 state = self._free_slot(slot, offset)

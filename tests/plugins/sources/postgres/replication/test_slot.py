@@ -102,6 +102,20 @@ def test_a_start_that_crashed_before_its_first_offset_starts_from_scratch(pump: 
     assert ids(pump) == [2]
 
 
+def test_a_replicator_of_the_same_name_with_another_state_leaves_the_slot_to_the_first(pump: Pump) -> None:
+    pump.prepare()
+    pump.database.execute("INSERT INTO t VALUES (1)")
+    other = Pump(pump.database, "t")  # the same name, and a state of its own
+    with pytest.raises(NeedsUserError, match=r"RPL-3214.*another `name`"):
+        other.prepare()
+    assert ids(pump) == [1]
+    other.context.generation = 2  # as `replicator reset --lost-state` begins
+    other.prepare()
+    pump.database.execute("INSERT INTO t VALUES (2)")
+    assert ids(other) == [2]
+    is_refused(pump, "RPL-3204")
+
+
 def test_a_slot_given_by_the_user_is_used_from_its_position(pump: Pump) -> None:
     db = pump.database
     db.execute("SELECT pg_create_logical_replication_slot('given', 'pgoutput')")
