@@ -12,6 +12,7 @@ from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_sdk import DeltaSourceContext, DeltaTargetContext, EventReaderDefinition
+from replicator_sdk.context import DeltaContext
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
@@ -126,16 +127,22 @@ class _Kept:
             self._values[key] = value
 
 
-class ReadingSourceContext(DeltaSourceContext):
-    """The source's context of a comparison; it acknowledges nothing."""
+class _ReadingContext(DeltaContext):
+    """What both contexts of a comparison share.
 
-    def __init__(self, reading: Reading) -> None:
+    Args:
+        reading: The comparison.
+        end: `source` or `target`.
+        stage: The stage's name in the pipeline.
+    """
+
+    def __init__(self, reading: Reading, end: str, stage: str) -> None:
         config = reading.pipeline.config
         self._reading = reading
-        self._kept = _Kept(reading, "source")
+        self._kept = _Kept(reading, end)
         self.replicator_name, self.namespace = config.name, config.namespace
         self.generation, self.run_id = reading.directory.generation, f"verify-{int(time.time())}"
-        self.metrics, self.lineage = MetricsRegistry(reading.pipeline.source_stage), Lineage()
+        self.metrics, self.lineage = MetricsRegistry(stage), Lineage()
 
     @property
     def is_stopping(self) -> bool:
@@ -143,7 +150,7 @@ class ReadingSourceContext(DeltaSourceContext):
         return self._reading.stop.is_set()
 
     def get_state(self, key: str) -> bytes | None:
-        """What the source kept, in a run or here."""
+        """What the plugin kept, in a run or here."""
         return self._kept.get(key)
 
     def put_state(self, key: str, value: bytes) -> None:
@@ -157,6 +164,13 @@ class ReadingSourceContext(DeltaSourceContext):
     def spark(self) -> SparkSession:
         """The session."""
         return self._reading.spark.session()
+
+
+class ReadingSourceContext(_ReadingContext, DeltaSourceContext):
+    """The source's context of a comparison; it acknowledges nothing."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading, "source", reading.pipeline.source_stage)
 
     def committed_offset(self) -> Offset | None:
         """None: nothing is acknowledged."""
@@ -169,38 +183,12 @@ class ReadingSourceContext(DeltaSourceContext):
         """Shown nowhere."""
 
 
-class ReadingTargetContext(DeltaTargetContext):
+class ReadingTargetContext(_ReadingContext, DeltaTargetContext):
     """The target's context of a comparison, without an epoch: it writes nothing."""
 
     def __init__(self, reading: Reading) -> None:
-        config = reading.pipeline.config
-        self._reading = reading
-        self._kept = _Kept(reading, "target")
-        self.replicator_name, self.namespace = config.name, config.namespace
-        self.generation, self.run_id = reading.directory.generation, f"verify-{int(time.time())}"
-        self.metrics, self.lineage = MetricsRegistry(reading.pipeline.target_stage), Lineage()
+        super().__init__(reading, "target", reading.pipeline.target_stage)
         self.epoch, self.parallel_tables = 0, 1
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the comparison is to end."""
-        return self._reading.stop.is_set()
-
-    def get_state(self, key: str) -> bytes | None:
-        """What the target kept, in a run or here."""
-        return self._kept.get(key)
-
-    def put_state(self, key: str, value: bytes) -> None:
-        """Keep it until the comparison ends."""
-        self._kept.put(key, value)
-
-    def get_offset(self) -> Offset | None:
-        """The offset saved last."""
-        return self._reading.saved_offset()
-
-    def spark(self) -> SparkSession:
-        """The session."""
-        return self._reading.spark.session()
 
     def read_offset(self, fields: Mapping[str, bytes]) -> Offset:
         """The source's offset of these fields."""
