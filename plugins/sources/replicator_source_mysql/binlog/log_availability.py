@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -113,9 +113,8 @@ def check_readable(connection: pymysql.Connection[Any], origin: Origin, offset: 
 
 
 def _check_file(connection: pymysql.Connection[Any], origin: Origin, offset: MySqlOffset) -> None:
-    files = [(str(row[0]), int(row[1])) for row in execute(connection, "SHOW BINARY LOGS")]
-    size = dict(files).get(offset.file)
-    if size is None:
+    files = _files(connection)
+    if offset.file not in files:
         raise HistoryLostError(
             f"the binlog file {offset.file} is gone from the server, which holds {_range(files)} and keeps files for"
             f" {_retention(connection)}",
@@ -123,8 +122,19 @@ def _check_file(connection: pymysql.Connection[Any], origin: Origin, offset: MyS
             position=str(offset),
             hint=f"raise binlog_expire_logs_seconds above the longest stop; then {COPY_AGAIN}",
         )
-    if size < offset.position or not _is_same_history(connection, origin, offset):
+    if not has_position(connection, origin, offset):
         raise other_file(offset)
+
+
+def has_position(connection: pymysql.Connection[Any], origin: Origin, offset: MySqlOffset) -> bool:
+    """Whether the server, which `offset` comes from, has its file and a place between two transactions there, by its numbers."""
+    size = _files(connection).get(offset.file, -1)
+    return size >= offset.position and _is_same_history(connection, origin, offset)
+
+
+def _files(connection: pymysql.Connection[Any]) -> dict[str, int]:
+    """The sizes of the server's binlog files, in their order."""
+    return {str(row[0]): int(row[1]) for row in execute(connection, "SHOW BINARY LOGS")}
 
 
 def other_file(offset: MySqlOffset) -> HistoryLostError:
@@ -236,8 +246,8 @@ def covers(executed: GtidProgress, offset: MySqlOffset) -> bool:
     return type(offset.gtids) is type(executed) and executed.covers(offset.gtids)
 
 
-def _range(files: Sequence[tuple[str, int]]) -> str:
-    return f"{files[0][0]} to {files[-1][0]}" if files else "none"
+def _range(files: Collection[str]) -> str:
+    return f"{next(iter(files))} to {list(files)[-1]}" if files else "none"
 
 
 def _retention(connection: pymysql.Connection[Any]) -> str:

@@ -85,11 +85,10 @@ class MySqlEventReader(EventReader):
                 assert isinstance(offset, MySqlOffset)
                 start = offset
                 check_readable(connection, origin, start)
-                if start.server != origin.identity:
-                    TablesAhead(connection, self._endpoint, origin, server_id=self._server_id).check(
-                        start, self._definition
-                    )
                 self._check_file(origin, start)
+                TablesAhead(connection, self._endpoint, origin, server_id=self._server_id).check(
+                    start, self._definition
+                )
                 if start.resume and start.server != origin.identity:
                     raise _prepared_elsewhere(start)
                 self._structure.resume(start.reading_from)
