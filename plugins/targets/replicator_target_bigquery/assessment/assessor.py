@@ -20,6 +20,7 @@ from replicator_target_bigquery.api.diagnosis import failed_request, is_transien
 from replicator_target_bigquery.assessment.columns import column_assessments, has_two_forms, kept_forms
 from replicator_target_bigquery.assessment.cost import merge_cost
 from replicator_target_bigquery.assessment.streaming_probe import StreamingProbe
+from replicator_target_bigquery.batch.staging_rows import staging_fields
 from replicator_target_bigquery.cdc.layout import CdcLayout, primary_key
 from replicator_target_bigquery.config import BigQueryConfig, Mode
 from replicator_target_bigquery.merge_flush.layout import MergeFlushLayout
@@ -214,6 +215,8 @@ class BigQueryAssessor(TableAssessor):
     def _names(self, schema: TableSchema) -> list[Finding]:
         try:
             self._layout.target_fields(schema)
+            if self._config.mode is Mode.BATCH:
+                staging_fields(schema, self._layout)
             ref = TableRef.of(schema.table, self._config)
         except ReplicatorError as err:
             return [_failed(err)]

@@ -21,6 +21,7 @@ from replicator_target_bigquery.schema.encoding import RowEncoding, columns_of, 
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.layout import TableLayout
 from replicator_target_bigquery.schema.names import LOG_PARTITION, STAGED_BEFORE, column_names
+from replicator_target_bigquery.schema.width import require_width
 
 BATCH_ID: Final = "_batch_id"
 BATCH_TIME: Final = "_batch_time"
@@ -61,6 +62,9 @@ def staging_fields(schema: TableSchema, layout: TableLayout, present: Sequence[F
         schema: The table.
         layout: What its target table looks like.
         present: The columns of the target table: arrays and JSON have the same forms here.
+
+    Raises:
+        NeedsUserError: When two names become one, or there are more columns than BigQuery's tables have.
     """
     own = [f.name for f in STAGING_COLUMNS]
     names = column_names(schema, {*own, *layout.config.metadata_columns})
@@ -68,7 +72,9 @@ def staging_fields(schema: TableSchema, layout: TableLayout, present: Sequence[F
     columns = [
         f if f.mode == "REPEATED" else replace(f, mode="NULLABLE") for f in layout.source_fields(schema, present)
     ]
-    return (*STAGING_COLUMNS, *(replace(f, name=STAGED_BEFORE + f.name) for f in columns), *columns)
+    made = (*STAGING_COLUMNS, *(replace(f, name=STAGED_BEFORE + f.name) for f in columns), *columns)
+    require_width(made, "the staging table", schema.table)
+    return made
 
 
 def staged_batches(

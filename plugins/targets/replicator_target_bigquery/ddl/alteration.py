@@ -13,6 +13,7 @@ from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, SchemaChange
 from replicator_target_bigquery.ddl.conversions import converted, literal, widens
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.names import column_name, column_names
+from replicator_target_bigquery.schema.width import require_width
 from replicator_target_bigquery.sql.comparison import KeyColumn, same_key
 from replicator_target_bigquery.sql.pruning import Pruning
 from replicator_target_bigquery.sql.text import name
@@ -69,6 +70,7 @@ class Alteration:
         """All steps, in order.
 
         Raises:
+            NeedsUserError: When the table would have more columns than BigQuery's tables have.
             SchemaDriftError: When the policy forbids one.
             SnapshotNeededError: When the target's columns are not those from which the source's change starts.
         """
@@ -240,6 +242,8 @@ class Alteration:
         self._steps.append(Step(sql, self._columns))
 
     def _alter(self, what: str, after: tuple[Field, ...], touches: tuple[str, ...] = ()) -> None:
+        if len(after) > len(self._columns):
+            require_width(after, "the table, with the columns that `schemaChanges` keeps,", self._event.table)
         self._columns = after
         self._steps.append(Step(f"ALTER TABLE {self._sql} {what}", after, touches))
 

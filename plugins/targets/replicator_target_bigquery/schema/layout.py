@@ -15,6 +15,7 @@ from replicator_target_bigquery.config import IS_DELETED, SEQUENCE, Arrays, BigQ
 from replicator_target_bigquery.schema.encoding import RowEncoding
 from replicator_target_bigquery.schema.fields import EXACT, Field, Forms, field_of
 from replicator_target_bigquery.schema.names import column_name, column_names
+from replicator_target_bigquery.schema.width import require_width
 
 if TYPE_CHECKING:
     from google.cloud import bigquery
@@ -38,8 +39,13 @@ class TableLayout:
         Args:
             schema: The table.
             present: The columns that it has: arrays and JSON keep the forms they have there.
+
+        Raises:
+            NeedsUserError: When two names become one, or there are more columns than BigQuery's tables have.
         """
-        return (*self.own_fields(schema), *self.source_fields(schema, present))
+        made = (*self.own_fields(schema), *self.source_fields(schema, present))
+        require_width(made, "the table", schema.table)
+        return made
 
     def source_fields(self, schema: TableSchema, present: Sequence[Field] = ()) -> tuple[Field, ...]:
         """The columns of a target table that come from the source; `present` as for `target_fields`."""

@@ -62,14 +62,14 @@ def _refuse_field_twins(kind: Record, table: str) -> None:
 def _refuse_twins(taken: list[tuple[str, str]], table: str) -> None:
     seen: dict[str, str] = {}
     for new, of in taken:
-        other = seen.setdefault(new.lower(), of)
-        if other != of or sum(1 for name, _ in taken if name.lower() == new.lower()) > 1:
+        if (other := seen.get(new.lower())) is not None:
             raise NeedsUserError(
-                f"columns of {of} and {other} both become {new} at BigQuery",
+                f"columns of {other} and {of} both become {new} at BigQuery",
                 code="RPL-6501",
                 table=table,
                 hint="leave one of them out by `columns`, or rename it at the source",
             )
+        seen[new.lower()] = of
 
 
 def staged_names(config: BigQueryConfig, table: str) -> str:

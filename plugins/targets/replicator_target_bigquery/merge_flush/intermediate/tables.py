@@ -19,6 +19,7 @@ from replicator_target_bigquery.merge_flush.intermediate.key_column import key_f
 from replicator_target_bigquery.merge_flush.intermediate.rows import BATCH_NUMBER, KEY, PARTITION_TIME, VALUE, I
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.schema.names import table_name
+from replicator_target_bigquery.schema.width import require_width
 from replicator_target_bigquery.sql.table_ref import TableRef
 from replicator_target_bigquery.sql.text import name
 from replicator_target_bigquery.tables.owner_label import OWNER, digest
@@ -90,7 +91,9 @@ class IntermediateTables:
         self.remove_orphans(table)
         made = IntermediateTable(table.ref, self._name(table), schema)
         key = key_field(schema, config.kafka_key_field_name)
-        definition = session.catalogue.definition(made.id, intermediate_fields(key, value))
+        fields = intermediate_fields(key, value)
+        require_width(fields, "the intermediate table", table.table)
+        definition = session.catalogue.definition(made.id, fields)
         definition.time_partitioning = bigquery.TimePartitioning(type_="DAY")
         definition.labels = {**config.labels, **_labels(table), EPOCH: str(session.context.epoch)}
         session.catalogue.create(definition, table.table)
