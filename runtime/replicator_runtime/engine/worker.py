@@ -226,13 +226,16 @@ class _Attempts:
     def _goes_on(self) -> bool:
         """Wait while it is paused, and do what else operators ask for; copies end, and begin again afterwards.
 
+        What follows from edits is decided again after the wait: the source may have been altered meanwhile.
+
         Returns:
             False when the run is to stop.
 
         Raises:
             NeedsUserError: RPL-1247 for a bounded run.
+            SchemaDriftError: As `Approvals.accept`.
         """
-        run = self._run
+        run, has_waited = self._run, False
         while not run.stop.is_set() and (found := stored_pause(run.store)) is not None:
             self._snapshots.end_all()
             if self._until_current:
@@ -242,6 +245,9 @@ class _Attempts:
             run.progress.set_phase("paused", f"by {found.by} since {found.since}; replicator resume {run.config.name}")
             self._wait(_PAUSED_SECONDS)
             self._carry_out_requests()
+            has_waited = True
+        if has_waited and not run.stop.is_set():
+            self._accept_edits()
         return not run.stop.is_set()
 
     def _carry_out_requests(self) -> None:
@@ -263,8 +269,7 @@ class _Attempts:
     def _accept_edits(self) -> None:
         """Go on only where what follows from edits of the pipeline since the last run is harmless, or approved."""
         run = self._run
-        plan = plan_of_run(run.pipeline, run.store, run.table_store, run.saved_offset)
-        Approvals(run.store, run.requests).accept(plan, run.config)
+        Approvals(run.store, run.requests).accept(plan_of_run(run), run.config)
 
     def _after(self, error: Exception) -> None:
         """Wait before the next attempt, stop one table, or give up."""

@@ -10,6 +10,9 @@ import structlog
 from replicator_runtime.engine.run_state.open_run import check_user, directory_of, is_known, keeping_lease, open_run
 from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
 from replicator_runtime.engine.tables.table_store import TableStore
+from replicator_runtime.setting_edits import edited_settings
+from replicator_runtime.stored_forms import SETTINGS
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_state import check_known_identity
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
     from replicator_runtime.config import Pipeline
     from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.rename_step import RenameStep
     from replicator_sdk import Leftover, SourceCleanUp, TableId
 
 register("engine.delete.table", "engine.delete.tables", "engine.delete.source")
@@ -57,11 +61,12 @@ class Outcome:
     left: tuple[str, ...]
 
 
-def survey(pipeline: Pipeline, *, keep_source: bool) -> Deletable:
+def survey(pipeline: Pipeline, *, target_tables: bool, keep_source: bool) -> Deletable:
     """What `delete` has to do; asks the source unless it is kept, and changes nothing.
 
     Raises:
-        NeedsUserError: RPL-1242 when nothing is stored of the pipeline; RPL-7106 for root where the state is another user's.
+        NeedsUserError: RPL-1242 when nothing is stored of the pipeline; RPL-1245 when its tables are to be deleted, and are
+            perhaps elsewhere; RPL-7106 for root where the state is another user's.
         ReplicatorError: RPL-1243 or RPL-1244, with what stays at the source, when that cannot be asked; RPL-7140 when it is another source; as the
             state's store fails.
     """
@@ -77,6 +82,8 @@ def survey(pipeline: Pipeline, *, keep_source: bool) -> Deletable:
         )
     note = directory.deletion().note()
     is_done = note is not None and note.only_state
+    if target_tables and not is_done:
+        _refuse_edited_target(pipeline)
     leftovers = () if keep_source or is_done else _found(pipeline, clean_up)
     tables = () if is_done else _tables(pipeline)
     return Deletable(directory.home, tables, leftovers, clean_up is not None, is_done)
@@ -110,7 +117,7 @@ def delete(pipeline: Pipeline, *, target_tables: bool, keep_source: bool) -> Out
         FencedError: When a newer run took over, or has written a table at the target.
         ReplicatorError: As source, target or the state's store fail; the rest is left for another call.
     """
-    found = survey(pipeline, keep_source=keep_source)
+    found = survey(pipeline, target_tables=target_tables, keep_source=keep_source)
     directory = directory_of(pipeline)
     with open_run(pipeline, deleting=True) as run:
         lease = run.lease
@@ -133,15 +140,39 @@ def delete(pipeline: Pipeline, *, target_tables: bool, keep_source: bool) -> Out
 
 
 def _tables(pipeline: Pipeline) -> tuple[TableId, ...]:
-    """The tables of all generations; one that was reset has none yet."""
+    """The tables of all generations, since one that was reset has none yet; under all names that they may have at the target."""
     directory = directory_of(pipeline)
     found: set[TableId] = set()
     for number in directory.generations():
         states = directory.of_generation(number).states()
         store = TableStore(states.scoped("runtime"), pipeline.source.offset_type.from_fields)
         store.load()
-        found |= store.records.keys()
+        found |= store.records.keys() | {step.former for step in store.renames} | set(map(_renamed, store.renames))
+        found |= {remains.table for remains in store.remains.noted() if not remains.snapshot_id}
     return tuple(sorted(found, key=str))
+
+
+def _renamed(step: RenameStep) -> TableId:
+    return step.schema.table
+
+
+def _refuse_edited_target(pipeline: Pipeline) -> None:
+    """Refuse a target that was edited since the last run: what is not found there is perhaps where it was before.
+
+    Raises:
+        NeedsUserError: RPL-1245, unless every edit is one that moves no tables.
+    """
+    directory = directory_of(pipeline)
+    stores = (directory.of_generation(n).states().scoped("runtime") for n in reversed(directory.generations()))
+    ran = next((store for store in stores if store.get(SETTINGS)), None)  # one that was reset may have none yet
+    edits = [] if ran is None else edited_settings(pipeline, ran)
+    moved = next((one for one in edits if one.end == "target" and one.finding.severity is not Severity.INFO), None)
+    if moved is not None:
+        raise NeedsUserError(
+            f"the tables may be elsewhere: {moved.finding.description}; nothing was deleted",
+            code="RPL-1245",
+            hint="give the pipeline's file as it was run last; or delete the rest without --target-tables",
+        )
 
 
 def _delete_tables(run: Run, tables: Sequence[TableId]) -> tuple[list[str], list[str]]:

@@ -101,10 +101,12 @@ class Plan:
     Attributes:
         steps: Settings first, then tables by name.
         is_first: Whether the pipeline never ran, so that everything is new.
+        generation: Of the state that it was made of.
     """
 
     steps: tuple[Step, ...]
     is_first: bool = False
+    generation: int = 1
 
     @property
     def asking(self) -> tuple[Step, ...]:
@@ -113,8 +115,12 @@ class Plan:
 
     @property
     def plan_id(self) -> str:
-        """Names the plan: made of the steps that need an approval, or of all where none does; costs and times are no part of it."""
-        return _digest(*(step.key for step in self.asking or self.steps))
+        """Names the plan: made of the steps that need an approval, or of all where none does; costs and times are no part of it.
+
+        Another generation's is another plan: an approval outlives `replicator reset`, and what is known of those used up does not.
+        """
+        keys = [step.key for step in self.asking or self.steps]
+        return _digest(*keys) if self.generation == 1 else _digest(str(self.generation), *keys)
 
 
 def _digest(*parts: str) -> str:

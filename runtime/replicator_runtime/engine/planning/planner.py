@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from replicator_runtime.config import Pipeline, SelectedTable
+    from replicator_runtime.engine.run_state.run import Run
     from replicator_sdk import Offset, TableId, TableRegistry, TableSchema
     from replicator_sdk.discovery.table_registry import TableSummary
     from replicator_state import ReplicatorDirectory, StateStore
@@ -45,18 +46,22 @@ def stored_plan(pipeline: Pipeline, directory: ReplicatorDirectory) -> Plan:
         steps = planner.table_steps(tables, None if saved is None else read(saved.fields))
         found = [*planner.settings(store, tables.selection), *steps.of_known(), *planner.new_tables(steps, tables)]
         first = not tables.records and tables.selection is None
-        return Plan(tuple(map(planner.with_cost, found)), first)
+        return Plan(tuple(map(planner.with_cost, found)), first, directory.generation)
 
 
-def plan_of_run(pipeline: Pipeline, store: StateStore, tables: TableStore, saved_offset: Offset | None) -> Plan:
+def plan_of_run(run: Run) -> Plan:
     """The steps of a run that begins, without those that every run may take: new tables. Asks the source only where it must.
+
+    Offset and tables are loaded.
 
     Raises:
         ReplicatorError: As `stored_plan`.
     """
-    with _Planner(pipeline) as planner:
-        steps = planner.table_steps(tables, saved_offset)
-        return Plan((*planner.settings(store, tables.selection), *steps.of_known()))
+    tables = run.table_store
+    with _Planner(run.pipeline) as planner:
+        steps = planner.table_steps(tables, run.saved_offset)
+        found = (*planner.settings(run.store, tables.selection), *steps.of_known())
+    return Plan(found, generation=run.generation)
 
 
 class _Planner:

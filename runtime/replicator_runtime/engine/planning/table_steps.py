@@ -151,7 +151,7 @@ class TableSteps:
 
 def replicates_without_copy(record: TableRecord) -> bool:
     """Whether it shows that the engine copies no tables of this source."""
-    return record.snapshot is None and record.state is TableState.REPLICATING
+    return record.snapshot is None and (record.created or record.state is TableState.REPLICATING)
 
 
 def _difference(record: TableRecord, now: TableScope) -> tuple[StepKind, str]:

@@ -13,17 +13,18 @@ from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.delete import Outcome, delete
 from replicator_runtime.engine.control.reset import reset
 from replicator_runtime.engine.worker import run
-from replicator_sdk import EventConsumer
-from replicator_sdk.errors import FencedError, HistoryLostError, NeedsUserError
+from replicator_sdk import EventConsumer, failpoint
+from replicator_sdk.errors import FencedError, HistoryLostError, NeedsUserError, ReplicatorError
 from replicator_source_sqlite.plugin import SqliteSource
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.test_run import Host, Shop, fill, shop
+from tests.runtime.test_setting_edits import Hosts, edited, set_target
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
     from replicator_sdk import TableId
 
-__all__ = ["shop"]
+__all__ = ["edited", "shop"]
 
 
 def pipeline(shop: Shop, **settings: object) -> Pipeline:
@@ -154,5 +155,36 @@ def test_tables_of_a_generation_that_never_ran_are_those_of_the_former(shop: Sho
     fill(shop)
     shop.run()
     reset(pipeline(shop))
+    deleted(shop, tables=True)
+    assert in_memory_target.STORAGE.tables == {}
+
+
+def test_tables_at_a_target_that_was_edited_are_not_said_to_be_deleted(
+    edited: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are where they were written; of a path that no run has seen nothing is deleted."""
+    monkeypatch.setitem(globals(), "Host", Hosts)
+    set_target(edited, path="there", password="a secret of ours")
+    with pytest.raises(NeedsUserError, match=r"RPL-1245.*`path` of the target was \"here\" and is \"there\""):
+        deleted(edited, tables=True)
+    reset(pipeline(edited))
+    with pytest.raises(NeedsUserError, match="RPL-1245"):
+        deleted(edited, tables=True)
+    assert ours(edited.path)
+    edited.assert_equal()
+    set_target(edited, path="here", size=2, password="another secret")
+    deleted(edited, tables=True)
+    assert in_memory_target.STORAGE.tables == {}
+
+
+def test_a_table_is_deleted_under_its_former_name_where_its_rename_was_cut_off(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    shop.sql("ALTER TABLE notes RENAME TO remarks")
+    shop.document["retries"] = {"maxDurationSeconds": 0}
+    failpoint.arm("engine.rename.saved=raise")
+    with pytest.raises(ReplicatorError):
+        shop.run()
+    failpoint.arm("")
     deleted(shop, tables=True)
     assert in_memory_target.STORAGE.tables == {}

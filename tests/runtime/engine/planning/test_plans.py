@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ import pytest
 from replicator_runtime import stored_forms
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine import worker
+from replicator_runtime.engine.control.control import carry_out_alone
+from replicator_runtime.engine.control.reset import reset
 from replicator_runtime.engine.planning.approvals import APPROVE, Approvals
 from replicator_runtime.engine.planning.plan import StepKind
 from replicator_runtime.engine.planning.planner import stored_plan
@@ -237,6 +240,57 @@ def test_an_approval_is_used_up_by_a_plan_that_needs_none(asking: Shop) -> None:
     asking.run()
     asking.document["tables"] = narrow
     assert refused(asking).code == "RPL-1260"
+
+
+def test_an_approval_of_a_former_generation_is_used_up(asking: Shop) -> None:
+    asking.run()
+    narrow = [{**CUSTOMERS, "columns": ["name"]}, NOTES]
+    asking.document["tables"] = narrow
+    first = approve(asking)
+    asking.run()
+    asking.document["tables"] = []
+    reset(build_pipeline(asking.document, host=Host()))  # type: ignore[arg-type]
+    asking.run()
+    asking.document["tables"] = narrow
+    assert plan(asking).plan_id != first
+    with pytest.raises(SchemaDriftError, match="RPL-126"):
+        asking.run()
+    approve(asking)
+    asking.run()
+    assert plan(asking).steps == ()
+
+
+def test_an_edit_that_needs_an_approval_only_after_a_pause_waits_for_it(asking: Shop) -> None:
+    """Whether columns are the same is known of the moment at which the source is asked."""
+    both = [{**CUSTOMERS, "columns": ["name", "card"]}, NOTES]
+    asking.document["tables"] = both
+    asking.run()
+    requests(asking).submit("pause", {})
+    carry_out_alone(build_pipeline(asking.document, host=Host()))  # type: ignore[arg-type]
+    asking.document["tables"] = []
+    assert not plan(asking).asking
+    loaded, errors = loads("customers"), list[BaseException]()
+
+    def work() -> None:
+        try:
+            asking.run(until_current=False)
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    wait_for(lambda: asking.status()["phase"] == "paused")
+    asking.sql("ALTER TABLE customers ADD COLUMN later TEXT")
+    requests(asking).submit("resume", {})
+    thread.join(30)
+    assert not thread.is_alive()
+    [error] = errors
+    assert isinstance(error, SchemaDriftError)
+    assert (error.code, loaded) == ("RPL-1260", [])
+    approve(asking)
+    asking.run()
+    assert plan(asking).steps == ()
+    asking.assert_equal()
 
 
 def test_two_approvals_at_once_are_one(asking: Shop) -> None:

@@ -10,7 +10,7 @@ from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.planning.approvals import APPROVE
 from replicator_runtime.engine.planning.plan import StepKind
 from replicator_runtime.engine.planning.planner import stored_plan
-from replicator_sdk.errors import SchemaDriftError
+from replicator_sdk.errors import NeedsUserError, SchemaDriftError
 from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
 from replicator_state import ReplicatorDirectory
 from tests.runtime.engine.partitioned_shop import Host
@@ -75,3 +75,19 @@ def test_other_columns_are_refused(pair: Pair) -> None:
     select(pair, {**CUSTOMERS, "columns": ["name"]}, STOCK, NOTES)
     [step] = plan(pair).steps
     assert (step.kind, step.refused, step.code) == (StepKind.COLUMNS, True, "RPL-2007")
+
+
+def test_a_table_is_one_of_a_log_also_when_all_have_failed(pair: Pair) -> None:
+    select(pair, CUSTOMERS)
+    pair.shop.trade(20)
+    pair.run()
+    select(pair, {**CUSTOMERS, "columns": ["name"]})
+    with pytest.raises(NeedsUserError, match="RPL-2007"):
+        pair.run()
+    [step] = plan(pair).steps
+    assert (step.refused, step.code) == (True, "RPL-2007")
+    select(pair, STOCK)
+    out = plan(pair).steps[0]
+    assert (out.kind, out.needs_approval) == (StepKind.TABLE_OUT, True)
+    with pytest.raises(SchemaDriftError, match="RPL-1260"):
+        pair.run()

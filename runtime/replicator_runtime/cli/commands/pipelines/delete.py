@@ -53,7 +53,7 @@ def delete(
                 hint="give the pipeline's file as it was run",
             )
         loaded = load_pipeline(Path(pipeline))
-        found = deletion.survey(loaded, keep_source=keep_source)
+        found = deletion.survey(loaded, target_tables=target_tables, keep_source=keep_source)
         plan = deletion.expected(found, target_tables=target_tables, keep_source=keep_source, pipeline=loaded)
         if not yes:
             for line in _lines(plan, "is deleted", "stays"):
