@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_name, is_pattern
 from replicator_runtime.setting_edits import settings_edits
+from replicator_runtime.spelling import near_name
 from replicator_runtime.stored_tables import StoredTables
 from replicator_sdk.discovery.assessment import ColumnAssessment, Finding, Severity, Support
 from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
@@ -199,7 +200,8 @@ def _missing_tables(pipeline: Pipeline, present: Sequence[TableId]) -> list[Find
                 severity=Severity.WARNING if pattern else Severity.ERROR,
                 description=f"no table is {'like' if pattern else 'named'} {entry_name(entry)}, or the user may not see it",
                 impact="nothing is replicated for it",
-                suggestion="correct the name in `tables`, or grant SELECT on it; `replicator tables` lists what is seen",
+                suggestion=("" if pattern else near_name(entry_name(entry), present))
+                + "correct the name in `tables`, or grant SELECT on it; `replicator tables` lists what is seen",
                 code=TABLE_MISSING,
             )
         )

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from replicator_sdk import TableId
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -19,6 +23,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close := nearest(word, names):
         return f'did you mean "{close}"?'
     return f"known here: {', '.join(names)}" if names else ""
+
+
+def near_name(name: str, tables: Iterable[TableId]) -> str:
+    """The beginning of a hint that names the table which was most likely meant; empty when none is near."""
+    known = list(tables)
+    near = difflib.get_close_matches(name, [str(t) for t in known] + [t.table for t in known], 1, 0.8)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def _folded(word: str) -> str:

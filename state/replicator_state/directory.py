@@ -13,7 +13,9 @@ from replicator_sdk.errors import ConfigError, NeedsUserError
 from replicator_state.deletion import Deletion
 from replicator_state.lane_folder import LaneFolder
 from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
+from replicator_state.lease.epoch_claim import EpochClaim
 from replicator_state.lease.lease import Lease
+from replicator_state.lease.lease_record import LeaseRecord
 from replicator_state.offsets.offset_store import OffsetStore
 from replicator_state.offsets.retention import Retention
 from replicator_state.requests.request_folder import RequestFolder
@@ -201,6 +203,14 @@ class ReplicatorDirectory:
             wait_seconds=wait_seconds,
             clock=clock,
         )
+
+    def check_free(self) -> None:
+        """See `EpochClaim.check_free`."""
+        EpochClaim(self._generation_folder(), self._retry(), SYSTEM_CLOCK).check_free()
+
+    def newest_lease(self) -> LeaseRecord | None:
+        """What the newest run, or command, wrote last into its lease; None when there was none. Reads only."""
+        return EpochClaim(self._generation_folder(), self._retry(), SYSTEM_CLOCK).newest()
 
     def _generation_folder(self) -> Folder:
         if self._folder is None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PLAIN_INTERVAL_SECONDS = 10.0
 REPEAT_SECONDS = 60.0
+_ENDED = frozenset({"done", "failed"})
 _COLOURS = {"FAILING": "red", "REPLICATING": "green", "SNAPSHOTTING": "cyan", "PAUSED": "yellow"}
 
 
@@ -136,7 +137,9 @@ def run_words(view: RunView) -> list[str]:
     """The whole run in a few words: tables by state, rows a second, lag."""
     states = [t.state.value for t in view.tables]
     counted = [f"{states.count(state)} {state.lower()}" for state in dict.fromkeys(sorted(states))]
-    return [*counted, f"{view.rows_per_second:,.0f} rows/s", f"lag {seconds_words(view.lag_seconds)}"]
+    # Of a run that has ended nothing is known any more: its last line says what it did, and `run` where it ended.
+    lag = [] if view.phase in _ENDED else [f"lag {seconds_words(view.lag_seconds)}"]
+    return [*counted, f"{view.rows_per_second:,.0f} rows/s", *lag]
 
 
 def snapshot_words(table: TableView) -> tuple[str, str, str]:

@@ -64,6 +64,8 @@ def _problem(model: type[BaseModel], loc: tuple[int | str, ...], kind: str, mess
         return Problem(path, "missing", f'add "{loc[-1]}"')
     if kind == "string_pattern_mismatch" and (rule := _rule_in_words(model, loc)):
         return Problem(path, rule)
+    if kind == "tuple_type":
+        return Problem(path, "input should be a list")
     message = message.removeprefix("Value error, ")
     return Problem(path, message[:1].lower() + message[1:])
 

@@ -71,6 +71,26 @@ class EpochClaim:
             self._clock.sleep(min(_LONGEST_LOOK, _ttl(watch) / 20))
             watch.look(self._content(watch.epoch), self._clock.monotonic())
 
+    def newest(self) -> LeaseRecord | None:
+        """What the newest holder wrote last; None when there was none, or when its files are damaged. Reads only."""
+        epoch = self._run(self._register.newest)
+        return _record(_Watch(epoch, self._content(epoch), 0.0)) if epoch else None
+
+    def check_free(self) -> None:
+        """Return unless a run goes on, by its lease and the clocks alone. Reads only; `win` decides.
+
+        Raises:
+            NeedsUserError: RPL-7130 when one goes on.
+        """
+        epoch = self._run(self._register.newest)
+        watch = _Watch(epoch, self._content(epoch), 0.0) if epoch else None
+        record = _record(watch) if watch is not None else None
+        if watch is None or record is None or record.released or record.holder.is_gone():
+            return
+        now = self._clock.wall()
+        if now < record.expires_at <= now + timedelta(seconds=record.ttl_seconds + 1):
+            raise self._held(watch)
+
     def _is_free(self, watch: _Watch, deadline: float) -> bool:
         """Whether the watched holder gave up, is dead or was silent long enough.
 

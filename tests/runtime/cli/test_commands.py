@@ -64,6 +64,14 @@ def test_tables_takes_a_pattern(replicator: Replicator, sqlite_pipeline: Path, p
     assert [t["table"] for t in data(replicator("tables", sqlite_pipeline, pattern, "--json").stdout)] == ["old_orders"]
 
 
+def test_a_pattern_that_no_table_fits_prints_no_heading_and_says_what_to_try(
+    replicator: Replicator, sqlite_pipeline: Path
+) -> None:
+    done = replicator("tables", sqlite_pipeline, "nope*")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "no table fits nope*: quote a pattern" in done.stderr
+
+
 def test_tables_describes_columns_when_asked(replicator: Replicator, sqlite_pipeline: Path) -> None:
     (orders,) = data(replicator("tables", sqlite_pipeline, "orders", "--columns", "--json").stdout)
     assert [(c["name"], c["type"]) for c in orders["columns"]] == [("id", "int64"), ("total", "decimal(8,2)")]
@@ -102,6 +110,11 @@ def test_tables_and_columns_that_are_missing_are_named(replicator: Replicator, j
     assert "ERROR   source: no table is named public.gone" in done.stdout
     assert "WARNING source: no table is like old_*" in done.stdout
     assert 'public.orders.nte: the table has no column "nte"' in done.stdout
+
+
+def test_the_table_that_a_misspelt_name_means_is_named(replicator: Replicator, judged: Judged) -> None:
+    done = replicator("assess", judged(tables=[{"table": "ordrs"}, {"table": "orders"}, {"table": "ordrs*"}]))
+    assert done.stdout.count("did you mean orders? correct the name") == 1
 
 
 def test_columns_of_a_table_without_a_key_are_an_error(replicator: Replicator, sqlite_pipeline: Path) -> None:
@@ -230,7 +243,7 @@ def test_status_warns_of_a_run_that_fell_silent_but_not_of_one_that_ended(
     ReplicatorDirectory(str(tmp_path), "default", "shop").states().put_status(status_of(updated, phase))
     done = replicator("status", "shop", "--base", tmp_path)
     assert done.exit_code == 0
-    assert ("it may have been killed" in done.stderr) is warned
+    assert ("no process has written this for 600 s" in done.stderr) is warned
     assert "RPL-4001: it is away. Next: start it" in done.stdout
     assert "up to 2026-11-01T10:00:00.000+00:00" in done.stdout
     assert "public.orders: RPL-5001: too long. Next: widen" in done.stdout

@@ -56,6 +56,11 @@ def test_plain_lines_sum_up_at_every_interval_and_at_the_end(capsys: pytest.Capt
     assert lines(capsys)[-1] == "streaming: 1 replicating, 1,234 rows/s, lag unknown"
 
 
+def test_the_last_line_of_a_run_that_has_ended_speaks_of_no_lag(capsys: pytest.CaptureFixture[str]) -> None:
+    PlainLines().close(view(FOLLOWING, phase="done", lag=None))
+    assert lines(capsys)[-1] == "done: 1 replicating, 1,234 rows/s"
+
+
 def test_why_a_run_failed_is_left_to_its_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     PlainLines().close(
         RunView("failed", (), 0.0, None, message="RPL-3403: the target cannot write. Next: grant rights")

@@ -49,6 +49,10 @@ def test_all_problems_are_reported_at_once_with_their_paths(build: Build) -> Non
     assert "known here: batch, connections" in problems_of(build, document)["colour"]
 
 
+def test_what_should_be_a_list_is_called_so(build: Build) -> None:
+    assert problems_of(build, pipeline(tables={"table": "x"}))["tables"].startswith("input should be a list")
+
+
 def test_a_plugins_settings_are_checked_with_their_path_in_the_pipeline(build: Build) -> None:
     found = problems_of(build, pipeline({"prt": 5, "port": "many"}))
     assert set(found) == {f"stages[0].plugin.properties.{key}" for key in ("prt", "port", "path")}

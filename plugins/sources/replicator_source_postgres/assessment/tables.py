@@ -71,7 +71,7 @@ def about_publishing(
                 err.message,
                 impact,
                 err.hint,
-                fix=err.hint[err.hint.find("ALTER") :],
+                fix=err.hint[err.hint.find("ALTER") :].partition("; then")[0].removesuffix(";") + ";",
                 table=table,
                 code=err.code,
             )

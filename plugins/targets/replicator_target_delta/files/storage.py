@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_target_delta.files.full_disk import naming_full_disk
 from replicator_target_delta.location import is_on_disk
 
 Stamp: TypeAlias = tuple[int, int]
@@ -58,12 +59,18 @@ class Storage:
         filesystem, base = _filesystem(self.root)
         return filesystem.open_input_file(path if "://" in path or path.startswith("/") else f"{base}/{path}")
 
-    def open_output(self, path: str) -> pa.NativeFile:
-        """A new file relative to the root, which is made when it is not there.
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        """A new file relative to the root, which is made when it is not there; closed when the block ends.
 
         Raises:
             NeedsUserError: When this process may not write there, or something on the way there is a file.
+            RetryableError: RPL-4410 when there is no space for it.
         """
+        with naming_full_disk(self.root), self._created(path) as file:
+            yield file
+
+    def _created(self, path: str) -> pa.NativeFile:
         filesystem, base = _filesystem(self.root)
         try:
             try:
@@ -110,11 +117,16 @@ class Storage:
             _filesystem(self.root)[0].delete_file(file.path)
 
     def sync(self, path: str) -> None:
-        """Make a written local file and its name survive a power cut; object stores do so on close."""
+        """Make a written local file and its name survive a power cut; object stores do so on close.
+
+        Raises:
+            RetryableError: RPL-4410 when there is no space for it after all.
+        """
         if is_on_disk(self.root):
             file = Path(self.root) / path
-            _fsync(file)
-            _fsync(file.parent)
+            with naming_full_disk(self.root):
+                _fsync(file)
+                _fsync(file.parent)
 
     def sync_log(self, version: int) -> None:
         """The same for a commit and the folder that names it."""

@@ -18,6 +18,7 @@ from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_target_delta.ddl.table_folder import file_system, name_client
 from replicator_target_delta.file_index.actions import to_columns
 from replicator_target_delta.file_index.file_index import FileIndex
+from replicator_target_delta.files.full_disk import FULL_WORDS, no_space
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.storage import Stamp, Storage
 from replicator_target_delta.jvm_classes import DELTA, JvmClasses
@@ -50,6 +51,7 @@ _FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 _SESSION: Final = "org.apache.spark.sql.classic.SparkSession"
 _CONVERTERS: Final = "scala.jdk.javaapi.CollectionConverters"
 _CLEANUP: Final = "delta.enableExpiredLogCleanup"
+_CAUSES: Final = 8  # of an exception, since a chain may be a ring
 _UNWRITABLE: Final = (
     "DELTA_CANNOT_CREATE_LOG_PATH",
     "AccessControl",
@@ -466,6 +468,8 @@ class translated(contextlib.AbstractContextManager["translated"]):  # noqa: N801
             return
         name = str(error.java_exception.getClass().getSimpleName())
         text = str(error.java_exception.getMessage()).splitlines()[0][:300]
+        if _is_full(error.java_exception):
+            raise no_space(self._path) from error
         if any(word in f"{name} {text}" for word in _UNWRITABLE):
             raise NeedsUserError(
                 f"the target cannot write {self._path}: {text}",
@@ -473,3 +477,14 @@ class translated(contextlib.AbstractContextManager["translated"]):  # noqa: N801
                 hint="grant write rights on it, or choose another `path`",
             ) from error
         raise RetryableError(f"{name} at {self._path}: {text}", code="RPL-4401", hint="retried by itself") from error
+
+
+def _is_full(thrown: Any) -> bool:
+    """Whether a full disk is behind an exception of the JVM; a commit wraps what its file system says."""
+    for _ in range(_CAUSES):
+        if thrown is None:
+            return False
+        if any(words in str(thrown.getMessage()) for words in FULL_WORDS):
+            return True
+        thrown = thrown.getCause()
+    return False

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replicator_runtime.cli.commands.status import silent_for
 from replicator_runtime.cli.options import AsJson, Base, Debug, PipelineFile, Yes
 from replicator_runtime.cli.report import Report
 
@@ -62,11 +61,13 @@ def reset(
     with Report("reset", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.config import load_pipeline
+        from replicator_runtime.engine.control.reset import check_reset
         from replicator_runtime.engine.control.reset import reset as begin_again
         from replicator_runtime.observability.logs import configure_logging
 
         configure_logging("error", "console")
         loaded = load_pipeline(pipeline)
+        check_reset(loaded, state_was_lost=lost_state)
         if not yes:
             confirm("the rows of every table at the target are replaced, those included that the source has deleted")
         number = begin_again(loaded, state_was_lost=lost_state)
@@ -78,14 +79,25 @@ def reset(
 
 def _entry(directory: ReplicatorDirectory) -> dict[str, Any]:
     """One replicator, in JSON values."""
+    from replicator_runtime.cli.liveness import Liveness, liveness, waits_for_first_run
     from replicator_sdk.errors import ReplicatorError
 
     known = {"namespace": directory.namespace, "name": directory.name}
     try:
         status = directory.states().read_status()
         waiting = len(directory.requests().waiting())
+        lives = liveness(directory, status) if status else Liveness()
+        reset_only = status is None and waits_for_first_run(directory)
     except ReplicatorError as error:
         return {**known, **_UNKNOWN, "error": f"{error.code}: {error.message}"}
+    if reset_only:
+        return {
+            **known,
+            **_UNKNOWN,
+            "generation": directory.generation,
+            "phase": "reset",
+            "requestsWaiting": waiting,
+        }
     if status is None:
         return {**known, **_UNKNOWN, "requestsWaiting": waiting}
     fault = status.get("sourceError")
@@ -97,7 +109,8 @@ def _entry(directory: ReplicatorDirectory) -> dict[str, Any]:
         "tables": dict(sorted(tables.items())),
         "lagSeconds": status.get("lagSeconds"),
         "updated": status.get("updated"),
-        "silentSeconds": round(silent_for(status)) or None,
+        "silentSeconds": round(lives.silent_seconds) or None,
+        "processEnded": lives.process_ended,
         "requestsWaiting": waiting,
         "error": f"{fault.get('code')}: {fault.get('message')}" if fault else None,
     }
@@ -110,6 +123,7 @@ _UNKNOWN: dict[str, Any] = {
     "lagSeconds": None,
     "updated": None,
     "silentSeconds": None,
+    "processEnded": False,
     "requestsWaiting": None,
     "error": None,
 }
@@ -117,6 +131,7 @@ _UNKNOWN: dict[str, Any] = {
 
 def _row(entry: dict[str, Any]) -> tuple[object, ...]:
     silent = f", silent for {entry['silentSeconds']:,} s" if entry["silentSeconds"] else ""
+    silent = ", its process has ended" if entry["processEnded"] else silent
     tables = ", ".join(f"{count} {state}" for state, count in entry["tables"].items())
     phase = f"{entry['phase'] or 'unknown'}{silent}"
     return (entry["namespace"], entry["name"], phase, tables, entry["lagSeconds"], entry["updated"], entry["error"])

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
 from replicator_runtime.cli.report import Report
-
-SILENT_AFTER_SECONDS = 60.0
 
 
 def status(
@@ -24,40 +21,41 @@ def status(
     Example: replicator status pipeline.json
     """
     with Report("status", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.liveness import liveness, waits_for_first_run
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
         from replicator_runtime.engine.control.pause import stored_pause
         from replicator_sdk.errors import NeedsUserError
 
         location = find_state(name, namespace, base)
-        found = location.directory.states().read_status()
+        directory = location.directory
+        found = directory.states().read_status()
+        if found is None and waits_for_first_run(directory):
+            named = {"name": directory.name, "namespace": directory.namespace, "generation": directory.generation}
+            report.data = {**named, "phase": "reset", "tables": [], "requestsWaiting": directory.requests().waiting()}
+            report.line(f"generation {directory.generation} has not run yet: start it with `replicator run`")
+            return
         if found is None:
             raise NeedsUserError(
-                f"{location.directory.place} holds no status yet", code=NEVER_RAN, hint="wait until it has started"
+                f"{directory.place} holds no status yet", code=NEVER_RAN, hint="wait until it has started"
             )
-        waiting = location.directory.requests().waiting()
-        paused = stored_pause(location.directory.states().scoped("runtime"))
+        lives = liveness(directory, found)
+        waiting = directory.requests().waiting()
+        paused = stored_pause(directory.states().scoped("runtime"))
         report.data = {
             **found,
+            "processEnded": lives.process_ended,
             "requestsWaiting": waiting,
             "paused": None if paused is None else {"by": paused.by, "since": paused.since},
         }
-        if silent := silent_for(found):
-            report.warn(
-                f"its last status is {silent:,.0f} seconds old, so it may have been killed; look at its process"
-            )
+        if lives.process_ended:
+            report.warn(f"{lives}; it loses nothing: start it again with `replicator run`")
+        elif lives.silent_seconds:
+            report.warn(f"{lives}, so it may have been killed, or its host cannot be reached; look at its process")
         _print(report, found)
         if paused is not None:
             report.line(f"{paused}: the source has to keep its log; `replicator resume {name}` lets it go on")
         if waiting:
             report.line(f"requests that wait: {len(waiting)}; `replicator requests {name}` lists them")
-
-
-def silent_for(found: Mapping[str, Any]) -> float:
-    """Seconds since the last status of a replicator that should be running; 0 when it is recent."""
-    if found.get("phase") in {"done", "failed"}:
-        return 0.0
-    age = (datetime.now(UTC) - datetime.fromisoformat(str(found["updated"]))).total_seconds()
-    return age if age > SILENT_AFTER_SECONDS else 0.0
 
 
 def _print(report: Report, found: Mapping[str, Any]) -> None:
@@ -86,6 +84,8 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
                 report.line(f"{_table(table)}: the task {task} failed, and is tried again: {shown['error']}")
         if pause := table.get("pause"):
             report.line(f"{_table(table)}: {_pause(pause)}")
+        if waits_for := table.get("waitsFor"):
+            report.line(f"{_table(table)}: {waits_for}")
         if again_at := table.get("copyAgainAt"):
             report.line(f"{_table(table)}: copied again at {again_at}, unless it works before")
 
@@ -117,8 +117,9 @@ def _table(table: Mapping[str, Any]) -> str:
 
 
 def _last(error: Mapping[str, Any]) -> str:
-    """An error that has gone."""
-    return f"until {error['at']}, {error['times']} times: {_error(error)}"
+    """An error that has gone; its next step is left out, since it was done or there was none to do."""
+    times = f", after it came {error['times']} times" if error["times"] > 1 else ""
+    return f"repaired at {error['at']}{times}: {error.get('code') or 'error'}: {error['message']}"
 
 
 def _error(error: Mapping[str, Any]) -> str:

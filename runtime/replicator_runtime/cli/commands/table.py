@@ -137,7 +137,9 @@ def _ask(
     with Report(f"table.{command}", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.cli.control import ask
+        from replicator_runtime.cli.state_lookup import find_state
 
         if lost:
+            find_state(name, namespace, base)
             confirm(lost)
         ask(report, name, namespace, base, f"table.{command}", arguments, timeout=timeout)

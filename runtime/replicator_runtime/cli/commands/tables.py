@@ -45,11 +45,16 @@ def tables(
         rows = [
             (t.table, t.columns, _known(t.estimated_rows), _known(t.estimated_bytes), chosen[t.table]) for t in found
         ]
-        report.table(("table", "columns", "rows (about)", "bytes (about)", "replicated"), rows)
+        if rows:
+            report.table(("table", "columns", "rows (about)", "bytes (about)", "replicated"), rows)
         for schema in schemas:
             _print_columns(report, schema)
         if not found:
-            report.note("no table fits" if pattern else "the user of this pipeline sees no table")
+            report.note(
+                f"no table fits {pattern}: quote a pattern, such as 'public.*'; without one all tables that the user may read are listed"
+                if pattern
+                else "the user of this pipeline sees no table: grant it SELECT, as the source's page says"
+            )
 
 
 def _fits(pattern: str, summary: TableSummary) -> bool:

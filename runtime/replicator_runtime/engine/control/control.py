@@ -140,6 +140,7 @@ def carry_out_alone(pipeline: Pipeline) -> None:
         ReplicatorError: RPL-7130 when a run has the lease, which carries it out itself.
     """
     with open_run(pipeline) as run, keeping_lease(run):
+        run.alone = True
         lifecycle = TableLifecycle(run)
         run.load_offset()
         lifecycle.load()

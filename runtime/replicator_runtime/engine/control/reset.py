@@ -9,6 +9,7 @@ import structlog
 from replicator_runtime.engine.run_state.open_run import (
     begin_generation,
     check_user,
+    directory_of,
     has_run,
     keeping_lease,
     open_run,
@@ -43,6 +44,21 @@ def reset(pipeline: Pipeline, *, state_was_lost: bool = False) -> int:
             RPL-7106 for root where the state is another user's.
         ReplicatorError: As the state's store fails (RPL-7103 to RPL-7105).
     """
+    check_reset(pipeline, state_was_lost=state_was_lost)
+    with open_run(pipeline) as run, keeping_lease(run):
+        failpoint("engine.generation.before")
+        number = begin_generation(pipeline, run, state_was_lost=state_was_lost)
+        failpoint("engine.generation.begun")
+        log.warning("generation.begun", generation=number)
+    return number
+
+
+def check_reset(pipeline: Pipeline, *, state_was_lost: bool = False) -> None:
+    """Refuse a reset that cannot be done, before anything is asked or changed. Reads only.
+
+    Raises:
+        ReplicatorError: As `reset`.
+    """
     if not (has_run(pipeline) or state_was_lost):
         raise NeedsUserError(
             "nothing is stored of it: it never ran there, or its state was lost",
@@ -50,9 +66,4 @@ def reset(pipeline: Pipeline, *, state_was_lost: bool = False) -> int:
             hint="start it with `replicator run`; after a lost state `replicator reset PIPELINE --lost-state`",
         )
     check_user(pipeline)
-    with open_run(pipeline) as run, keeping_lease(run):
-        failpoint("engine.generation.before")
-        number = begin_generation(pipeline, run, state_was_lost=state_was_lost)
-        failpoint("engine.generation.begun")
-        log.warning("generation.begun", generation=number)
-    return number
+    directory_of(pipeline).check_free()

@@ -36,7 +36,7 @@ class Work:
 
 
 def retry(lifecycle: TableLifecycle, request: Request) -> Work:
-    """`table.retry`: failing tables are tried again at once, those that gave the log up as well; they are copied again.
+    """`table.retry`: a run tries failing tables again at once, those that gave the log up as well; they are copied again.
 
     Raises:
         NeedsUserError: RPL-1220 for an unknown table, RPL-1221 for one that does not fail, RPL-1225 without tables.
@@ -60,8 +60,9 @@ def retry(lifecycle: TableLifecycle, request: Request) -> Work:
             lifecycle.retry_now(record)
 
     how = {record.table: "copied" if copies and record.needs_snapshot else "tried" for record in records}
-    looked_for = [f"{name} is looked for at the source again, which does not have it" for name in missing]
-    return Work((*(f"{table} is {what} again" for table, what in how.items()), *looked_for), carry_out)
+    by = "the next run" if lifecycle.run.alone else "the run that goes on"
+    looked_for = [f"{name}, which the source does not have, will be looked for again by {by}" for name in missing]
+    return Work((*(f"{table} will be {what} again by {by}" for table, what in how.items()), *looked_for), carry_out)
 
 
 def resync(lifecycle: TableLifecycle, request: Request) -> Work:
@@ -104,7 +105,8 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
         if new:
             lifecycle.save()
 
-    return Work(tuple(f"{record.table} is copied again" for record in records), carry_out)
+    by = "the next run that finds it" if lifecycle.run.alone else "the run that goes on, once it finds it"
+    return Work(tuple(f"{record.table} will be copied again by {by} at the source" for record in records), carry_out)
 
 
 def pause(lifecycle: TableLifecycle, request: Request) -> Work:

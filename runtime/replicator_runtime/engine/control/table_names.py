@@ -50,6 +50,13 @@ def find_table(name: str, tables: Iterable[TableId]) -> TableId:
             hint=f"give schema or database as well: {', '.join(sorted('.'.join(_parts(table)) for table in found))}",
             table=name,
         )
+    if not known:
+        raise NeedsUserError(
+            f"{name} is not known yet: no run has found a table, since the start or the last reset",
+            code="RPL-1220",
+            hint="start it with `replicator run`, which finds the tables and copies them",
+            table=name,
+        )
     near = difflib.get_close_matches(name, [str(table) for table in known], 1)
     raise NeedsUserError(
         f"{name} is no table of the pipeline",

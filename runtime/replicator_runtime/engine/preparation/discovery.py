@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,6 +12,7 @@ from replicator_runtime.engine.preparation.new_names import postpone
 from replicator_runtime.engine.preparation.selection_edits import SelectionEdits
 from replicator_runtime.engine.run_state.error_policy import belongs_to_table
 from replicator_runtime.engine.tables.table_scope import TableScope
+from replicator_runtime.spelling import near_name
 from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError, ReplicatorError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 _LOOKS = 5
 _LOOK_SECONDS = 0.4
+WAITS_FOR_SOURCE = "it is to be copied again, and waits until the source lists it: it is gone there, or the user may not read it (grant SELECT)"
 _LEFT = "the source does not list it, and it waited for a copy: what the target has of it stays; a later table of its name is copied"
 
 
@@ -53,6 +54,8 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
                 _take_in(lifecycle, registry, edits, lifecycle.take_in(table))
     edits.save()
     _leave_missing(lifecycle, set(present))
+    for table, record in records.items():
+        run.progress.set_waiting(table, WAITS_FOR_SOURCE if record.wants_copy and table not in present else "")
     there = [records[t] for t in present if t in records and matches(t) is not None]
     selected = [record for record in there if record.schemas and not record.passed_over]
     taken, listed = {record.table for record in selected}, set(present)
@@ -166,13 +169,15 @@ def _nothing_left(lifecycle: TableLifecycle) -> Exception:
 
 
 def unknown_tables(lifecycle: TableLifecycle) -> list[TableId]:
-    """Selected tables at the source that this run does not know yet; opens a connection of its own."""
+    """Selected tables at the source that this run does not know yet, or is to copy again; opens a connection of its own."""
     pipeline = lifecycle.run.pipeline
     with pipeline.source.create_table_registry() as registry:
         present = [summary.table for summary in registry.list_tables()]
     edits, matches = SelectionEdits(lifecycle), pipeline.selection.matches
-    known = [*lifecycle.records, *lifecycle.postponed.tables, *lifecycle.postponed.reused]
-    return [t for t in present if t not in known and matches(t) is not None and edits.takes_in(t)]
+    records = (t for t, record in lifecycle.records.items() if not record.wants_copy or t in lifecycle.stopped)
+    known = [*records, *lifecycle.postponed.tables, *lifecycle.postponed.reused]
+    new = [t for t in present if t not in known and matches(t) is not None]
+    return [t for t in new if t in lifecycle.records or edits.takes_in(t)]
 
 
 def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:
@@ -191,13 +196,10 @@ def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:
     for entry in run.pipeline.selection.unmatched([*present, *known]):
         if is_pattern(entry):
             continue
-        near = difflib.get_close_matches(
-            entry_name(entry), [str(t) for t in present] + [t.table for t in present], 1, 0.8
-        )
         error = NeedsUserError(
             f"the source has no table {entry_name(entry)}, or its user may not read it",
             code="RPL-2001",
-            hint=(f"did you mean {near[0]}? " if near else "")
+            hint=near_name(entry_name(entry), present)
             + "correct the name in `tables`, or grant SELECT on it; `replicator tables` lists what the user may read",
             table=entry_name(entry),
         )
@@ -209,7 +211,7 @@ def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:
 
 
 def expects_new_tables(lifecycle: TableLifecycle) -> bool:
-    """Whether tables may appear at the source that the pipeline selects: by a pattern, or named and missing until now."""
+    """Whether tables may appear at the source: selected by a pattern, named and missing until now, or to be copied again."""
     config = lifecycle.run.config
     by_pattern = config.new_tables == "include" and lifecycle.run.pipeline.selection.has_patterns
-    return by_pattern or bool(lifecycle.missing)
+    return by_pattern or bool(lifecycle.missing) or any(record.wants_copy for record in lifecycle.records.values())

@@ -79,6 +79,7 @@ class TableView:
         maintenance: Its tasks, by name.
         last_error: Its error, or the one that it had until lately; None when it had none.
         pause: Since when it is paused, and what came meanwhile; None when it is not.
+        waits_for: What it waits for before it is copied again, for people; empty when it does not wait.
     """
 
     table: TableId
@@ -95,6 +96,7 @@ class TableView:
     maintenance: tuple[TaskView, ...] = ()
     last_error: LastError | None = None
     pause: PauseView | None = None
+    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +252,12 @@ class Progress:
         with self._lock:
             view = self._tables.get(table, TableView(table))
             self._tables[table] = replace(view, failing_since=since, copy_again_at=copy_again_at)
+
+    def set_waiting(self, table: TableId, waits_for: str) -> None:
+        """What a table waits for before it is copied again; empty when it does not wait. One that is not shown stays so."""
+        with self._lock:
+            if (view := self._tables.get(table)) is not None:
+                self._tables[table] = replace(view, waits_for=waits_for)
 
     def rename_tables(self, names: Mapping[TableId, TableId]) -> None:
         """Tables have other names from now on, all at once; what is known of each stays."""

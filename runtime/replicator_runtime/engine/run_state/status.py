@@ -94,6 +94,7 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
                 "failingSince": _time(t.failing_since),
                 "copyAgainAt": _time(t.copy_again_at),
                 "pause": t.pause and _pause(t.pause),
+                "waitsFor": t.waits_for or None,
                 "maintenance": {m.name: {"doneAt": _time(m.done_at), "error": m.error or None} for m in t.maintenance},
             }
             for t in view.tables

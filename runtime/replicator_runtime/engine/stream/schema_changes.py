@@ -116,7 +116,7 @@ class SchemaChanges:
             self._tables.forget(event.table)
             raise Rejoin
         if event.needs_snapshot:
-            self._tables.copy_again(record)
+            self._copy_again(record, event)
             raise Rejoin
 
     def pass_over(self, event: DDLEvent, watermark: Position) -> None:
@@ -134,7 +134,7 @@ class SchemaChanges:
                 raise Rejoin
             if event.needs_snapshot:  # the rows are now those of another table: leaving the event out would mix the two
                 self._note(record, event)
-                self._tables.copy_again(record)
+                self._copy_again(record, event)
                 raise Rejoin
             return
         if event.operation is DDLOperation.DROP_TABLE and event.table in self._tables.lanes:
@@ -165,8 +165,13 @@ class SchemaChanges:
         elif event.table in self._tables.watermarks:
             self._tables.watermarks[event.table].position = event.position
         if event.needs_snapshot:
-            self._tables.copy_again(record)
+            self._copy_again(record, event)
             raise Rejoin
+
+    def _copy_again(self, record: TableRecord, event: DDLEvent) -> None:
+        why = f"{event.operation}: its rows may have values that the log does not have"
+        log.warning("table.copied_again", table=str(record.table), position=str(event.position), why=why)
+        self._tables.copy_again(record)
 
     def _note(self, record: TableRecord, event: DDLEvent) -> None:
         """Store what a later run needs that finds the event applied: this one may end before it records that."""
