@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
@@ -75,19 +75,25 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
         report.line()
         report.table(("table", "maintained"), maintained)
     for table in found["tables"]:
-        if table.get("error"):
-            report.line(f"{_table(table)}: {_error(table['error'])}")
-        elif last := table.get("lastError"):
-            report.line(f"{_table(table)}: {_last(last)}")
-        for task, shown in table.get("maintenance", {}).items():
-            if shown["error"]:
-                report.line(f"{_table(table)}: the task {task} failed, and is tried again: {shown['error']}")
-        if pause := table.get("pause"):
-            report.line(f"{_table(table)}: {_pause(pause)}")
-        if waits_for := table.get("waitsFor"):
-            report.line(f"{_table(table)}: {waits_for}")
-        if again_at := table.get("copyAgainAt"):
-            report.line(f"{_table(table)}: copied again at {again_at}, unless it works before")
+        for text in _about(table):
+            report.line(f"{_table(table)}: {text}")
+
+
+def _about(table: Mapping[str, Any]) -> Iterator[str]:
+    """What there is to say of a table besides its row."""
+    if table.get("error"):
+        yield _error(table["error"])
+    elif last := table.get("lastError"):
+        yield _last(last)
+    for task, shown in table.get("maintenance", {}).items():
+        if shown["error"]:
+            yield f"the task {task} failed, and is tried again: {shown['error']}"
+    if pause := table.get("pause"):
+        yield _pause(pause)
+    if waits_for := table.get("waitsFor"):
+        yield str(waits_for)
+    if again_at := table.get("copyAgainAt"):
+        yield f"copied again at {again_at}, unless it works before"
 
 
 def _lag(found: Mapping[str, Any]) -> str:
