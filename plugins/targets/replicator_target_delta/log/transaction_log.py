@@ -480,7 +480,7 @@ class translated(contextlib.AbstractContextManager["translated"]):  # noqa: N801
 
 
 def _is_full(thrown: Any) -> bool:
-    """Whether a full disk is behind an exception of the JVM; a commit wraps what its file system says."""
+    """Whether a full disk is the cause of an exception of the JVM; a commit wraps what its file system says."""
     for _ in range(_CAUSES):
         if thrown is None:
             return False
