@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TABLES, CHANGES = "engine-tables", "engine-tables-changes"
 SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-maintenance"
-SETTINGS, APPROVALS, REWIND = "engine-settings", "engine-approvals", "engine-rewind"
+SETTINGS, APPROVALS, REWIND, LANES = "engine-settings", "engine-approvals", "engine-rewind", "engine-lanes"
 _FORMS: Final = {
     TABLES: 2,
     CHANGES: 2,
@@ -29,6 +29,7 @@ _FORMS: Final = {
     SETTINGS: 1,
     APPROVALS: 1,
     REWIND: 1,
+    LANES: 1,
 }
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 

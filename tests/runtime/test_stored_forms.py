@@ -21,6 +21,7 @@ KEYS = (
     stored_forms.SLICES,
     stored_forms.POSITIONS,
     stored_forms.MAINTENANCE,
+    stored_forms.LANES,
 )
 
 

@@ -67,6 +67,7 @@ class Lane:
         names: The names of all files in the folder.
 
     Attributes:
+        name: Its name.
         is_joined: Whether the lane continues `base`; otherwise the changes between the two are unknown, and it is of no use.
         end: Where the next change is put; durable.
     """
@@ -80,7 +81,7 @@ class Lane:
         names: Iterable[str],
     ) -> None:
         self._folder = folder
-        self._name = name
+        self.name = name
         self._read_offset = read_offset
         self._lock = threading.Lock()
         known = [entry for found in names if (entry := LaneEntry.of(found)) is not None and entry.lane == name]
@@ -145,12 +146,12 @@ class Lane:
         for number, stream in enumerate(streams):
             if number:
                 content = packed({}, last)
-                self._folder.create(part_name(self._name, token, parts), content)
+                self._folder.create(part_name(self.name, token, parts), content)
                 parts, nbytes = parts + 1, nbytes + len(content)
             last = stream
         content = packed({**header, "end": end.to_json()}, last)
         names = (position_name(self.end), position_name(end))
-        entry = LaneEntry(self._name, *names, rows, nbytes + len(content), int(time.time()), parts, token)
+        entry = LaneEntry(self.name, *names, rows, nbytes + len(content), int(time.time()), parts, token)
         self._folder.create(entry.name, content)
         with self._lock:
             self._entries.append(entry)
@@ -220,7 +221,7 @@ class Lane:
 
     def _batches(self, schema: TableSchema, entry: LaneEntry, payload: bytes) -> Iterator[ChangeBatch]:
         for number in range(entry.parts):
-            yield from _unpacked(schema, self._read(part_name(self._name, entry.token, number))[1])
+            yield from _unpacked(schema, self._read(part_name(self.name, entry.token, number))[1])
         yield from _unpacked(schema, payload)
 
     def _read(self, name: str) -> tuple[dict[str, Any], bytes]:

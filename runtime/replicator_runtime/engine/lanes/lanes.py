@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.lanes.lane import Lane
+from replicator_runtime.engine.lanes.lane_ends import LaneEnds
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Lanes:
         self._run = run
         self._lanes: dict[TableId, Lane] = {}
         self._names: list[str] | None = None
+        self._ends = LaneEnds(run.store, run.read_offset)
 
     def __contains__(self, table: TableId | None) -> bool:
         """Whether changes of the table go to its lane."""
@@ -37,8 +39,15 @@ class Lanes:
     def __getitem__(self, table: TableId) -> Lane:
         return self._lanes[table]
 
-    def open(self, record: TableRecord, base: Position) -> Lane | None:
-        """Let changes of a paused table go to its lane; None when its lane does not continue `base`, the table's position.
+    def open(self, record: TableRecord, base: Position) -> str:
+        """Let changes of a paused table go to its lane.
+
+        Args:
+            record: The table's.
+            base: The table's position.
+
+        Returns:
+            Why its lane is of no use; empty when changes go to it from now on.
 
         Raises:
             FencedError: When a newer run took over.
@@ -47,10 +56,23 @@ class Lanes:
         assert record.pause is not None
         lane = Lane(self._run.lanes, record.pause.lane, self._run.read_offset, base, self._listed())
         if not lane.is_joined:
-            return None
+            return f"it does not continue {base}, where the target's table is"
+        reached = self._ends.get(record.pause.lane)
+        if reached is not None and lane.end < reached:
+            return f"it ends at {lane.end}, although changes up to {reached} were put into it: some of its files are gone"
         self._lanes[record.table] = lane
         self.show(record)
-        return lane
+        return ""
+
+    def save_ends(self) -> None:
+        """Store where the lanes end, durable when this returns; called before an offset is saved that is after these ends.
+
+        Raises:
+            FencedError: When a newer run took over.
+            ReplicatorError: As the store fails.
+        """
+        if self._lanes:
+            self._ends.save({lane.name: lane.end for lane in self._lanes.values()})
 
     def show(self, record: TableRecord) -> None:
         """Show how much is in the table's lane."""
@@ -74,6 +96,7 @@ class Lanes:
         self._run.lanes.remove(unused)
         if unused:
             failpoint("engine.lane.tidied")
+        self._ends.keep(needed)
 
     def _listed(self) -> list[str]:
         if self._names is None:

@@ -38,11 +38,11 @@ def open_lanes(
             continue
         if record.pause.base is None:
             lifecycle.begin_lane(record, watermark.position)
-        lane = lanes.open(record, watermark.position)
-        if lane is None:
-            lifecycle.drop_lane(record, f"it does not continue {watermark.position}, where the target's table is")
+        why_not = lanes.open(record, watermark.position)
+        if why_not:
+            lifecycle.drop_lane(record, why_not)
             del watermarks[record.table]
         else:
-            watermark.position = lane.end
+            watermark.position = lanes[record.table].end
     paused = (record for record in lifecycle.records.values() if record.pause is not None)
     lanes.tidy({record.pause.lane for record in paused if record.pause is not None and not record.needs_snapshot})

@@ -166,6 +166,7 @@ class InFlight:
             return
         here = self._pending.reached()
         if here is not None:
+            self._tables.lanes.save_ends()
             self._run.save_offset(*here)
             self._saved_at = time.monotonic()
 

@@ -398,6 +398,61 @@ def test_a_target_that_went_on_from_inside_a_lane_is_copied_again(shop: Shop) ->
     three_runs(shop)
 
 
+@pytest.mark.parametrize(
+    ("lost", "resumed"),
+    [("the newest", "later"), ("one between", "later"), ("one between", "at once"), ("all, and changes come", "later")],
+)
+def test_a_lane_that_lost_files_after_the_offset_was_saved_is_dropped_and_the_table_copied(
+    shop: Shop, lost: str, resumed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    for number in range(3):
+        change_more(shop, number)
+        shop.run()
+    kept = sorted(files(shop), key=lambda path: path.stat().st_mtime_ns)
+    assert len(kept) == 3
+    for path in {"the newest": kept[2:], "one between": kept[1:2]}.get(lost, kept):
+        path.unlink()
+    if lost == "all, and changes come":
+        change_more(shop, 3)
+    if resumed == "later":
+        shop.run()
+        assert "some of its files are gone" in capsys.readouterr().out
+        assert (states(shop)["notes"], count("notes"), files(shop)) == ("PAUSED", 20, [])
+    alone(shop, "resume", "notes")
+    shop.run()
+    if resumed == "at once":
+        assert "some of its files are gone" in capsys.readouterr().out
+    three_runs(shop)
+
+
+def test_a_whole_lane_is_kept_whatever_ends_between_it_and_the_offset(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its end is stored before the offset, and never ahead of the lane."""
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+
+    def dies(name: str) -> None:
+        if name == "engine.offset.before_save":
+            raise FencedError("the process dies", code="RPL-8001")
+
+    for number in range(2):
+        change_more(shop, number)
+        with monkeypatch.context() as patch, pytest.raises(FencedError):
+            patch.setattr(run_module, "failpoint", dies)
+            shop.run()
+    shop.run()
+    alone(shop, "resume", "notes")
+    shop.run()
+    shop.assert_equal()
+    assert "RPL-4130" not in capsys.readouterr().out
+    three_runs(shop)
+
+
 @pytest.mark.parametrize("harm", ["damaged", "gone"])
 def test_a_table_whose_lane_was_harmed_is_copied_again(shop: Shop, harm: str) -> None:
     fill(shop)
