@@ -59,7 +59,9 @@ class Lanes:
             return f"it does not continue {base}, where the target's table is"
         reached = self._ends.get(record.pause.lane)
         if reached is not None and lane.end < reached:
-            return f"it ends at {lane.end}, although changes up to {reached} were put into it: some of its files are gone"
+            return (
+                f"it ends at {lane.end}, although changes up to {reached} were put into it: some of its files are gone"
+            )
         self._lanes[record.table] = lane
         self.show(record)
         return ""

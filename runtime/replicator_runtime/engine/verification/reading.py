@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
+from replicator_runtime.engine.tables.rewind_note import load_note
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.metrics import MetricsRegistry
@@ -57,6 +58,13 @@ class Reading:
         """The offset saved last; every table that works has all changes up to there."""
         saved = self.directory.offsets().latest()
         return None if saved is None else self.pipeline.source.offset_type.from_fields(saved.fields)
+
+    def is_rewinding(self) -> bool:
+        """Whether a rewind was begun and is not finished: tables at the target may be at an earlier position than the saved offset."""
+        return (
+            load_note(self.directory.states().scoped("runtime"), self.pipeline.source.offset_type.from_fields)
+            is not None
+        )
 
     def has_ended(self) -> bool:
         """Whether the last run says that it has ended; one that was killed does not."""

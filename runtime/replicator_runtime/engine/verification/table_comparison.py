@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.engine.tables.table_scope import TableScope
-from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.verification import checksums
 from replicator_runtime.engine.verification.common_position import check_stop, pin
+from replicator_runtime.engine.verification.comparable import check_comparable, check_same
 from replicator_runtime.engine.verification.key_values import key_values
 from replicator_runtime.engine.verification.verdict import Verdict
 from replicator_sdk import chunk_dataframe
@@ -229,7 +229,7 @@ class TableComparison:
         return result, self._pin(snapshot, snapshot.end() or snapshot.position)
 
     def _pin(self, snapshot: TableSnapshot, until: Any) -> Pinned:
-        return pin(self._reading, self._target, snapshot.schema, until, self._settings.timeout)
+        return pin(self._reading, self._target, snapshot.schema, until, self._settings.timeout, self._check_still_same)
 
     def _source_rows(self, snapshot: TableSnapshot) -> DataFrame:
         spark, schema = self._reading.spark.session(), snapshot.schema
@@ -245,46 +245,15 @@ class TableComparison:
             yield opened.enter_context(reader.open(self._record.schema))
 
     def _check_still_same(self) -> None:
-        """Check that nothing happened to the table meanwhile that the comparison does not know of.
+        """Check that nothing happened to the table since the comparison began that it does not know of.
 
         Raises:
-            ReplicatorError: As `check_comparable`, or RPL-1365 when it is another copy now.
+            ReplicatorError: As `check_same`.
         """
-        now = self._reading.records().get(self._record.table)
-        if now is None or now.copy_id != self._record.copy_id:
-            raise _not_comparable(self._record.table, "was copied again, or is gone, since the comparison began")
-        check_comparable(now, self._left_out)
+        check_same(self._reading, self._record, self._left_out)
 
     def _say(self, text: str) -> None:
         self._settings.say(f"{self._record.table}: {text}")
-
-
-def check_comparable(record: TableRecord, left_out: frozenset[str]) -> None:
-    """Check that a table's copy is meant to be equal.
-
-    Raises:
-        NeedsUserError: RPL-1364 for one that the pipeline keeps different; RPL-1365 for one that is not replicated now.
-    """
-    if "UPDATE" in left_out:
-        raise NeedsUserError(
-            "the pipeline leaves updates out, so the copy differs on purpose",
-            code="RPL-1364",
-            hint="name the other tables; or take UPDATE off the `dmlBlacklist` and copy the table again by `replicator table resync`",
-            table=str(record.table),
-        )
-    if record.needs_snapshot or record.wants_copy or record.released:
-        raise _not_comparable(record.table, "is still to be copied")
-    if record.state is not TableState.REPLICATING:
-        raise _not_comparable(record.table, f"is {record.state}")
-
-
-def _not_comparable(table: TableId, why: str) -> NeedsUserError:
-    return NeedsUserError(
-        f"the table {why}: there is nothing to compare",
-        code="RPL-1365",
-        hint="`replicator status` shows its state; give the command again when it is REPLICATING",
-        table=str(table),
-    )
 
 
 def _late(table: TableId, position: str, saved: str) -> RetryableError:

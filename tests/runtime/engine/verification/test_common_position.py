@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -67,8 +67,10 @@ def at(number: int, after: int = 0) -> Position:
     return Position(NumberOffset(number), after)
 
 
-def pinned(replicator: Replicator, target: Target, timeout: float = 60) -> common_position.Pinned:
-    return pin(cast("Reading", replicator), target, SCHEMA, NumberOffset(5), timeout)
+def pinned(
+    replicator: Replicator, target: Target, timeout: float = 60, check: Callable[[], None] = lambda: None
+) -> common_position.Pinned:
+    return pin(cast("Reading", replicator), target, SCHEMA, NumberOffset(5), timeout, check)
 
 
 def test_the_saved_offset_says_that_the_target_has_everything() -> None:
@@ -95,6 +97,30 @@ def test_a_run_that_does_not_come_there_in_time_is_reported() -> None:
     with pytest.raises(RetryableError) as raised:
         pinned(Replicator(3), Target(at(2)), timeout=0)
     assert raised.value.code == "RPL-1363"
+
+
+def test_a_version_from_before_a_rewind_was_finished_is_not_taken() -> None:
+    """The offset was at the position, then both went back, then both came there again."""
+    found = pinned(Replicator(6, 4, 4, 6), Target(at(5)))
+    assert (found.reached, found.version.progress.position) == (True, at(5))
+
+
+def test_the_table_is_looked_at_after_the_saved_offset_and_before_its_version_is_taken() -> None:
+    """A table may be paused once the offset was read, and be resumed whole before the version is taken; not the other way round."""
+    steps: list[str] = []
+
+    class Noting(Replicator):
+        def saved_offset(self) -> Offset | None:
+            steps.append("offset")
+            return super().saved_offset()
+
+    class Opened(Target):
+        def open(self, schema: TableSchema) -> TableVersion:
+            steps.append("version")
+            return super().open(schema)
+
+    pinned(Noting(5), Opened(at(2)), check=lambda: steps.append("table"))
+    assert steps[:4] == ["offset", "table", "version", "table"]
 
 
 def test_a_comparison_that_is_to_end_waits_no_longer() -> None:

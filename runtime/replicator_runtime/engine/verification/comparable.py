@@ -1,0 +1,66 @@
+"""Checks whether a table's copy is meant to be equal to the source's table at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_sdk.errors import NeedsUserError
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_runtime.engine.verification.reading import Reading
+    from replicator_sdk import TableId
+
+
+def check_same(reading: Reading, record: TableRecord, left_out: frozenset[str]) -> None:
+    """Check that the table is the copy that `record` names, and is comparable now.
+
+    A table that passes has every change up to the offset that is saved now: one that is paused, or is resumed and has not joined
+    yet, may have fewer, and does not pass.
+
+    Args:
+        reading: The replicator.
+        record: The table as it was when the comparison began.
+        left_out: The operations that the pipeline leaves out of it.
+
+    Raises:
+        NeedsUserError: As `check_comparable`, or RPL-1365 when it is another copy now, or is being rewound.
+    """
+    now = reading.records().get(record.table)
+    if now is None or now.copy_id != record.copy_id:
+        raise not_comparable(record.table, "was copied again, or is gone, since the comparison began")
+    check_comparable(now, left_out)
+    if reading.is_rewinding():
+        raise not_comparable(record.table, "is being rewound")
+
+
+def check_comparable(record: TableRecord, left_out: frozenset[str]) -> None:
+    """Check that a table's copy is meant to be equal.
+
+    Raises:
+        NeedsUserError: RPL-1364 for one that the pipeline keeps different; RPL-1365 for one that is not replicated now.
+    """
+    if "UPDATE" in left_out:
+        raise NeedsUserError(
+            "the pipeline leaves updates out, so the copy differs on purpose",
+            code="RPL-1364",
+            hint="name the other tables; or take UPDATE off the `dmlBlacklist` and copy the table again by `replicator table resync`",
+            table=str(record.table),
+        )
+    if record.needs_snapshot or record.wants_copy or record.released:
+        raise not_comparable(record.table, "is still to be copied")
+    if record.pause is not None:
+        raise not_comparable(record.table, "is paused, or is resumed and has not all changes yet")
+    if record.state is not TableState.REPLICATING:
+        raise not_comparable(record.table, f"is {record.state}")
+
+
+def not_comparable(table: TableId, why: str) -> NeedsUserError:
+    """The error for a table that cannot be compared now."""
+    return NeedsUserError(
+        f"the table {why}: there is nothing to compare",
+        code="RPL-1365",
+        hint="`replicator status` shows its state; give the command again when it is REPLICATING",
+        table=str(table),
+    )
