@@ -99,7 +99,7 @@ class TableSteps:
         if self._before is None or matched_by(self._before["entries"], record.table):
             return None
         if not self._copies:
-            goes_on = record.left_at is not None and record.left_at == self._saved_offset
+            goes_on = record.goes_on_at(self._saved_offset)
             effect = "it goes on" if goes_on else "it is refused where changes of it in the log were passed meanwhile"
             code = "" if goes_on else "RPL-2005"
             return Step(StepKind.TABLE_IN, str(record.table), "selected again", effect, code=code, table=record.table)

@@ -76,7 +76,7 @@ class SelectionEdits:
         if self._copies:
             return
         offset, is_new = self._run.saved_offset, not record.schemas and record.left_at is None
-        gap = record.left_at is not None and record.left_at != offset
+        gap = record.left_at is not None and not record.goes_on_at(offset)
         if is_new:
             gap = self._is_newly_selected(record.table) or (self._before or {}).get("newTables") == "ignore"
         if gap and offset is not None and not _is_ahead(registry, record, offset):

@@ -108,6 +108,13 @@ class TableRecord:
         valid = [schema for since, schema in self.schemas if since is None or since <= here]
         return valid[-1] if valid else self.schemas[0][1]
 
+    def goes_on_at(self, offset: Offset | None) -> bool:
+        """Whether a log that is read on from `offset` has all changes since the pipeline ceased to select the table.
+
+        A rewind goes back to before that place.
+        """
+        return self.left_at is not None and offset is not None and (offset == self.left_at or offset < self.left_at)
+
     @property
     def named_since(self) -> Position | None:
         """Where the table got its name, when it had another one before that is still known; None otherwise.

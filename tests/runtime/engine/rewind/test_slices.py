@@ -72,3 +72,41 @@ def test_the_target_is_as_it_was_and_three_runs_later_equal(
         shop.trade(10)
         shop.grow()
         assert_equal()
+
+
+def test_a_table_that_was_left_out_after_the_offset_goes_on_when_it_is_selected_again(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it was passed: the log is read again from before the place where it was left."""
+    monkeypatch.setattr(SparkHandle, "session", lambda self: spark)
+    shop, lake = PartitionedShop(tmp_path, 7, 3), str(tmp_path / "lake")
+
+    def run_with(*tables: str) -> None:
+        document = shop.document("delta", {"path": lake}, tables=[{"table": one} for one in tables])
+        assert run(build_pipeline(document, host=SlicesHost()), until_current=True).reached_goal  # type: ignore[arg-type]
+
+    shop.trade(10)
+    run_with("customers", "stock", "notes")
+    pipeline = build_pipeline(shop.document("delta", {"path": lake}), host=SlicesHost())  # type: ignore[arg-type]
+    config = pipeline.config
+    latest = ReplicatorDirectory(config.offset_base_path, config.namespace, config.name).offsets().latest()
+    assert latest is not None
+    shop.trade(10)
+    run_with("customers", "stock", "notes")
+    for _ in range(2):
+        shop.trade(10)
+        run_with("stock", "notes")
+    document = shop.document("delta", {"path": lake}, tables=[{"table": "stock"}, {"table": "notes"}])
+    narrow = build_pipeline(document, host=SlicesHost())  # type: ignore[arg-type]
+    plan = rewind(narrow, Wanted(f"offset.{latest.commit_timestamp:020d}"), lambda plan: None)
+    assert plan is not None
+    assert "customers" in {one.table.table for one in plan.tables if one.back is None}
+    for _ in range(3):
+        run_with("customers", "stock", "notes")
+        for schema in shop.schemas:
+            found = QueryBuilder().register("t", DeltaTable(table_path(lake, schema.table)))
+            rows = pa.table(found.execute("select * from t").read_all()).to_pylist()
+            copied = [{column.name: one[column.name] for column in schema.columns} for one in rows]
+            assert difference(schema, shop.rows(schema.table), copied) == ""
+        shop.trade(10)
+        shop.grow()
