@@ -97,7 +97,7 @@ TEMPORAL = {
     },
 }
 TEXT = {
-    "varchar(20) CHARACTER SET utf8mb4": ("'😀 ä'", "''", "'trailing  '"),
+    "varchar(20) CHARACTER SET utf8mb4": ("'😀 ä'", "''", "'trailing  '", r"'\0a\0'"),
     "char(10) CHARACTER SET utf8mb4": ("'😀'", "''", "'a  '"),
     "char(255) CHARACTER SET utf8mb4": ("repeat('ä', 255)",),
     "varchar(300) CHARACTER SET utf8mb3": ("repeat('ä', 300)", "''"),
@@ -107,7 +107,7 @@ TEXT = {
     "varchar(20) CHARACTER SET cp932": ("'表示①'",),
     "varchar(20) CHARACTER SET ujis": ("'日本語'",),
     "varchar(20) CHARACTER SET big5": ("'功能'",),
-    "varchar(20) CHARACTER SET utf16": ("'😀é'", "''"),
+    "varchar(20) CHARACTER SET utf16": ("'😀é'", "''", r"'a\0é'"),
     "char(20) CHARACTER SET ucs2": ("'éa '",),
     "varchar(20) CHARACTER SET utf32": ("'😀é'",),
     "varchar(20) CHARACTER SET utf16le": ("'😀é'",),

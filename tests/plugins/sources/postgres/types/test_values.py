@@ -59,7 +59,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
                                 "'1883-11-18 12:00 America/New_York'": dt.datetime(1883, 11, 18, 17, tzinfo=UTC)}),
     ("interval", "string", {"'1 year 2 mons -3 days 04:05:06.7'": "P1Y2M-3DT4H5M6.7S", "'0'": "PT0S"}),
     ("json", "json", {"'{\"a\": [1, 9007199254740993],  \"a\": null}'": '{"a": [1, 9007199254740993],  "a": null}',
-                      "'null'": "null"}),
+                      "'null'": "null", "'[\"\\ud83d\", \"\\u0000\", -0, 1e400]'": '["\\ud83d", "\\u0000", -0, 1e400]'}),
     ("jsonb", "json", {"'{\"b\": 1, \"a\": \"\\u00e9\\\\\"}'": '{"a": "é\\\\", "b": 1}'.replace("\\\\", "\\\\")}),
     ("uuid", "uuid", {"'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}),
     ("xml", "string", {"'<a>&lt;</a>'": "<a>&lt;</a>"}),

@@ -130,6 +130,8 @@ def test_values_are_exactly_those_the_converter_wrote(rows: list[dict[str, Any]]
         NARROW.change("c", None, {"id": 1, "text": "a"})[1].replace(b'"id":1', b'"id":"x"'),
         NARROW.change("c", None, {"id": 1, "text": "a"})[1].replace(b'"id":1', b'"id":9223372036854775808'),
         NARROW.change("c", None, {"id": 1, "text": "a"})[1].replace(b'"a"', b'"\xed\xa0\x80"'),
+        NARROW.change("c", None, {"id": 1, "text": "a"})[1].replace(b'"a"', b'"\\ud83d"'),
+        NARROW.change("c", None, {"id": 1, "text": "a"})[1].replace(b'"a"', b'"\\udc00\\ud83d"'),
         NARROW.change("c", None, {"id": 1, "text": "a"})[1].replace(b'"a"', b'"\n'),
         NARROW.change("x", None, {"id": 1, "text": "a"})[1],
         NARROW.change("u", {"id": 1, "text": "a"}, None)[1],
