@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -88,19 +89,21 @@ class Lane:
         path = self._whole_path(known, position_name(base))
         self.is_joined = path is not None
         self._entries = deque(path or ())
+        self._rows = sum(entry.rows for entry in self._entries)
+        self._nbytes = sum(entry.nbytes for entry in self._entries)
         self.end = self._end_of(self._entries[-1]) if self._entries else base
 
     @property
     def rows(self) -> int:
         """How many changes are in it."""
         with self._lock:
-            return sum(entry.rows for entry in self._entries)
+            return self._rows
 
     @property
     def nbytes(self) -> int:
         """How many bytes are stored of it."""
         with self._lock:
-            return sum(entry.nbytes for entry in self._entries)
+            return self._nbytes
 
     @property
     def oldest_at(self) -> float | None:
@@ -155,6 +158,7 @@ class Lane:
         self._folder.create(entry.name, content)
         with self._lock:
             self._entries.append(entry)
+            self._rows, self._nbytes = self._rows + entry.rows, self._nbytes + entry.nbytes
             self.end = end
         failpoint("engine.lane.after_write")
 
@@ -176,7 +180,7 @@ class Lane:
         taken: list[tuple[LaneEntry, dict[str, Any], bytes]] = []
         rows = nbytes = 0
         with self._lock:
-            waiting = list(self._entries)
+            waiting = list(islice(self._entries, max_rows + 1))
         for entry in waiting:
             if taken and rows + entry.rows > max_rows:
                 break
@@ -197,7 +201,8 @@ class Lane:
         """The target has this step, durable."""
         with self._lock:
             for _ in step.entries:
-                self._entries.popleft()
+                entry = self._entries.popleft()
+                self._rows, self._nbytes = self._rows - entry.rows, self._nbytes - entry.nbytes
 
     def _changes(self, taken: list[tuple[LaneEntry, dict[str, Any], bytes]], generation: int, epoch: int) -> LaneStep:
         headers = [header for _, header, _ in taken]
