@@ -61,7 +61,7 @@ def make_pair(database: PostgresDatabase, folder: Path, python_path: str) -> Pai
         folder,
         postgres_source(database),
         ("file", {"path": str(folder / "target")}),
-        {"retries": {"maxDurationSeconds": 4, "delaySeconds": 0.5}},
+        {"retries": {"maxDurationSeconds": 4, "delaySeconds": 0.5}, "edits": "apply"},
         environment={"PYTHONPATH": python_path},
     )
     return Pair(database, replicator)

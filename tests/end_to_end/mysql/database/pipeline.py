@@ -100,6 +100,7 @@ def make_mysql_pipeline(
             "tables": [{"database": database.name, "table": table} for table in tables],
             "retries": {"maxDurationSeconds": 4, "delaySeconds": 0.5},
             "batch": {"maxIntervalSeconds": 0.1},
+            "edits": "apply",
         },
         environment={"PYTHONPATH": package},
     )
