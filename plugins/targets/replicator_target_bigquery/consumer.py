@@ -114,6 +114,9 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
 
     def discard_table(self, table: TableId) -> None:
         """Drop the table, if it is this replicator's, with its staging table; the commit log says that it was dropped."""
+        self._discard(table)
+
+    def _discard(self, table: TableId, *, forgets_position: bool = False) -> None:
         target = self._table(table)
         with target.lock:
             target.forget()
@@ -124,12 +127,12 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
                 self._session.catalogue.drop(table_id, table)
             target.drop_unmatched()
             target.changed()
-            target.commit(target.row(progress, "discarded", kind=DROPPED))
+            target.commit(target.row(None if forgets_position else progress, "discarded", kind=DROPPED))
 
     def delete_table(self, table: TableId) -> str:
-        """As `discard_table`; another writer's table stays."""
+        """As `discard_table`; another writer's table stays. A later replicator of this name may begin before the table's position."""
         try:
-            self.discard_table(table)
+            self._discard(table, forgets_position=True)
         except NeedsUserError as error:
             return error.message
         return ""

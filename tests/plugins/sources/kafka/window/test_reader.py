@@ -317,7 +317,7 @@ def test_records_deleted_by_retention_are_an_error(kafka: KafkaBroker, kafka_top
     kafka.delete_records(topic, {1: 4})
     with pytest.raises(HistoryLostError, match=r"RPL-3953"):
         pump.source.check_log(pump.offset, namespace="default", name="any")
-    with pytest.raises(HistoryLostError, match=r"RPL-3953.*begins at 4.*startFrom"):
+    with pytest.raises(HistoryLostError, match=r"RPL-3953.*begins at 4.*replicator reset"):
         pump.prepare()
 
 

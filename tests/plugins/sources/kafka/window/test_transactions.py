@@ -197,4 +197,4 @@ def test_a_transaction_without_its_end_waits_and_is_then_released_and_counted(sh
 
 def test_a_missing_topic_of_transactions_is_named(shop: Shop) -> None:
     with pytest.raises(NeedsUserError, match=r"RPL-3951.*no\.such\.topic"):
-        shop.pump(transactionTopic="no.such.topic")
+        shop.pump(transactionTopic="no.such.topic").prepare()
