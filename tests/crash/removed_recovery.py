@@ -398,10 +398,12 @@ def forget_accepted_plan(patch: Patch) -> None:
 
 
 def forget_lanes(patch: Patch) -> None:
-    """What a run before this one put into the lanes of paused tables is not looked for."""
+    """What a run before this one put into the lanes of paused tables is not looked for, nor where they ended."""
     from replicator_runtime.engine.lanes import lane
+    from replicator_runtime.engine.lanes.lane_ends import LaneEnds
 
     patch.setattr(lane, "find_path", lambda entries, base, end_of: [])
+    patch.setattr(LaneEnds, "get", lambda self, name: None)
 
 
 PARTS: dict[str, Callable[[Patch], None]] = {
