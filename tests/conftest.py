@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as the target bigquery does: before anything imports gRPC
 
@@ -26,6 +29,20 @@ pytest_plugins = [
     "tests.quick",
     "tests.unclosed",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """A command that runs in this process sets up its logging, which later tests are not to have."""
+    root = logging.getLogger()
+    level, raises = root.level, logging.raiseExceptions
+    yield
+    if not structlog.is_configured():
+        return
+    structlog.reset_defaults()
+    root.setLevel(level)
+    logging.raiseExceptions = raises
+    root.handlers[:] = [handler for handler in root.handlers if type(handler) is not logging.StreamHandler]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
