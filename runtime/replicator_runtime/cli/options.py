@@ -22,3 +22,5 @@ Base = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error came from.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Timeout = Annotated[float, typer.Option(min=0, help="Wait for the outcome for so many seconds, then withdraw it.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the outcome.")]

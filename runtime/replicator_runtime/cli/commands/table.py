@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator, Yes
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, NoWait, Replicator, Timeout, Yes
 from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ Tables = Annotated[
         show_default=False,
     ),
 ]
-Timeout = Annotated[float, typer.Option(min=0, help="Wait for the outcome for so many seconds, then withdraw it.")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the outcome.")]
 InPlace = Annotated[
     bool, typer.Option("--in-place", help="Readers of the target see a part of the table until the copy has ended.")
 ]

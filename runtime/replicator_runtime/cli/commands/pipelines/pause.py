@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from replicator_runtime.cli.commands.table import NoWait, Timeout
-from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, NoWait, Replicator, Timeout
 from replicator_runtime.cli.report import Report
 
 
