@@ -15,6 +15,7 @@ from bench.comparisons.commits import commits
 from bench.comparisons.latency import latency
 from bench.comparisons.lookup import lookup
 from bench.comparisons.many_tables import many_tables
+from bench.comparisons.paused import paused
 from bench.comparisons.turns import Plan
 from bench.data.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
 from bench.data.postgres_orders import Orders, orders_server
@@ -26,6 +27,7 @@ _ON_POSTGRES: dict[str, Callable[[Orders, Plan, Book], None]] = {
     "backlog": postgres.backlog,
     "decode": postgres.decode,
     "latency": latency,
+    "paused": paused,
     "memory": postgres.memory,
     "size": postgres.table_size,
     "connect": postgres.through_kafka,

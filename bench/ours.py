@@ -16,7 +16,8 @@ from bench.data.source import Fingerprint, Source
 from bench.process import Cost, run
 from tests.services.processes import spawn
 
-_COMMAND = [sys.executable, "-c", "from replicator_runtime.cli import main; main()", "run"]
+_REPLICATOR = [sys.executable, "-c", "from replicator_runtime.cli import main; main()"]
+_COMMAND = [*_REPLICATOR, "run"]
 
 
 class Ours:
@@ -95,6 +96,14 @@ class Ours:
     def start(self) -> subprocess.Popen[bytes]:
         """Start a run that goes on; the caller ends it."""
         return spawn([*_COMMAND, self.pipeline], log=self.log)
+
+    def command(self, *arguments: str | Path) -> None:
+        """Ask the run for something, as an operator does.
+
+        Raises:
+            RunError: When the command does not end with 0.
+        """
+        run([*_REPLICATOR, *arguments], self.log)
 
     def table(self, table: str) -> Path:
         """The folder of one Delta table."""

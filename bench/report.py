@@ -14,6 +14,7 @@ from bench.comparisons.bigquery import FLUSH, STAGING
 from bench.comparisons.commits import COMMITS, LENGTHS
 from bench.comparisons.commits import what as commit_after
 from bench.comparisons.many_tables import COUNTS, TABLES, seconds, share
+from bench.comparisons.paused import BEFORE, BESIDE, PAUSED
 from bench.comparisons.postgres import BACKLOG, DECODE, SNAPSHOT
 from bench.comparisons.topics import ONE_CORE, TOPIC
 from bench.comparisons.turns import Plan
@@ -81,6 +82,10 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         short, long = (book.median(COMMITS, "ours", commit_after(n)) for n in (LENGTHS[0], LENGTHS[-1]))
         return long / short if short and long else None
 
+    def beside(book: Book) -> float | None:
+        before, paused = (book.median(PAUSED, "ours", what) for what in (BEFORE, BESIDE))
+        return paused / before if before and paused else None
+
     def first_load(what: Callable[[int], str]) -> Callable[[Book], float | None]:
         return _number(TABLES, what(COUNTS[-1]))
 
@@ -93,6 +98,7 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         _against("decode alone", DECODE, "Debezium engine", 2),
         Goal("latency p50, s", "≤ 3", _number("latency", "s, p50"), _at_most(3)),
         Goal("latency p99, s", "≤ 8", _number("latency", "s, p99"), _at_most(8)),
+        Goal("p99 beside a paused table ÷ before", "≤ 1.5 ×", beside, _at_most(1.5)),
         Goal(
             "Python, MB, one transaction",
             "≤ 512",
