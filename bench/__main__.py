@@ -17,6 +17,7 @@ from bench.comparisons.lookup import lookup
 from bench.comparisons.many_tables import many_tables
 from bench.comparisons.paused import paused
 from bench.comparisons.turns import Plan
+from bench.comparisons.verified import verified
 from bench.data.mysql_orders import SERVERS, MysqlOrders, mysql_orders_server
 from bench.data.postgres_orders import Orders, orders_server
 from bench.measure import Book
@@ -28,6 +29,7 @@ _ON_POSTGRES: dict[str, Callable[[Orders, Plan, Book], None]] = {
     "decode": postgres.decode,
     "latency": latency,
     "paused": paused,
+    "verify": verified,
     "memory": postgres.memory,
     "size": postgres.table_size,
     "connect": postgres.through_kafka,

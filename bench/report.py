@@ -18,6 +18,7 @@ from bench.comparisons.paused import BEFORE, BESIDE, PAUSED
 from bench.comparisons.postgres import BACKLOG, DECODE, SNAPSHOT
 from bench.comparisons.topics import ONE_CORE, TOPIC
 from bench.comparisons.turns import Plan
+from bench.comparisons.verified import COPIED, VERIFIED, VERIFY
 from bench.data.mysql_orders import SERVERS
 from bench.data.order_changes import SHAPES
 from bench.measure import Book
@@ -86,6 +87,10 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         before, paused = (book.median(PAUSED, "ours", what) for what in (BEFORE, BESIDE))
         return paused / before if before and paused else None
 
+    def comparison(book: Book) -> float | None:
+        copied, verified = (book.median(VERIFY, "ours", what) for what in (COPIED, VERIFIED))
+        return verified / copied if copied and verified else None
+
     def first_load(what: Callable[[int], str]) -> Callable[[Book], float | None]:
         return _number(TABLES, what(COUNTS[-1]))
 
@@ -99,6 +104,7 @@ def goals(plan: Plan) -> tuple[Goal, ...]:
         Goal("latency p50, s", "≤ 3", _number("latency", "s, p50"), _at_most(3)),
         Goal("latency p99, s", "≤ 8", _number("latency", "s, p99"), _at_most(8)),
         Goal("p99 beside a paused table ÷ before", "≤ 1.5 ×", beside, _at_most(1.5)),
+        Goal("verify ÷ the copy", "≤ 2 ×", comparison, _at_most(2)),
         Goal(
             "Python, MB, one transaction",
             "≤ 512",

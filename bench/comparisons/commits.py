@@ -40,15 +40,15 @@ def commits(plan: Plan, book: Book) -> None:
             for length in LENGTHS:
                 for side, committing in (("ours", _ours(session)), (PEER, _peer)):
                     with scratch(plan.folder / f"{side}-{length}") as folder:
-                        seconds = statistics.median(_timed(committing, folder, length))
-                    book.add([Measured(COMMITS, side, what(length), seconds, number)])
+                        milliseconds = 1000 * statistics.median(_timed(committing, folder, length))
+                    book.add([Measured(COMMITS, side, what(length), milliseconds, number)])
     finally:
         session.stop()
 
 
 def what(length: int) -> str:
     """The number's name in the book."""
-    return f"s, a commit after {length:,}"
+    return f"ms, a commit after {length:,}"
 
 
 def _timed(committing: Callable[[Path], Callable[[], None]], folder: Path, length: int) -> list[float]:

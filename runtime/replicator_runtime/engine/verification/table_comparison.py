@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.engine.tables.table_scope import TableScope
@@ -11,6 +12,7 @@ from replicator_runtime.engine.verification import checksums
 from replicator_runtime.engine.verification.common_position import check_stop, pin
 from replicator_runtime.engine.verification.comparable import check_comparable, check_same
 from replicator_runtime.engine.verification.key_values import key_values
+from replicator_runtime.engine.verification.reading_beside import read_beside
 from replicator_runtime.engine.verification.verdict import Verdict
 from replicator_sdk import chunk_dataframe
 from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
@@ -218,12 +220,14 @@ class TableComparison:
     def _pinned(self, snapshot: TableSnapshot, read: Callable[[DataFrame], Any], known: Pinned | None = None) -> Any:
         """What `read` makes of the source's hashed rows, and a version of the target that has all that these have.
 
-        The version is taken before the rows are read where these are of one position, so that few later changes are in it.
+        Where the rows are of one position, the version is taken while they are read, so that few later changes are in it.
         """
         exact = snapshot.end() is None
+        rows = checksums.hashed(self._source_rows(snapshot), snapshot.schema)
         if exact and known is None:
-            known = self._pin(snapshot, snapshot.position)
-        result = read(checksums.hashed(self._source_rows(snapshot), snapshot.schema))
+            pinning = partial(self._pin, snapshot, snapshot.position)
+            return read_beside(partial(read, rows), pinning, self._reading.spark.session())
+        result = read(rows)
         if exact:
             return result, known
         return result, self._pin(snapshot, snapshot.end() or snapshot.position)
