@@ -25,7 +25,7 @@ from replicator_sdk.discovery.assessment import (
     TableAssessment,
     TableAssessor,
 )
-from replicator_sdk.discovery.clean_up import Leftover, NothingToRemove, SourceCleanUp
+from replicator_sdk.discovery.clean_up import Leftover, NothingToRemove, SourceCleanUp, StoredState
 from replicator_sdk.discovery.hookspec import hookimpl
 from replicator_sdk.discovery.maintenance import AppliesHeld, MaintenanceReport, MaintenanceTask
 from replicator_sdk.discovery.table_registry import FixedTables, TableRegistry, TableSummary
@@ -123,6 +123,7 @@ __all__ = [
     "SnapshotLoader",
     "SnapshotReader",
     "SourceCleanUp",
+    "StoredState",
     "Support",
     "TableAssessment",
     "TableAssessor",

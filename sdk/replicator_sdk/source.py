@@ -11,7 +11,7 @@ from replicator_sdk.batch import ChangeBatch, Commits
 from replicator_sdk.config import ConfigT_co, OutOfRange, PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
-from replicator_sdk.discovery.clean_up import SourceCleanUp
+from replicator_sdk.discovery.clean_up import SourceCleanUp, StoredState
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent
@@ -220,7 +220,13 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
             ReplicatorError: What else `EventReader.initialize` would raise.
         """
 
-    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:  # noqa: ARG002 - for overriders
+    def create_clean_up(
+        self,
+        *,
+        namespace: str,  # noqa: ARG002 - for overriders
+        name: str,  # noqa: ARG002 - for overriders
+        stored: Sequence[StoredState],  # noqa: ARG002 - for overriders
+    ) -> SourceCleanUp | None:
         """What removes the replicator's own things from the source, for `replicator delete`; connects to nothing.
 
         None, the default, when the source does not say what it leaves: nothing is removed then.
@@ -228,6 +234,7 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
         Args:
             namespace: The replicator's namespace.
             name: The replicator's name.
+            stored: What its generations have stored, newest first; empty when nothing is stored.
         """
         return None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
-from replicator_sdk.discovery.clean_up import Leftover, NothingToRemove, SourceCleanUp
+from replicator_sdk.discovery.clean_up import Leftover, NothingToRemove, SourceCleanUp, StoredState
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.offset import Offset
@@ -72,7 +73,13 @@ class KafkaSource(DeltaSource[KafkaConfig]):
         with diagnosed("looking at the topics"), Cluster(self.config) as cluster:
             PositionCheck(cluster, self.config).check(offset)
 
-    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:  # noqa: ARG002 - part of the contract
+    def create_clean_up(
+        self,
+        *,
+        namespace: str,  # noqa: ARG002 - part of the contract
+        name: str,  # noqa: ARG002 - part of the contract
+        stored: Sequence[StoredState],  # noqa: ARG002 - part of the contract
+    ) -> SourceCleanUp | None:
         """Nothing is removed: topics belong to their writers, and a consumer group may be used by others."""
         kept = [Leftover("the topics", stays="they belong to who writes them")]
         if group := self.config.group:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
-from replicator_sdk.discovery.clean_up import NothingToRemove, SourceCleanUp
+from replicator_sdk.discovery.clean_up import NothingToRemove, SourceCleanUp, StoredState
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.offset import Offset
@@ -77,7 +78,13 @@ class MySqlSource(DeltaSource[MySqlConfig]):
         with self.endpoint().session() as connection, diagnosed("looking at the log"):
             check_readable(connection, origin_of(connection), offset)
 
-    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:  # noqa: ARG002 - part of the contract
+    def create_clean_up(
+        self,
+        *,
+        namespace: str,  # noqa: ARG002 - part of the contract
+        name: str,  # noqa: ARG002 - part of the contract
+        stored: Sequence[StoredState],  # noqa: ARG002 - part of the contract
+    ) -> SourceCleanUp | None:
         """Nothing: a replica leaves nothing at the server."""
         return NothingToRemove()
 

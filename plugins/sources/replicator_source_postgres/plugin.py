@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
-from replicator_sdk.discovery.clean_up import SourceCleanUp
+from replicator_sdk.discovery.clean_up import SourceCleanUp, StoredState
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.offset import Offset
 from replicator_sdk.snapshot import SnapshotReader
@@ -74,11 +75,12 @@ class PostgresSource(DeltaSource[PostgresConfig]):
             slot = self.config.slot or derived_name(namespace, name)
             Slot(connection.catalogue.connection, slot, self.config.database).check_log(offset)
 
-    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:
+    def create_clean_up(self, *, namespace: str, name: str, stored: Sequence[StoredState]) -> SourceCleanUp | None:
         """Drops the slot and the publication that have derived names."""
         from replicator_source_postgres.replication.clean_up import PostgresCleanUp
+        from replicator_source_postgres.replication.ownership import Ownership
 
-        return PostgresCleanUp(self.endpoint(), derived_name(namespace, name))
+        return PostgresCleanUp(self.endpoint(), derived_name(namespace, name), Ownership(stored))
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

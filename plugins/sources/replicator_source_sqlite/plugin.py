@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,6 +16,7 @@ from replicator_sdk import (
     PluginConfig,
     SnapshotReader,
     SourceCleanUp,
+    StoredState,
     TableAssessor,
     TableRegistry,
 )
@@ -72,11 +74,11 @@ class SqliteSource(DeltaSource[SqliteConfig]):
         with connect(self.config.path, read_only=True) as database:
             check_reach(database, offset)
 
-    def create_clean_up(self, *, namespace: str, name: str) -> SourceCleanUp | None:
+    def create_clean_up(self, *, namespace: str, name: str, stored: Sequence[StoredState]) -> SourceCleanUp | None:
         """Removes triggers and changelog when no other replicator reads it."""
         from replicator_source_sqlite.capture.clean_up import SqliteCleanUp
 
-        return SqliteCleanUp(self.config.path, f"{namespace}/{name}/")
+        return SqliteCleanUp(self.config.path, f"{namespace}/{name}", stored)
 
     def create_reader(
         self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter

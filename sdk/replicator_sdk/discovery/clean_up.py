@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from replicator_sdk.offset import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What one generation of a replicator has stored, by which a source recognises what it created. Reads only.
+
+    Attributes:
+        get_offset: The offset saved last; None when none was.
+        get_state: What `DeltaSourceContext.put_state` kept under a key; None when nothing.
+    """
+
+    get_offset: Callable[[], Offset | None]
+    get_state: Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +42,8 @@ class Leftover:
 class SourceCleanUp(ABC):
     """Removes what one replicator left at a source. Used by one thread, with the replicator's lease while it removes.
 
-    What belongs to another replicator, or may, is left, with the reason.
+    What belongs to another replicator, or may, is left, with the reason. So does what has the replicator's name, but was not created
+    by what is stored: another replicator of that name may keep its state elsewhere.
     """
 
     @abstractmethod

@@ -96,6 +96,31 @@ def test_slot_and_publication_are_gone_and_those_of_others_stay(tmp_path: Path, 
     assert_equal(others, database)
 
 
+def test_what_a_replicator_of_the_same_name_with_its_state_elsewhere_created_stays(
+    tmp_path: Path, database: PostgresDatabase
+) -> None:
+    """The second one is refused when it starts; its deletion dropped the first one's slot, if no session used it just then."""
+    first, second = replicator(tmp_path / "first", database), replicator(tmp_path / "second", database)
+    first.until_current()
+    database.execute("INSERT INTO item VALUES (1000, 'while none runs')")
+    before = slots(database), publications(database)
+    assert second.run("--until-current").error["code"] == "RPL-3214"
+    ended = second.start_command("delete", str(second.pipeline), "--yes").wait()
+    assert ended.status == 0, ended.messages
+    left = "\n".join(ended.envelope["data"]["left"])
+    [slot] = [name for name in before[0] if name.startswith("replicator_")]
+    assert f"replication slot {slot}: the replicator's state has not created it" in left
+    assert f"publication {slot}: the replicator's state has not created it" in left
+    assert f"SELECT pg_drop_replication_slot('{slot}');" in left
+    assert (slots(database), publications(database)) == before
+    assert not second.state.joinpath("default", "shop").exists()
+    for number in range(3):
+        database.execute(f"INSERT INTO item VALUES ({2000 + number}, 'later')")
+        database.execute(f"ALTER TABLE note ADD extra_{number} int")
+        first.until_current()
+        assert_equal(first, database)
+
+
 def test_what_the_pipeline_names_stays_and_is_listed_with_its_statement(
     tmp_path: Path, database: PostgresDatabase
 ) -> None:

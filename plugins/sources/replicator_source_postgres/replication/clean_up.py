@@ -13,6 +13,7 @@ from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_source_postgres.connection import Endpoint, driver, quote_identifier, quote_literal, statement
 from replicator_source_postgres.replication.identify_system import source_identity
+from replicator_source_postgres.replication.ownership import Ownership
 from replicator_source_postgres.replication.slot import Slot, SlotState
 
 if TYPE_CHECKING:
@@ -34,22 +35,24 @@ WHERE p.pubname = %s AND c.relreplident = 'f' ORDER BY 1, 2
 
 
 class PostgresCleanUp(SourceCleanUp):
-    """Drops what has a derived name. What the pipeline names by `slot` and `publication` may be another program's, and stays.
+    """Drops what has a derived name and was created by what is stored. What the pipeline names by `slot` and `publication` may be another program's, and stays.
 
     Args:
         endpoint: Where to connect.
         derived: The name that the replicator gives to both.
+        ownership: Which of them the replicator's state has created; others of that name stay.
     """
 
-    def __init__(self, endpoint: Endpoint, derived: str) -> None:
+    def __init__(self, endpoint: Endpoint, derived: str, ownership: Ownership) -> None:
         self._endpoint = endpoint
+        self._ownership = ownership
         config = endpoint.config
         self._slot, self._owns_slot = config.slot or derived, config.slot is None
         self._publication, self._owns_publication = config.publication or derived, config.publication is None
 
     def expected(self) -> Sequence[Leftover]:
         """Slot and publication."""
-        return [self._slot_left(""), self._publication_left()]
+        return [self._slot_left(""), self._publication_left("")]
 
     def identity(self) -> str:
         """The cluster's system identifier and the database's object identifier."""
@@ -60,11 +63,12 @@ class PostgresCleanUp(SourceCleanUp):
         with self._endpoint.session() as session:
             found = []
             state = self._slot_of(session).state()
+            foreign = "" if state is None else self._foreign(state)
             if state is not None:
-                found.append(self._slot_left(self._foreign(state)))
-            if _exists(session, self._publication):
+                found.append(self._slot_left(foreign, is_removable=not self._of_another_kind(state)))
+            if identity := self._publication_of(session):
                 whole = [f"{schema}.{table}" for schema, table in session.execute(_FULL_IDENTITY, [self._publication])]
-                found.append(self._publication_left())
+                found.append(self._publication_left(self._foreign_publication(foreign, identity)))
                 if whole:
                     more = f" and {len(whole) - _SHOWN} more" if len(whole) > _SHOWN else ""
                     found.append(
@@ -83,10 +87,13 @@ class PostgresCleanUp(SourceCleanUp):
             NeedsUserError: RPL-3310 when the role may not drop the publication.
         """
         with self._endpoint.session() as session:
-            if self._owns_slot:
+            state = self._slot_of(session).state()
+            foreign = "" if state is None else self._foreign(state)
+            if self._owns_slot and state is not None and not foreign:
                 self._drop_slot(session)
             failpoint("postgres.clean_up.slot")
-            if self._owns_publication and _exists(session, self._publication):
+            identity = self._publication_of(session) if self._owns_publication else ""
+            if identity and not self._foreign_publication(foreign, identity):
                 self._drop_publication(session)
             failpoint("postgres.clean_up.publication")
 
@@ -124,29 +131,37 @@ class PostgresCleanUp(SourceCleanUp):
 
     def _foreign(self, state: SlotState) -> str:
         """Why a slot of that name is not the replicator's; empty when it is."""
+        return self._of_another_kind(state) or (self._ownership.of_slot(state) if self._owns_slot else "")
+
+    def _of_another_kind(self, state: SlotState) -> str:
         if state.plugin != "pgoutput" or state.database != self._endpoint.config.database:
             return f"it is for plugin {state.plugin} in database {state.database}"
         return ""
 
-    def _slot_left(self, foreign: str) -> Leftover:
+    def _foreign_publication(self, foreign_slot: str, identity: str) -> str:
+        """Why the publication is not the replicator's; empty when it is. That of another's slot is not, either."""
+        return (foreign_slot if self._owns_slot else "") or self._ownership.of_publication(identity)
+
+    def _publication_of(self, session: psycopg.Connection[Row]) -> str:
+        """Its identity; empty when it does not exist."""
+        query = "SELECT oid::int8 FROM pg_catalog.pg_publication WHERE pubname = %s"
+        row = session.execute(query, [self._publication]).fetchone()
+        return "" if row is None else f"{row[0]}"
+
+    def _slot_left(self, foreign: str, *, is_removable: bool = True) -> Leftover:
         named = (
             ""
             if self._owns_slot
             else "the pipeline names it by `slot`, so that it may be another program's; it holds the server's log"
         )
         by_hand = f"SELECT pg_drop_replication_slot({quote_literal(self._slot)});"
-        return Leftover(f"replication slot {self._slot}", "" if foreign else by_hand, foreign or named)
+        return Leftover(f"replication slot {self._slot}", by_hand if is_removable else "", foreign or named)
 
-    def _publication_left(self) -> Leftover:
+    def _publication_left(self, foreign: str) -> Leftover:
         named = (
             ""
             if self._owns_publication
             else "the pipeline names it by `publication`, so that it may be another program's"
         )
         sql = f"DROP PUBLICATION IF EXISTS {quote_identifier(self._publication)};"
-        return Leftover(f"publication {self._publication}", sql, named)
-
-
-def _exists(session: psycopg.Connection[Row], publication: str) -> bool:
-    query = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
-    return session.execute(query, [publication]).fetchone() is not None
+        return Leftover(f"publication {self._publication}", sql, named or foreign)

@@ -1,4 +1,4 @@
-"""The changelog inside the source: its tables, its readers, and how much of it is kept.
+"""The changelog inside the source: its tables, and how much of it is kept.
 
 `_replicator_changes` holds one row per change, numbered without reuse: which version of which table, what happened, when,
 and the values as SQLite stores them (columns without a type do not convert): after the change in `c0`, `c1`, …, before it
@@ -147,24 +147,6 @@ def add_version(database: sqlite3.Connection, shape: TableShape) -> int:
     assert number is not None
     create_triggers(database, number, shape)
     return number
-
-
-def remember_reader(database: sqlite3.Connection, name: str, change: int) -> None:
-    """Keep changes after `change` for the reader `name`."""
-    with transaction(database, write=True):
-        database.execute(
-            "INSERT INTO _replicator_readers VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET change = excluded.change",
-            (name, change),
-        )
-
-
-def forget_other_generations(database: sqlite3.Connection, name: str) -> None:
-    """Keep changes no more for the readers of other generations of a replicator: `name` is `namespace/name/generation`."""
-    prefix = name.rpartition("/")[0] + "/"
-    with transaction(database, write=True):
-        database.execute(
-            "DELETE FROM _replicator_readers WHERE substr(name, 1, ?) = ? AND name <> ?", (len(prefix), prefix, name)
-        )
 
 
 def prune(database: sqlite3.Connection, rows: int, until: int | None = None) -> int:

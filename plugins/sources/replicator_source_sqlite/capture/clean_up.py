@@ -6,9 +6,10 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from replicator_sdk.discovery.clean_up import Leftover, SourceCleanUp
+from replicator_sdk.discovery.clean_up import Leftover, SourceCleanUp, StoredState
 from replicator_sdk.failpoint import failpoint, register
 from replicator_source_sqlite.capture.changelog import identity
+from replicator_source_sqlite.capture.readers import OWNER_KEY, forget_replicator, owner_of, readers
 from replicator_source_sqlite.connection import connect, quoted, transaction
 
 register("sqlite.clean_up.done")
@@ -25,12 +26,14 @@ class SqliteCleanUp(SourceCleanUp):
 
     Args:
         path: The database.
-        reader: What the names of its readers begin with: `namespace/name/`, then the generation.
+        replicator: `namespace/name`.
+        stored: What its generations have stored; a reader of that name that it did not create stays.
     """
 
-    def __init__(self, path: Path, reader: str) -> None:
+    def __init__(self, path: Path, replicator: str, stored: Sequence[StoredState]) -> None:
         self._path = path
-        self._reader = reader
+        self._replicator = replicator
+        self._stored = stored
 
     def expected(self) -> Sequence[Leftover]:
         """Triggers and tables."""
@@ -46,12 +49,14 @@ class SqliteCleanUp(SourceCleanUp):
         with connect(self._path, read_only=True) as database:
             if not identity(database):
                 return []
-            found = [Leftover(f"the changelog's reader {name}") for name in _readers(database, self._reader, own=True)]
+            foreign = self._foreign(database)
+            own = readers(database, self._replicator)
+            found = [Leftover(f"the changelog's reader {name}", stays=foreign) for name in own]
             (triggers,) = database.execute(
                 f"SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND {_OURS}"  # noqa: S608 - constants only
             ).fetchone()
-            others = _readers(database, self._reader, own=False)
-            stays = f"other replicators read it: {', '.join(others)}" if others else ""
+            others = _others(database, [] if foreign else own)
+            stays = f"other replicators read it: {', '.join(others)}" if others else foreign
         return [*found, Leftover(f"the changelog: tables _replicator_… and {triggers} triggers", stays=stays)]
 
     def remove(self) -> None:
@@ -60,17 +65,30 @@ class SqliteCleanUp(SourceCleanUp):
             if not identity(database):
                 return
             with transaction(database, write=True):
-                database.execute(
-                    "DELETE FROM _replicator_readers WHERE substr(name, 1, ?) = ?", (len(self._reader), self._reader)
-                )
-                if not _readers(database, self._reader, own=False):
-                    _drop_all(database)
+                if not self._foreign(database):
+                    forget_replicator(database, self._replicator)
+                    if not _others(database, []):
+                        _drop_all(database)
         failpoint("sqlite.clean_up.done")
 
+    def _foreign(self, database: sqlite3.Connection) -> str:
+        """Why a reader of its name belongs to another state; empty when it does not."""
+        owner = owner_of(database, self._replicator)
+        if owner is None:  # noted by a version that knew no tokens, or not at all
+            is_ours = any(one.get_state(OWNER_KEY) or one.get_offset() for one in self._stored)
+            is_ours = is_ours or not readers(database, self._replicator)
+        else:
+            is_ours = any(one.get_state(OWNER_KEY) == owner.encode() for one in self._stored)
+        return (
+            ""
+            if is_ours
+            else "another replicator of this `namespace` and `name`, whose state is elsewhere, has created it"
+        )
 
-def _readers(database: sqlite3.Connection, prefix: str, *, own: bool) -> list[str]:
+
+def _others(database: sqlite3.Connection, own: Sequence[str]) -> list[str]:
     names = database.execute("SELECT name FROM _replicator_readers ORDER BY name")
-    return [name for (name,) in names if name.startswith(prefix) is own]
+    return [name for (name,) in names if name not in own]
 
 
 def _drop_all(database: sqlite3.Connection) -> None:

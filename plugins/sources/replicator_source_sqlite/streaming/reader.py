@@ -32,14 +32,19 @@ from replicator_source_sqlite.capture.changelog import (
     Version,
     add_version,
     check_reach,
-    forget_other_generations,
     install,
     offset_of,
     prune,
-    remember_reader,
     versions,
 )
 from replicator_source_sqlite.capture.ddl_detection import schema_version, synchronise
+from replicator_source_sqlite.capture.readers import (
+    claim_reader,
+    forget_other_generations,
+    longest_hours,
+    remember_hours,
+    remember_reader,
+)
 from replicator_source_sqlite.catalogue import describe
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import check_file, connect, file_identity, transaction
@@ -92,12 +97,14 @@ class SqliteReader(EventReader):
         """Prepare the log; from now on no change is lost, and none is pruned that this reader has not read."""
         with connect(self._config.path) as database:
             install(database)
+            claim_reader(database, self._context, is_first_start=offset is None)
             if offset is None:
                 _, last = synchronise(database, 0)
                 offset = offset_of(database, last)
             if not isinstance(offset, SqliteOffset):
                 raise BugError(f"{offset!r} is not an offset of SQLite", code="RPL-3509")
             check_reach(database, offset)
+            remember_hours(database, self._name, self._config.keep_changes_hours)
             remember_reader(database, self._name, offset.change)
             forget_other_generations(database, self._name)
             self._position, self._at = offset.change, offset.at
@@ -260,12 +267,12 @@ class SqliteReader(EventReader):
         change, since = self._pruned
         if time.monotonic() - since < _PRUNE_SECONDS or not isinstance(committed, SqliteOffset):
             return
-        keep = self._config.keep_changes_hours
         if committed.change > change:
             remember_reader(database, self._name, committed.change)
-        elif not keep or time.monotonic() - since < _PRUNE_OLD_SECONDS:
+        elif time.monotonic() - since < _PRUNE_OLD_SECONDS:
             return
         self._pruned = (committed.change, time.monotonic())
+        keep = longest_hours(database)
         until = int((time.time() - 3600 * keep) * 1_000_000) if keep else None
         while prune(database, _PRUNE_ROWS, until) == _PRUNE_ROWS and not self._closed.wait(0.05):
             pass

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from replicator_sdk import EventReaderDefinition, Offset, TableId
 
 
+def source_key(key: str) -> str:
+    """Under what the store has what the source kept under `key`."""
+    return f"source-{key}"
+
+
 class SourceContext(DeltaSourceContext):
     """The source's context of one run.
 
@@ -46,11 +51,11 @@ class SourceContext(DeltaSourceContext):
 
     def get_state(self, key: str) -> bytes | None:
         """What the source kept."""
-        return self._run.store.get(f"source-{key}")
+        return self._run.store.get(source_key(key))
 
     def put_state(self, key: str, value: bytes) -> None:
         """Keep it."""
-        self._run.store.put(f"source-{key}", value)
+        self._run.store.put(source_key(key), value)
 
     def get_offset(self) -> Offset | None:
         """The offset saved last."""

@@ -1,0 +1,105 @@
+"""Who reads a changelog: up to where each has read, whose state that is, and for how long it wants changes kept.
+
+A reader is named `namespace/name/generation`. `_replicator_facts` has beside it `owner namespace/name`, a token that the state of
+that replicator has, too, and `keep namespace/name/generation`, hours. Versions of the source that know neither leave both alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+
+from replicator_sdk.context import DeltaContext
+from replicator_sdk.errors import NeedsUserError
+from replicator_source_sqlite.connection import transaction
+
+OWNER_KEY = "reader-owner"
+"""In the source's state: the token of `owner namespace/name`."""
+
+
+def claim_reader(database: sqlite3.Connection, context: DeltaContext, *, is_first_start: bool) -> None:
+    """Make sure that the entry of this replicator's name belongs to this state, before it is changed.
+
+    Raises:
+        NeedsUserError: RPL-3514 when another state has created it: each would remove changes that the other has not read.
+    """
+    replicator = f"{context.namespace}/{context.replicator_name}"
+    owner, stored = owner_of(database, replicator), context.get_state(OWNER_KEY)
+    token = None if stored is None else stored.decode()
+    if owner is not None and owner == token:
+        return
+    if not (is_first_start and context.generation > 1):  # else `replicator reset` has every table copied again
+        if owner is not None and token is None and not is_first_start:
+            return  # a version that knew no tokens has stored the offset
+        if owner is not None or (token is None and is_first_start and readers(database, replicator)):
+            raise NeedsUserError(
+                f"the changelog has a reader {replicator!r}, and this state has not created it: another replicator of this `namespace`"
+                " and `name` keeps its state elsewhere, or the state was deleted",
+                code="RPL-3514",
+                hint="give one of the two another `name`; if the state was deleted: `replicator reset PIPELINE --lost-state`",
+            )
+    token = token or str(uuid.uuid4())
+    context.put_state(OWNER_KEY, token.encode())
+    with transaction(database, write=True):
+        _put_fact(database, f"owner {replicator}", token)
+
+
+def owner_of(database: sqlite3.Connection, replicator: str) -> str | None:
+    """The token of the state that reads as `replicator`; None when that was not noted."""
+    query = "SELECT value FROM _replicator_facts WHERE name = ?"
+    row = database.execute(query, (f"owner {replicator}",)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def readers(database: sqlite3.Connection, replicator: str) -> list[str]:
+    """The names of the readers of `replicator`, of all generations."""
+    prefix = f"{replicator}/"
+    query = "SELECT name FROM _replicator_readers WHERE substr(name, 1, ?) = ? ORDER BY name"
+    return [name for (name,) in database.execute(query, (len(prefix), prefix))]
+
+
+def remember_reader(database: sqlite3.Connection, name: str, change: int) -> None:
+    """Keep changes after `change` for the reader `name`."""
+    with transaction(database, write=True):
+        database.execute(
+            "INSERT INTO _replicator_readers VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET change = excluded.change",
+            (name, change),
+        )
+
+
+def remember_hours(database: sqlite3.Connection, name: str, hours: float) -> None:
+    """Note for how long the reader `name` wants changes kept that it has read."""
+    with transaction(database, write=True):
+        _put_fact(database, f"keep {name}", hours)
+
+
+def longest_hours(database: sqlite3.Connection) -> float:
+    """For how long changes are kept that all readers have read: the most that any of them wants."""
+    query = """SELECT coalesce(max(CAST(f.value AS REAL)), 0) FROM _replicator_readers r
+        JOIN _replicator_facts f ON f.name = 'keep ' || r.name"""
+    return float(database.execute(query).fetchone()[0])
+
+
+def forget_other_generations(database: sqlite3.Connection, name: str) -> None:
+    """Keep changes no more for the readers of other generations of a replicator: `name` is `namespace/name/generation`."""
+    with transaction(database, write=True):
+        for other in readers(database, name.rpartition("/")[0]):
+            if other != name:
+                _forget(database, other)
+
+
+def forget_replicator(database: sqlite3.Connection, replicator: str) -> None:
+    """Forget all its readers, in the caller's write transaction."""
+    for name in readers(database, replicator):
+        _forget(database, name)
+    database.execute("DELETE FROM _replicator_facts WHERE name = ?", (f"owner {replicator}",))
+
+
+def _forget(database: sqlite3.Connection, name: str) -> None:
+    database.execute("DELETE FROM _replicator_readers WHERE name = ?", (name,))
+    database.execute("DELETE FROM _replicator_facts WHERE name = ?", (f"keep {name}",))
+
+
+def _put_fact(database: sqlite3.Connection, name: str, value: str | float) -> None:
+    statement = "INSERT INTO _replicator_facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    database.execute(statement, (name, value))
