@@ -10,7 +10,6 @@ import sqlite3
 import uuid
 
 from replicator_sdk.context import DeltaContext
-from replicator_sdk.errors import NeedsUserError
 from replicator_source_sqlite.connection import transaction
 
 OWNER_KEY = "reader-owner"
@@ -18,28 +17,17 @@ OWNER_KEY = "reader-owner"
 
 
 def claim_reader(database: sqlite3.Connection, context: DeltaContext, *, is_first_start: bool) -> None:
-    """Make sure that the entry of this replicator's name belongs to this state, before it is changed.
+    """Note that the readers of this replicator's name belong to this state, so that a deletion by another one leaves them.
 
-    Raises:
-        NeedsUserError: RPL-3514 when another state has created it: each would remove changes that the other has not read.
+    A first start takes them over, also after the state was lost. Later starts change nothing once they belong to a state.
     """
     replicator = f"{context.namespace}/{context.replicator_name}"
     owner, stored = owner_of(database, replicator), context.get_state(OWNER_KEY)
-    token = None if stored is None else stored.decode()
-    if owner is not None and owner == token:
+    token = str(uuid.uuid4()) if stored is None else stored.decode()
+    if owner == token or (owner is not None and not is_first_start):
         return
-    if not (is_first_start and context.generation > 1):  # else `replicator reset` has every table copied again
-        if owner is not None and token is None and not is_first_start:
-            return  # a version that knew no tokens has stored the offset
-        if owner is not None or (token is None and is_first_start and readers(database, replicator)):
-            raise NeedsUserError(
-                f"the changelog has a reader {replicator!r}, and this state has not created it: another replicator of this `namespace`"
-                " and `name` keeps its state elsewhere, or the state was deleted",
-                code="RPL-3514",
-                hint="give one of the two another `name`; if the state was deleted: `replicator reset PIPELINE --lost-state`",
-            )
-    token = token or str(uuid.uuid4())
-    context.put_state(OWNER_KEY, token.encode())
+    if stored is None:
+        context.put_state(OWNER_KEY, token.encode())
     with transaction(database, write=True):
         _put_fact(database, f"owner {replicator}", token)
 

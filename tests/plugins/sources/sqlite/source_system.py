@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
@@ -16,7 +15,7 @@ from replicator_sdk.testing.dialect import SqlDialect
 from replicator_sdk.testing.histories.history import Step
 from replicator_sdk.testing.histories.values import Row
 from replicator_sdk.testing.source_suite import SourceSystem
-from replicator_source_sqlite.capture.changelog import install, last_change, prune
+from replicator_source_sqlite.capture.changelog import last_change, prune
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource
@@ -54,7 +53,6 @@ class SqliteDialect(SqlDialect):
         return super().statements(step, schema)
 
 
-_OF_RANDOM_HISTORY = re.compile(r"r\d+_")
 _READ: Mapping[str, Any] = {
     "bool": bool,
     "date": date.fromisoformat,
@@ -77,8 +75,6 @@ class SqliteSystem(SourceSystem):
 
     def create_table(self, name: str, schema: TableSchema) -> TableId:
         """Make a table in `main`."""
-        if _OF_RANDOM_HISTORY.match(name):  # each is read by a replicator of one name, with a state of its own
-            self.forget_readers()
         table = TableId("main", name)
         self.database.execute(self.dialect.create_table(TableSchema(table, schema.columns, schema.primary_key)))
         return table
@@ -116,13 +112,6 @@ class SqliteSystem(SourceSystem):
 
     def rest(self) -> None:
         """The source emits no offset by itself."""
-
-    def forget_readers(self) -> None:
-        """As if no replicator had ever read the changelog; it stays."""
-        with connect(self.path) as database:
-            install(database)
-            database.execute("DELETE FROM _replicator_readers")
-            database.execute("DELETE FROM _replicator_facts WHERE name GLOB 'owner *' OR name GLOB 'keep *'")
 
     def lose_history(self) -> None:
         """As if every reader had gone on and the log had been pruned."""

@@ -100,7 +100,6 @@ def test_every_kind_of_uniqueness_is_handled(shop: SqliteSystem, table: str) -> 
 def test_random_upserts_and_replacements_are_logged(shop: SqliteSystem) -> None:
     numbers = iter(range(10_000))
     values = st.integers(0, 3)
-    state: dict[str, bytes] = {}
     statement = st.one_of(
         st.tuples(st.sampled_from(["INSERT OR REPLACE", "INSERT OR IGNORE"]), values, values).map(
             lambda s: f"{s[0]} INTO {{t}} VALUES ({s[1]}, {s[2]}, 'i')"
@@ -118,7 +117,7 @@ def test_random_upserts_and_replacements_are_logged(shop: SqliteSystem) -> None:
         shop.database.executescript(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, u INTEGER UNIQUE, v TEXT)")
         with shop.source.create_table_registry() as registry:
             schema = registry.describe_table(TableId("main", name))
-        with recording(shop.source, {schema.table: schema}, None, state=state) as reader:
+        with recording(shop.source, {schema.table: schema}, None) as reader:
             for text in statements:
                 shop.database.execute(text.format(t=name))
             reader.run()
