@@ -5,7 +5,16 @@ offer it through a `hookimpl`, and run the conformance kit in `replicator_sdk.te
 """
 
 from replicator_sdk.authoring.renames import ordered_renames
-from replicator_sdk.batch import BatchIdentity, ChangeBatch, Commits, Int64s, TableChanges, combined, single_commit
+from replicator_sdk.batch import (
+    BatchIdentity,
+    ChangeBatch,
+    Commits,
+    Int64s,
+    Refusal,
+    TableChanges,
+    combined,
+    single_commit,
+)
 from replicator_sdk.config import OutOfRange, PluginConfig, Secret
 from replicator_sdk.context import (
     Configurer,
@@ -44,7 +53,14 @@ from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, Slice
 from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation, DMLEvent, DMLOperation
 from replicator_sdk.offset import NumberOffset, Offset, Position
 from replicator_sdk.schema import Column, TableId, TableSchema
-from replicator_sdk.snapshot import ChunkReader, SnapshotChunk, SnapshotReader, TableSnapshot, chunk_dataframe
+from replicator_sdk.snapshot import (
+    ChunkReader,
+    MarkedChunkReader,
+    SnapshotChunk,
+    SnapshotReader,
+    TableSnapshot,
+    chunk_dataframe,
+)
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, ReaderClosed
 from replicator_sdk.target import (
     BatchConsumer,
@@ -102,6 +118,7 @@ __all__ = [
     "LogSlice",
     "MaintenanceReport",
     "MaintenanceTask",
+    "MarkedChunkReader",
     "Metrics",
     "NothingToRemove",
     "NumberOffset",
@@ -112,6 +129,7 @@ __all__ = [
     "RangeConsumer",
     "ReadUntil",
     "ReaderClosed",
+    "Refusal",
     "RewindableConsumer",
     "SchemaSeen",
     "SchemaStep",

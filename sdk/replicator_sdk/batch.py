@@ -6,6 +6,7 @@ runtime numbers, filters and batches them, and passes each table's changes to th
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,30 @@ from replicator_sdk.offset import Offset, Position
 from replicator_sdk.schema import TableId, TableSchema
 
 Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Values of one column that its standard type, or the target, does not hold. Immutable.
+
+    Attributes:
+        mask: True for each row whose value is refused; no NULL in it.
+        code: The code of the error that would stop the table instead.
+        what: That error's message; never a value.
+    """
+
+    mask: pa.BooleanArray
+    code: str
+    what: str
+
+    def __getitem__(self, cut: slice) -> Refusal:
+        """The same of some rows."""
+        return Refusal(self.mask[cut], self.code, self.what)
+
+    @property
+    def indexes(self) -> Int64s:
+        """Which rows, ascending."""
+        return np.flatnonzero(self.mask.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +70,8 @@ class ChangeBatch:
         sequence_numbers: int64; None until the runtime's sequencer numbered them.
         timestamps: int64 microseconds since 1970 UTC, the commit time at the source; -1 unknown; None until the
             runtime has seen the commit.
+        refused: Column name → the values of `row` that are refused; only columns with at least one, never of the key. They are
+            NULL in `row`. A reader gives it only where `EventReaderDefinition.marks_refused` asks for it.
     """
 
     schema: TableSchema
@@ -58,6 +85,7 @@ class ChangeBatch:
     sequence_numbers: Int64s | None = None
     timestamps: Int64s | None = None
     is_unordered: bool = False
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         arrays = [
@@ -67,6 +95,7 @@ class ChangeBatch:
             self.sequence_numbers,
             self.timestamps,
             *self.unchanged.values(),
+            *(refusal.mask for refusal in self.refused.values()),
         ]
         if any(a is not None and len(a) != len(self.op) for a in arrays):
             raise BugError("a change batch has arrays of unequal length", code="RPL-9001", table=str(self.table))
@@ -106,6 +135,7 @@ class ChangeBatch:
             None if self.sequence_numbers is None else self.sequence_numbers[cut],
             None if self.timestamps is None else self.timestamps[cut],
             self.is_unordered,
+            {name: refusal[cut] for name, refusal in self.refused.items()},
         )
 
 
@@ -242,6 +272,15 @@ class TableChanges:
     def batches(self) -> Iterator[ChangeBatch]:
         """The batches in order; every call starts with the first."""
         return self._batches() if callable(self._batches) else iter(self._batches)
+
+    def with_batches(
+        self, batches: Callable[[], Iterator[ChangeBatch]], *, rows: int, inserts_only: bool
+    ) -> TableChanges:
+        """The same with other batches, which hold `rows` changes."""
+        changes = copy.copy(self)
+        changes._batches = batches  # noqa: SLF001 - of its own class
+        changes.rows, changes.inserts_only = rows, inserts_only
+        return changes
 
 
 def combined(column: pa.ChunkedArray | pa.Array) -> pa.Array:

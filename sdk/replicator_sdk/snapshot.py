@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
+from replicator_sdk.batch import Refusal
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableSchema
 
@@ -56,6 +57,13 @@ class ChunkReader(Protocol):
         """The rows of `chunk`."""
 
 
+class MarkedChunkReader(Protocol):
+    """Reads a chunk as `ChunkReader` does, and marks refused values instead of raising for them; picklable."""
+
+    def __call__(self, chunk: SnapshotChunk) -> Iterator[tuple[pa.RecordBatch, Mapping[str, Refusal]]]:
+        """The rows of `chunk` in batches; with each the refused values by column, which are NULL in it. Never those of a key."""
+
+
 class TableSnapshot(ABC):
     """One table's contents, as long as it is open. Used by one thread of the driver.
 
@@ -70,6 +78,7 @@ class TableSnapshot(ABC):
         resumable: Whether chunks may be read at different positions, by a later snapshot of the same chunks. True for
             tables with a key: the log from the earliest position on, applied as upserts and deletes, removes the
             difference. A table without a key must be read whole at one position.
+        read_marked: Reads the same rows as `read`; None where values cannot be marked. Used only after `read` raised a `DataError`.
     """
 
     schema: TableSchema
@@ -77,6 +86,7 @@ class TableSnapshot(ABC):
     chunks: tuple[SnapshotChunk, ...]
     read: ChunkReader
     resumable: bool
+    read_marked: MarkedChunkReader | None = None
 
     def end(self) -> Offset | None:
         """How late the rows read so far may be: an offset at or after every transaction that any of them shows.

@@ -49,6 +49,9 @@ class EventReaderDefinition:
             tables is no error.
         reached: How far a table is durable at the target; None where that is unknown. Safe from any thread; before the
             reader is initialised it asks the target.
+        marks_refused: Whether values that the standard types cannot hold, and that `out_of_range` does not replace, are NULL and
+            marked (`ChangeBatch.refused`, `TableSnapshot.read_marked`) instead of a `DataError`. A key's value never is, nor one
+            in an image before. True only where `DeltaSource.marks_refused` says so.
     """
 
     tables: Mapping[TableId, TableSchema]
@@ -57,6 +60,7 @@ class EventReaderDefinition:
     stopped: frozenset[TableId] = frozenset()
     selects: Callable[[TableId], bool] = _every_table
     reached: Callable[[TableId], Offset | None] = _nowhere
+    marks_refused: bool = False
 
 
 class EventEmitter(ABC):
@@ -164,6 +168,8 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
         config_type: Its settings model.
         offset_type: Its offset.
         unseen_ddl: The changes of structure that its log does not show, so that it never emits them.
+        marks_refused: Whether its readers follow `EventReaderDefinition.marks_refused`; otherwise a pipeline with `onDataError` other
+            than `fail` is refused.
     """
 
     plugin_type: ClassVar[str] = PLUGIN_TYPE_SOURCE
@@ -174,6 +180,7 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
     unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset(
         {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}
     )
+    marks_refused: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT_co) -> None:
         self.config = config

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 import pyarrow as pa
 
 from replicator_sdk.authoring.stored_form import check_form, release
-from replicator_sdk.batch import BatchIdentity, TableChanges
+from replicator_sdk.batch import BatchIdentity, ChangeBatch, Refusal, TableChanges
 from replicator_sdk.config import ConfigT_co, PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
@@ -185,6 +185,10 @@ class BatchConsumer(EventConsumer):
     """
 
     keeps_unmatched: ClassVar[bool] = False
+
+    def find_refused(self, batch: ChangeBatch) -> Mapping[str, Refusal]:  # noqa: ARG002 - for those that can
+        """Which values of `batch.row` this target does not hold, by column, never of the key; found once `apply_batch` raised a `DataError`."""
+        return {}
 
     @abstractmethod
     def progress(self, table: TableId) -> TableProgress | None:
@@ -421,12 +425,14 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
         name: The plugin's name in the pipeline JSON.
         title: One line for lists.
         config_type: Its settings model.
+        takes_lane: Whether `onDataError: lane` may be set: its consumers are `SnapshotLoader`s, and none is a `DeferredConsumer`.
     """
 
     plugin_type: ClassVar[str] = PLUGIN_TYPE_TARGET
     name: ClassVar[str]
     title: ClassVar[str] = ""
     config_type: ClassVar[type[PluginConfig]]
+    takes_lane: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT_co) -> None:
         self.config = config

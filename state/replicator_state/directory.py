@@ -186,6 +186,13 @@ class ReplicatorDirectory:
         folder = self._open(self.namespace, self.name, str(self.generation), "lanes")
         return LaneFolder(folder, StoreRetry(self._retry_seconds, folder.place), lease.check)
 
+    def dead_letters(self, lease: Lease | None = None) -> LaneFolder:
+        """The generation's rows that were put aside; give the lease to write, none to read."""
+        folder = self._open(self.namespace, self.name, str(self.generation), "dead-letters")
+        return LaneFolder(
+            folder, StoreRetry(self._retry_seconds, folder.place), _unfenced if lease is None else lease.check
+        )
+
     def requests(self) -> RequestFolder:
         """The requests of operators, which outlive generations."""
         folder = self._open(self.namespace, self.name, _REQUESTS)
@@ -248,6 +255,10 @@ def replicators(base_path: str, *, storage_options: Mapping[str, Any] | None = N
 
     pairs = [(namespace, name) for namespace in folders() for name in folders(namespace)]
     return [pair for pair in pairs if any(map(_GENERATION.fullmatch, folders(*pair)))]
+
+
+def _unfenced() -> None:
+    """For those that only read."""
 
 
 def check_identifier(text: str, what: str) -> str:

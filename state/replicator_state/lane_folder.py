@@ -1,4 +1,4 @@
-"""The files of lanes: changes of tables that the target does not take for a while, in one folder of a generation."""
+"""The files of what the target does not take: changes of paused tables, and rows put aside, each in a folder of a generation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LaneFolder:
     to other content.
 
     Args:
-        folder: `lanes` in the generation's folder.
+        folder: `lanes` or `dead-letters` in the generation's folder.
         retry: How long faults of the store are waited out.
         fence: Raises `FencedError` when this run was superseded.
     """
@@ -37,7 +37,7 @@ class LaneFolder:
             FencedError: When a newer run took over; so none of the names is of a file that such a run created.
             ReplicatorError: RPL-7104 or RPL-7105 when the store cannot be listed.
         """
-        found = self._retry.run("list the lanes", self._folder.names)
+        found = self._retry.run(f"list {self._folder.place}", self._folder.names)
         self._fence()
         return found
 
@@ -48,7 +48,7 @@ class LaneFolder:
             FileNotFoundError: When it does not exist.
             ReplicatorError: As the store fails (RPL-7104, RPL-7105).
         """
-        return self._retry.run("read a lane", lambda: self._folder.read(name))
+        return self._retry.run("read what the target did not take", lambda: self._folder.read(name))
 
     def create(self, name: str, content: bytes) -> None:
         """Write a file, durable when this returns.
@@ -58,7 +58,7 @@ class LaneFolder:
             ReplicatorError: As the store fails (RPL-7103 to RPL-7105).
         """
         self._fence()
-        self._retry.run("keep changes of a table in its lane", lambda: create_once(self._folder, name, content))
+        self._retry.run("keep changes that the target does not take", lambda: create_once(self._folder, name, content))
 
     def remove(self, names: Collection[str]) -> None:
         """Delete files; one that does not exist is no error.
@@ -67,4 +67,4 @@ class LaneFolder:
             ReplicatorError: As the store fails (RPL-7104, RPL-7105).
         """
         for name in names:
-            self._retry.run("delete a lane", lambda name=name: self._folder.remove(name))  # type: ignore[misc]
+            self._retry.run("delete what the target did not take", lambda name=name: self._folder.remove(name))  # type: ignore[misc]

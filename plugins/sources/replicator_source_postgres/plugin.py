@@ -29,6 +29,7 @@ class PostgresSource(DeltaSource[PostgresConfig]):
     title: ClassVar[str] = "PostgreSQL 13 to 18, logical replication (pgoutput)"
     config_type: ClassVar[type[PluginConfig]] = PostgresConfig
     offset_type: ClassVar[type[Offset]] = PostgresOffset
+    marks_refused: ClassVar[bool] = True
 
     def configure(self, configurer: Configurer) -> None:
         """Check that the certificate file exists; the settings model checks the rest."""

@@ -34,6 +34,7 @@ class SqliteSource(DeltaSource[SqliteConfig]):
     title: ClassVar[str] = "SQLite, through triggers into a changelog table"
     config_type: ClassVar[type[PluginConfig]] = SqliteConfig
     offset_type: ClassVar[type[Offset]] = SqliteOffset
+    marks_refused: ClassVar[bool] = True
 
     def identity(self) -> str:
         """An identity stored inside the database; the first call creates the replicator's tables there."""

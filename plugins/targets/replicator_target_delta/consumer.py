@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar
 
 import structlog
 
 from replicator_sdk.authoring.table_ownership import owner_of
-from replicator_sdk.batch import TableChanges
+from replicator_sdk.batch import ChangeBatch, Refusal, TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome
 from replicator_sdk.errors import BugError, NeedsUserError, SnapshotNeededError
@@ -29,6 +29,7 @@ from replicator_target_delta.ddl.table_folder import delete_folder, delete_rest,
 from replicator_target_delta.location import table_path
 from replicator_target_delta.maintenance.remains import discard_snapshot
 from replicator_target_delta.rewind import TableRewind
+from replicator_target_delta.schema.unfitting import find_unfitting
 from replicator_target_delta.snapshot import TableSnapshotLoad
 from replicator_target_delta.table import TargetTable
 from replicator_target_delta.warmup import WarmUp
@@ -71,6 +72,10 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader, RewindableConsumer):
         self._folders.prepare(self._folder(changes.table))
         with table.lock:
             TableApply(table, self._config, self._context, self._spark).apply(changes)
+
+    def find_refused(self, batch: ChangeBatch) -> Mapping[str, Refusal]:
+        """The values that Arrow does not cast to the table's columns."""
+        return find_unfitting(batch)
 
     def apply_slice(self, changes: SliceChanges) -> SliceOutcome:
         """Have Spark's executors read and apply a slice of a log; one commit a table."""

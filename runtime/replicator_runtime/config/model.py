@@ -159,6 +159,13 @@ class LanesConfig(Settings):
     )
 
 
+class DeadLettersConfig(Settings):
+    """How many rows are put aside of one table under `onDataError: lane`; one more makes the table fail."""
+
+    max_rows: int = Field(default=10_000, ge=1, description="Rows of one table.")
+    max_bytes: int = Field(default=67_108_864, ge=1024, description="Bytes of one table's rows, about.")
+
+
 def _as_spark_writes_it(value: object) -> object:
     """Spark's settings are text; JSON numbers and booleans are taken in the spelling Spark reads."""
     if isinstance(value, bool):
@@ -253,6 +260,15 @@ class PipelineConfig(Settings):
     on_table_error: Literal["isolate", "stop"] = Field(
         default="isolate",
         description="Whether a failing table stops alone (`isolate`) or stops the replicator (`stop`).",
+    )
+    on_data_error: Literal["fail", "lane", "null"] = Field(
+        default="fail",
+        description="What follows when source or target refuses a value: the table fails (`fail`), its row is put aside as a dead"
+        " letter and the target has no row of that key until it is whole again (`lane`), or the value becomes NULL (`null`; a"
+        " table fails whose column cannot be NULL). A key's value always fails.",
+    )
+    dead_letters: DeadLettersConfig = Field(
+        default_factory=DeadLettersConfig, description="How many rows `onDataError: lane` puts aside."
     )
     failing_tables: FailingTablesConfig = Field(
         default_factory=FailingTablesConfig, description="What follows when a table fails for long."

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
+from replicator_runtime.config.data_errors import data_error_problem
 from replicator_runtime.config.default_paths import expand_home
 from replicator_runtime.config.document import read_document
 from replicator_runtime.config.macros import resolve
@@ -92,6 +93,8 @@ def build_pipeline(
     problems += configurer.problems
     if problems or ends is None:
         raise InvalidPipelineError(problems, where=where)
+    if unable := data_error_problem(config, made[ends.source], made[ends.target]):
+        raise InvalidPipelineError([unable], where=where)
     return _assemble(config, ends, made, configurer)
 
 

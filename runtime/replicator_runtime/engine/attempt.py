@@ -92,6 +92,8 @@ class Attempt:
             if self._snapshots.begin_attempt() and len(records) < self._selected():
                 raise Rejoin  # a table that is gone was copied until now: only another discovery finds that it is gone
             self._lifecycle.begin_attempt(records)
+            if not self._snapshots.running:  # else a copy may begin another plan meanwhile
+                self._run.letters.forget_others({r.copy_id for r in self._lifecycle.records.values()})
             self._consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(self._consumer.stop)
             self._consumer.start()
@@ -120,7 +122,7 @@ class Attempt:
 
     def _make_applier(self, consumer: EventConsumer) -> Applier:
         if isinstance(consumer, BatchConsumer):
-            return BatchApplier(consumer, self._run.limits.parallel_tables, self._maintenance.locks)
+            return BatchApplier(consumer, self._run.limits.parallel_tables, self._maintenance.locks, self._run.letters)
         return RowApplier(consumer)
 
     def _definition(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:
@@ -129,7 +131,8 @@ class Attempt:
         narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
         stopped = frozenset(self._lifecycle.stopped)
         selects = pipeline.selection.selects
-        return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed, stopped, selects)
+        marks = pipeline.config.on_data_error != "fail"
+        return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed, stopped, selects, marks_refused=marks)
 
     def _streamed(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:
         """The definition of a reader that stays in this process."""

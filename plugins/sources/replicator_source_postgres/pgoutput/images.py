@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
-from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.batch import ChangeBatch, Refusal
 from replicator_sdk.errors import BugError, DataError
 from replicator_sdk.schema import TableId, TableSchema, rename_table
 from replicator_source_postgres.offset import lsn_text
@@ -73,19 +73,24 @@ def decode_rows(window: Window, relation: Relation, plan: RelationPlan, index: I
     data = pa.py_buffer(window.data)
     has_old, is_full = marker != _NEW, marker == _OLD
     fields = list(plan.schema.arrow)
-    before = _before(plan, relation, data, old, full=bool(is_full.any())) if has_old.any() else None
-    row, unchanged = [], {}
+    before, before_refused = (
+        _before(plan, relation, data, old, full=bool(is_full.any())) if has_old.any() else (None, {})
+    )
+    row, unchanged, refused = [], {}, {}
     for rank, (place, converter) in enumerate(zip(plan.places, plan.converters, strict=True)):
-        values = converter.convert(new.column(data, place))
+        values, refusal = converter.convert_marked(new.column(data, place))
         absent = new.unchanged(place)
         if absent is not None and before is not None:
             # What the image before holds need not be read from the target: the value did not change.
             sent = absent & (is_full | (has_old & relation.columns[place].is_key))
             values = pc.if_else(pa.array(sent), before[rank], values)
             absent &= ~sent
+            refusal = _joined(refusal, before_refused.get(rank), sent)
         if absent is not None and absent.any():
             _refuse_missing_key(plan, converter, window, index[absent])
             unchanged[converter.column.name] = pa.array(absent)
+        if refusal is not None:
+            refused[converter.column.name] = refusal
         row.append(values)
     return ChangeBatch(
         plan.schema,
@@ -95,7 +100,18 @@ def decode_rows(window: Window, relation: Relation, plan: RelationPlan, index: I
         ordinals,
         unchanged,
         before_is_full=bool(has_old.any() and (is_full | ~has_old).all()),
+        refused=refused,
     )
+
+
+def _joined(own: Refusal | None, before: Refusal | None, sent: Bools) -> Refusal | None:
+    """What is refused of a column, where the values of `sent` are those of the image before."""
+    if before is None:
+        return own
+    mask = pc.and_(before.mask, pa.array(sent))
+    if own is not None:
+        mask = pc.or_(mask, own.mask)
+    return Refusal(mask, before.code, before.what) if pc.any(mask).as_py() else own
 
 
 def _locate(
@@ -123,14 +139,20 @@ def _locate(
     return _Images(old_rows, cells_old, len(index)), _Images(new_rows, cells_new, len(index))
 
 
-def _before(plan: RelationPlan, relation: Relation, data: pa.Buffer, old: _Images, *, full: bool) -> list[pa.Array]:
-    """The columns of the images before; a key image holds only the replica identity."""
-    return [
-        converter.convert(old.column(data, place))
-        if full or relation.columns[place].is_key
-        else pa.nulls(old.count, converter.column.type.arrow)
-        for place, converter in zip(plan.places, plan.converters, strict=True)
-    ]
+def _before(
+    plan: RelationPlan, relation: Relation, data: pa.Buffer, old: _Images, *, full: bool
+) -> tuple[list[pa.Array], dict[int, Refusal]]:
+    """The columns of the images before, and what is refused of them, by rank; a key image holds only the replica identity."""
+    columns, refused = [], {}
+    for rank, (place, converter) in enumerate(zip(plan.places, plan.converters, strict=True)):
+        if not full and not relation.columns[place].is_key:
+            columns.append(pa.nulls(old.count, converter.column.type.arrow))
+            continue
+        values, refusal = converter.convert_marked(old.column(data, place))
+        columns.append(values)
+        if refusal is not None:
+            refused[rank] = refusal
+    return columns, refused
 
 
 def _refuse_missing_key(plan: RelationPlan, converter: Converter, window: Window, index: Int64s) -> None:

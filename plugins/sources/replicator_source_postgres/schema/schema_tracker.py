@@ -39,6 +39,7 @@ class SchemaTracker:
         out_of_range: What happens to values the standard types cannot hold.
         known: The identifiers of those tables that were captured before.
         narrowed: Tables of which only columns selected by name are captured.
+        marks_refused: As `EventReaderDefinition.marks_refused`.
 
     Attributes:
         oids: The captured tables by identifier.
@@ -54,6 +55,8 @@ class SchemaTracker:
         out_of_range: OutOfRange,
         known: Mapping[TableId, int],
         narrowed: Iterable[TableId] = (),
+        *,
+        marks_refused: bool = False,
     ) -> None:
         self._catalogue = catalogue
         self._unlogged = unlogged
@@ -64,6 +67,7 @@ class SchemaTracker:
         """Names that tables have while the copy of another table has them here; these keep the names in `oids`."""
         self._narrowed = set(narrowed)
         self._out_of_range = out_of_range
+        self._marks_refused = marks_refused
         self.schemas = {schema.table: self._with_identities(schema, known.get(schema.table)) for schema in tables}
         self.replaced: dict[TableId, Counter[str]] = {table: Counter() for table in self.schemas}
 
@@ -324,7 +328,16 @@ class SchemaTracker:
         return RelationPlan(
             schema,
             tuple(places[name] for name in schema.names),
-            tuple(Converter(schema.table, column, self._out_of_range, replaced) for column in schema.columns),
+            tuple(
+                Converter(
+                    schema.table,
+                    c,
+                    self._out_of_range,
+                    replaced,
+                    self._marks_refused and c.name not in schema.primary_key,
+                )
+                for c in schema.columns
+            ),
         )
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import structlog
 
 from replicator_sdk.authoring.driver_errors import naming_table, translated_errors
+from replicator_sdk.batch import Refusal
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.schema import TableSchema
@@ -71,13 +72,20 @@ class PostgresChunkReader:
     adbc_columns: tuple[str, ...] | None = None
     adbc_rows: int = _ADBC_ROWS
 
+    def marked(self, chunk: SnapshotChunk) -> Iterator[tuple[pa.RecordBatch, Mapping[str, Refusal]]]:
+        """The same rows with refused values marked; see `MarkedChunkReader`. Always read by COPY, whose texts are what is decoded."""
+        replaced: Counter[str] = Counter()
+        yield from self._by_copy(self._part(chunk), chunk, replaced, marks=True)
+        if replaced:
+            log.warning("snapshot.values_replaced", table=str(self.schema.table), chunk=chunk.index, **replaced)
+
     def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
         """The rows of `chunk` in batches of `schema.arrow`."""
         part = self._part(chunk)
         replaced: Counter[str] = Counter()
         is_small = 0 <= chunk.estimated_rows < self.adbc_rows
         batches = None if self.adbc_columns is None or is_small else self._by_adbc(part, chunk, replaced)
-        yield from self._by_copy(part, chunk, replaced) if batches is None else batches
+        yield from (rows for rows, _ in self._by_copy(part, chunk, replaced)) if batches is None else batches
         if replaced:
             log.warning("snapshot.values_replaced", table=str(self.schema.table), chunk=chunk.index, **replaced)
 
@@ -98,9 +106,14 @@ class PostgresChunkReader:
 
     # ------------------------------------------------------------ COPY in text format
 
-    def _by_copy(self, part: StoredTable, chunk: SnapshotChunk, replaced: Counter[str]) -> Iterator[pa.RecordBatch]:
-        table, arrow = self.schema.table, self.schema.arrow
-        converters = [Converter(table, column, self.out_of_range, replaced) for column in self.schema.columns]
+    def _by_copy(
+        self, part: StoredTable, chunk: SnapshotChunk, replaced: Counter[str], *, marks: bool = False
+    ) -> Iterator[tuple[pa.RecordBatch, Mapping[str, Refusal]]]:
+        table, arrow, key = self.schema.table, self.schema.arrow, self.schema.primary_key
+        converters = [
+            Converter(table, column, self.out_of_range, replaced, marks and column.name not in key)
+            for column in self.schema.columns
+        ]
         query = self._query(part, chunk, tuple(map(quote_identifier, self.schema.names)))
         with contextlib.closing(self.endpoint.connect()) as connection, self._diagnosed():
             import_snapshot(connection, self.snapshot)
@@ -108,8 +121,9 @@ class PostgresChunkReader:
                 connection.execute(_INDEX_ONLY)
             for rows in _copy_out(connection.pgconn, f"COPY ({query}) TO STDOUT"):
                 texts = split_columns(rows, len(converters))
-                columns = [converter.convert(text) for converter, text in zip(converters, texts, strict=True)]
-                yield pa.RecordBatch.from_arrays(columns, schema=arrow)
+                found = [converter.convert_marked(text) for converter, text in zip(converters, texts, strict=True)]
+                refused = {c.column.name: r for c, (_, r) in zip(converters, found, strict=True) if r is not None}
+                yield pa.RecordBatch.from_arrays([values for values, _ in found], schema=arrow), refused
             row = connection.execute(statement(_what_was_read(part))).fetchone()
             self._check(part, *(row or (None, None)))
 

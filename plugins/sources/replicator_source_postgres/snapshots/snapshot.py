@@ -154,6 +154,7 @@ class PostgresTableSnapshot(TableSnapshot):
         self.chunks = plan.chunks
         self.resumable = plan.resumable
         self.read = read
+        self.read_marked = read.marked
 
     def close(self) -> None:
         """End the session that exports the snapshot."""

@@ -166,6 +166,7 @@ class PostgresEventReader(EventReader):
             self._policy,
             self._known(catalogue),
             definition.narrowed,
+            marks_refused=definition.marks_refused,
         )
         poller = CataloguePoller(catalogue, unlogged, tracker.is_pending)
         unlogged.check(tracker.oids)

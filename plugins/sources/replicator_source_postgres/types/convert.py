@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
+from replicator_sdk.authoring.refused_values import convert_marked
+from replicator_sdk.batch import Refusal
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.datatype import BINARY, BOOL, DATE, INSTANT, TIME, TIMESTAMP, Array, DataType, Decimal
 from replicator_sdk.schema import Column, TableId
@@ -31,12 +33,26 @@ class Converter:
         column: Named in errors; its type decides the result.
         out_of_range: What happens to values the type cannot hold.
         replaced: How many values were replaced under that policy, by kind of value; added to by every call.
+        marks: Whether `convert_marked` marks values instead of raising; False for a key's column.
     """
 
     table: TableId
     column: Column
     out_of_range: OutOfRange = OutOfRange.FAIL
     replaced: Counter[str] = field(default_factory=Counter)
+    marks: bool = False
+
+    def convert_marked(self, raw: pa.BinaryArray) -> tuple[pa.Array, Refusal | None]:
+        """As `convert`; where `marks`, values for which it raises are NULL instead, and the second part says which.
+
+        Raises:
+            DataError: As `convert`, unless `marks`.
+        """
+        if not self.marks:
+            return self.convert(raw), None
+        nulls = replace(self, out_of_range=OutOfRange.NULL, replaced=Counter())
+        nested = isinstance(self.column.type, Array)  # whose NULLs are inside
+        return convert_marked(self.convert, raw, self.column.type.arrow, None if nested else nulls.convert)
 
     def convert(self, raw: pa.BinaryArray) -> pa.Array:
         """The values of `raw` (text as the server wrote it, with NULL) in the column's Arrow type.

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from replicator_sdk import ChunkReader, OutOfRange, SnapshotChunk, SnapshotReader, TableId, TableSchema, TableSnapshot
+from replicator_sdk import OutOfRange, SnapshotChunk, SnapshotReader, TableId, TableSchema, TableSnapshot
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_source_sqlite.capture.changelog import last_change, offset_of
 from replicator_source_sqlite.capture.ddl_detection import KnownSchema, drifts
@@ -117,7 +117,7 @@ class SqliteSnapshot(TableSnapshot):
         schema: TableSchema,
         position: SqliteOffset,
         chunks: tuple[SnapshotChunk, ...],
-        read: ChunkReader,
+        read: CopyReader,
         resumable: bool,
         folder: tempfile.TemporaryDirectory[str],
     ) -> None:
@@ -125,6 +125,7 @@ class SqliteSnapshot(TableSnapshot):
         self.position = position
         self.chunks = chunks
         self.read = read
+        self.read_marked = read.marked
         self.resumable = resumable
         self._folder = folder
 

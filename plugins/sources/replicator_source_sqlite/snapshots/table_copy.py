@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from replicator_sdk import OutOfRange, SnapshotChunk, TableSchema
+from replicator_sdk import OutOfRange, Refusal, SnapshotChunk, TableSchema
 from replicator_source_sqlite.catalogue import TableShape
 from replicator_source_sqlite.connection import connect, quoted
 from replicator_source_sqlite.types.decode import Decoder
@@ -28,17 +29,30 @@ class CopyReader:
 
     def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
         """The rows whose numbers are within the chunk's bounds."""
+        decoder = Decoder(self.schema, self.out_of_range)
+        for columns, length in self._columns(chunk):
+            yield self._batch(decoder.struct(columns, length))
+
+    def marked(self, chunk: SnapshotChunk) -> Iterator[tuple[pa.RecordBatch, Mapping[str, Refusal]]]:
+        """The same rows with refused values marked; see `MarkedChunkReader`."""
+        decoder = Decoder(self.schema, self.out_of_range)
+        for columns, length in self._columns(chunk):
+            struct, refused = decoder.marked_struct(columns, length)
+            yield self._batch(struct), refused
+
+    def _batch(self, struct: pa.StructArray) -> pa.RecordBatch:
+        return pa.RecordBatch.from_struct_array(struct).cast(self.schema.arrow)
+
+    def _columns(self, chunk: SnapshotChunk) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
         low, high = chunk.bounds["after"], chunk.bounds["up_to"]
         columns = ", ".join(f"c{i}" for i in range(len(self.schema.columns)))
-        decoder = Decoder(self.schema, self.out_of_range)
         with connect(Path(self.path), read_only=True) as database:
             rows = database.execute(
                 f"SELECT {columns} FROM rows WHERE (?1 IS NULL OR number > ?1) AND (?2 IS NULL OR number <= ?2)",
                 (low, high),
             )
             while batch := rows.fetchmany(_BATCH_ROWS):
-                struct = decoder.struct(list(zip(*batch, strict=True)), len(batch))
-                yield pa.RecordBatch.from_struct_array(struct).cast(self.schema.arrow)
+                yield list(zip(*batch, strict=True)), len(batch)
 
 
 def copy_rows(database: sqlite3.Connection, shape: TableShape, schema: TableSchema) -> None:

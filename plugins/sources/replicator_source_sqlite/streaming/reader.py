@@ -77,6 +77,7 @@ class SqliteReader(EventReader):
     ) -> None:
         self._config = config
         self._policy = config.out_of_range or definition.out_of_range
+        self._marks_refused = definition.marks_refused
         self._definition = definition
         self._context = context
         self._emitter = emitter
@@ -245,12 +246,14 @@ class SqliteReader(EventReader):
         ).fetchall()
         op, *columns = zip(*rows, strict=True)
         decoder = Decoder(schema, self._policy)
-        row = decoder.struct(columns[: len(places)], len(rows))
-        before = decoder.struct(columns[len(places) :], len(rows))
+        marked = decoder.marked_struct if self._marks_refused else lambda *some: (decoder.struct(*some), {})
+        row, refused = marked(columns[: len(places)], len(rows))
+        before, _ = marked(columns[len(places) :], len(rows))
         if decoder.replaced:
             self._context.metrics.count("values.out_of_range", decoder.replaced.total(), table=schema.table)
         codes = pa.array(op, pa.int8())
-        return ChangeBatch(schema, codes, row, _needed(codes, row, before, schema), ordinals, before_is_full=True)
+        needed = _needed(codes, row, before, schema)
+        return ChangeBatch(schema, codes, row, needed, ordinals, before_is_full=True, refused=refused)
 
     def _emit_ddl(self, database: sqlite3.Connection, head: Head) -> bool:
         """Emit a schema change; returns whether the next change was made together with it."""

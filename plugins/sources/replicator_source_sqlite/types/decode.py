@@ -10,16 +10,18 @@ import decimal
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from replicator_sdk import Column, OutOfRange, TableSchema
+from replicator_sdk import Column, OutOfRange, Refusal, TableSchema
 from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.datatype import DataType, Decimal
+from replicator_sdk.errors import DataError
 
 _DIGITS: Final = decimal.Context(prec=76)
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.(\d+))?)?(?:Z|[+-]\d\d:\d\d)?)?")
@@ -70,6 +72,33 @@ class Decoder:
         if not arrays:
             return pa.array([{}] * length, self.schema.struct)
         return pa.StructArray.from_arrays(arrays, fields=list(self.schema.struct))
+
+    def marked_column(self, column: Column, values: Sequence[Any]) -> tuple[pa.Array, Refusal | None]:
+        """As `column`; values that do not fit are NULL and marked where the policy is `fail`, but for a key's.
+
+        Raises:
+            DataError: RPL-3510 when a key's value does not fit.
+        """
+        if self.out_of_range is not OutOfRange.FAIL or column.name in self.schema.primary_key:
+            return self.column(column, values), None
+        try:
+            return self.column(column, values), None
+        except DataError as error:
+            first = error
+        fitting = Decoder(self.schema, OutOfRange.NULL).column(column, values)
+        given = pa.array([value is not None for value in values])
+        return fitting, Refusal(pc.and_(pc.is_null(fitting), given), first.code, first.message)
+
+    def marked_struct(
+        self, columns: Sequence[Sequence[Any]], length: int
+    ) -> tuple[pa.StructArray, Mapping[str, Refusal]]:
+        """As `struct`, with what `marked_column` marks."""
+        found = [self.marked_column(c, values) for c, values in zip(self.schema.columns, columns, strict=True)]
+        if not found:
+            return pa.array([{}] * length, self.schema.struct), {}
+        rows = pa.StructArray.from_arrays([array for array, _ in found], fields=list(self.schema.struct))
+        marked = zip(self.schema.names, found, strict=True)
+        return rows, {name: refusal for name, (_, refusal) in marked if refusal is not None}
 
     def _value(self, column: Column, value: Any) -> Any:
         if value is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from replicator_runtime.engine.maintenance.table_locks import Held
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_runtime.engine.tables.table_creation import change_table, create_table
-from replicator_sdk import BatchConsumer, ChangeBatch, DeferredConsumer, DMLEvent, DMLOperation
+from replicator_sdk import BatchConsumer, ChangeBatch, DDLOperation, DeferredConsumer, DMLEvent, DMLOperation
 from replicator_sdk.errors import DataError, FencedError, NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replicator_runtime.engine.batching.batching import TableBatch
+    from replicator_runtime.engine.letters.dead_letters import DeadLetters
     from replicator_runtime.engine.maintenance.table_locks import TableLocks
     from replicator_sdk import DDLEvent, EventConsumer, Offset, TableChanges, TableId
 
@@ -81,10 +82,12 @@ class BatchApplier(Applier):
         consumer: The consumer.
         parallel_tables: At most so many tables are applied at once.
         locks: Held during each table's apply.
+        letters: Where rows are put that the consumer, or the decoder, refuses.
     """
 
-    def __init__(self, consumer: BatchConsumer, parallel_tables: int, locks: TableLocks) -> None:
+    def __init__(self, consumer: BatchConsumer, parallel_tables: int, locks: TableLocks, letters: DeadLetters) -> None:
         self._consumer = consumer
+        self._letters = letters
         self._locks = locks
         self._pool = ThreadPoolExecutor(parallel_tables, thread_name_prefix="apply")
 
@@ -116,6 +119,8 @@ class BatchApplier(Applier):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply the event."""
         with self._locks.hold({event.table, event.prev_table or event.table}):
+            if event.operation is DDLOperation.TRUNCATE_TABLE:
+                self._letters.truncate(self._consumer, event)
             change_table(self._consumer, event)
 
     def create_table(self, event: DDLEvent, generation: int) -> None:
@@ -152,7 +157,7 @@ class BatchApplier(Applier):
         failpoint("engine.table.before_apply")
         try:
             refuse_unordered(item.changes, keeps_unmatched=self._consumer.keeps_unmatched)
-            self._consumer.apply_batch(item.changes)
+            self._letters.apply(self._consumer, item.changes)
         except Exception as error:
             raise error_of_table(error, item.changes.table, str(item.changes.identity.position)) from error
         failpoint("engine.table.after_apply")

@@ -12,7 +12,7 @@ import structlog
 from replicator_runtime.engine.maintenance.table_locks import Held, TableLocks
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
-from replicator_sdk import BatchConsumer, DeferredConsumer
+from replicator_sdk import BatchConsumer, DDLOperation, DeferredConsumer
 from replicator_sdk.errors import BugError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -102,12 +102,14 @@ class LaneDrain:
         failpoint("engine.lane.before_step")
         if step.event is not None:
             with self._locks.hold({table}):
+                if step.event.operation is DDLOperation.TRUNCATE_TABLE:
+                    self._run.letters.truncate(consumer, step.event)
                 consumer.apply_ddl(step.event)
             self._run.metrics.count("ddl", table=table)
         else:
             assert step.changes is not None
             with self._locks.hold({table}, Held.ROWS):
-                consumer.apply_batch(step.changes)
+                self._run.letters.apply(consumer, step.changes)
             _settle(consumer, step)
         failpoint("engine.lane.after_step")
         self._lane.take(step)

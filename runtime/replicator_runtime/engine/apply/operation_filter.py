@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from replicator_sdk import ChangeBatch, DDLEvent, LogItem, LogPartition, LogPartitionReader, TableId, TableSchema
+from replicator_sdk import (
+    ChangeBatch,
+    DDLEvent,
+    LogItem,
+    LogPartition,
+    LogPartitionReader,
+    Refusal,
+    TableId,
+    TableSchema,
+)
 from replicator_sdk.errors import SchemaDriftError
 
 
@@ -52,7 +61,14 @@ def keep_operations(batch: ChangeBatch, dropped: set[int]) -> ChangeBatch | None
         unchanged={name: column.filter(mask) for name, column in batch.unchanged.items()},
         sequence_numbers=None if batch.sequence_numbers is None else batch.sequence_numbers[keep],
         timestamps=None if batch.timestamps is None else batch.timestamps[keep],
+        refused=_kept(batch, mask),
     )
+
+
+def _kept(batch: ChangeBatch, mask: pa.BooleanArray) -> dict[str, Refusal]:
+    """What is refused of the rows under `mask`."""
+    left = {name: Refusal(r.mask.filter(mask), r.code, r.what) for name, r in batch.refused.items()}
+    return {name: refusal for name, refusal in left.items() if refusal.mask.true_count}
 
 
 def blacklisted_alter(event: DDLEvent) -> SchemaDriftError:

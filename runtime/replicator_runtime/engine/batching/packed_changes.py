@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from replicator_sdk import ChangeBatch
+from replicator_sdk import ChangeBatch, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,13 @@ def pack(batch: ChangeBatch) -> tuple[pa.RecordBatch, dict[str, bytes]]:
         pa.nulls(rows, pa.int64()) if batch.timestamps is None else pa.array(batch.timestamps),
         *(batch.unchanged.get(name, absent) for name in schema.names),
     ]
-    marks = {"full": batch.before_is_full, "snapshot": batch.is_snapshot, "unordered": batch.is_unordered}
+    marks: dict[str, Any] = {
+        "full": batch.before_is_full,
+        "snapshot": batch.is_snapshot,
+        "unordered": batch.is_unordered,
+    }
+    if batch.refused:
+        marks["refused"] = {name: [r.code, r.what, r.indexes.tolist()] for name, r in batch.refused.items()}
     return pa.RecordBatch.from_arrays(arrays, schema=packed_type(schema)), {"flags": json.dumps(marks).encode()}
 
 
@@ -65,4 +71,11 @@ def unpack(schema: TableSchema, packed: pa.RecordBatch, metadata: Mapping[str, b
         sequence.to_numpy().astype(np.int64),
         None if timestamps.null_count else timestamps.to_numpy().astype(np.int64),
         flags["unordered"],
+        {name: _refusal(len(op), *parts) for name, parts in flags.get("refused", {}).items()},
     )
+
+
+def _refusal(rows: int, code: str, what: str, indexes: list[int]) -> Refusal:
+    mask = np.zeros(rows, np.bool_)
+    mask[indexes] = True
+    return Refusal(pa.array(mask), code, what)

@@ -110,6 +110,18 @@ def plan_rewind(lifecycle: TableLifecycle, consumer: RewindableConsumer, choice:
     return RewindPlan(choice, str(run.saved_offset), repeated, tables)
 
 
+def _refuse_letters(run: Run, record: TableRecord) -> None:
+    """Refuse a table with rows put aside: which of them were aside at an earlier position is not kept."""
+    rows = run.letters.open_rows(record.copy_id)
+    if rows:
+        raise NeedsUserError(
+            f"{rows} rows of {record.table} are put aside, and which of them were at that offset is not known any more",
+            code="RPL-1285",
+            hint="copy the table again first: `replicator dead-letters replay NAME TABLE`; nothing was changed",
+            table=str(record.table),
+        )
+
+
 def _plan(run: Run, consumer: RewindableConsumer, record: TableRecord, choice: Choice) -> TablePlan:
     why = _why_it_stays(run, record, choice)
     found = None if why else consumer.find_version(record.table, Position(choice.offset))
@@ -117,6 +129,7 @@ def _plan(run: Run, consumer: RewindableConsumer, record: TableRecord, choice: C
         why = "stays: created after that offset"
     if found is None or found.progress is None:
         return TablePlan(record.table, _position(consumer, record), None, why or "stays: is not after that offset")
+    _refuse_letters(run, record)
     _check_whole(run, record, found, choice)
     now, back = _position(consumer, record), found.progress.position
     return TablePlan(record.table, now, back, found.name, found.rows_now, found.rows_then)

@@ -81,6 +81,7 @@ def open_run(
             store=directory.states(lease).scoped("runtime"),
             requests=directory.requests(),
             lanes=directory.lanes(lease),
+            letter_files=directory.dead_letters(lease),
             stop=stop or threading.Event(),
             progress=progress or Progress(),
             metrics=MetricsRegistry(pipeline.target_stage),

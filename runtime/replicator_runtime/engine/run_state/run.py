@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.letters.dead_letters import DeadLetters
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_sdk.failpoint import failpoint, register
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.run_state.progress import Progress
     from replicator_runtime.observability.lineage import Lineage
     from replicator_runtime.observability.metrics import MetricsRegistry
-    from replicator_sdk import Offset
+    from replicator_sdk import Offset, TableId
     from replicator_state import LaneFolder, Lease, OffsetStore, RequestFolder, StateStore
 
 register("engine.offset.before_save", "engine.offset.after_save", "engine.offset.set_back")
@@ -63,6 +64,7 @@ class Run:
     Attributes:
         requests: What operators ask for.
         lanes: The files of changes that paused tables do not take yet.
+        letter_files: The files of rows that were put aside.
         stop: Set when the run is to end; everything that waits checks it.
         requested: Set when operators ask for something: the attempt ends soon, so that it is carried out before the next.
         saved_offset: What is durable at target and state; None before the first save.
@@ -74,6 +76,7 @@ class Run:
         alone: Whether it carries out commands only: what they ask for of tables is done by the next run.
         spark: The Spark session, which starts when a plugin asks for it.
         table_store: What is stored of the tables; their states are changed by `TableLifecycle` only.
+        letters: The rows that were put aside.
     """
 
     pipeline: Pipeline
@@ -84,6 +87,7 @@ class Run:
     store: StateStore
     requests: RequestFolder
     lanes: LaneFolder
+    letter_files: LaneFolder
     stop: threading.Event
     progress: Progress
     metrics: MetricsRegistry
@@ -97,11 +101,15 @@ class Run:
     requested: threading.Event = field(default_factory=threading.Event)
     spark: SparkHandle = field(init=False)
     table_store: TableStore = field(init=False)
+    letters: DeadLetters = field(init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.spark = SparkHandle(self.pipeline)
         self.table_store = TableStore(self.store, self.read_offset)
+        self.letters = DeadLetters(
+            self.letter_files, self.config, self.epoch, self.read_offset, self._copy_of, self.metrics
+        )
 
     @property
     def epoch(self) -> int:
@@ -121,6 +129,10 @@ class Run:
     def read_offset(self, fields: Mapping[str, bytes]) -> Offset:
         """The source's offset that these fields stored."""
         return self.pipeline.source.offset_type.from_fields(fields)
+
+    def _copy_of(self, table: TableId) -> str:
+        record = self.table_store.records.get(table)
+        return "" if record is None else record.copy_id
 
     def load_offset(self) -> None:
         """Read the offset saved last, by an earlier run or attempt."""

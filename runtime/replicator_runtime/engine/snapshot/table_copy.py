@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import structlog
 
+from replicator_runtime.engine.letters.copy_letters import FittingReader, letters_of_chunks
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
 from replicator_runtime.engine.tables.table_store import SnapshotRecord
 from replicator_sdk import DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
-from replicator_sdk.errors import BugError, RetryableError
+from replicator_sdk.errors import BugError, DataError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.copies import Copy
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import EventConsumer, EventReaderDefinition, SnapshotChunk, TableSnapshot
+    from replicator_sdk import ChunkReader, EventConsumer, EventReaderDefinition, SnapshotChunk, TableSnapshot
 
 register("engine.snapshot.planned", "engine.snapshot.chunks_loaded", "engine.snapshot.finished")
 log = structlog.get_logger()
@@ -51,6 +52,7 @@ class TableCopy:
         self._copy = copy
         self._definition = definition
         self._shared = consumer
+        self._refusal: DataError | None = None
 
     def run(self) -> None:
         """Copy all rows that the target does not hold yet; returns when the table is whole there.
@@ -61,11 +63,22 @@ class TableCopy:
         """
         self._check_stop()
         try:
-            self._copy_rows()
+            self._copy_strictly_first()
         except RetryableError as error:
             if self._is_stopping:  # what it failed with is met again by the next copy, if it is an error
                 raise SnapshotsStopped from error
             raise
+
+    def _copy_strictly_first(self) -> None:
+        """Copy the rows; only where a value is refused they are read once more, with what `onDataError` says."""
+        try:
+            self._copy_rows()
+        except DataError as error:
+            if self._run.config.on_data_error == "fail":
+                raise
+            log.warning("snapshot.refused_values", table=str(self._copy.record.table), code=error.code)
+            self._refusal = error
+            self._copy_rows()
 
     def _copy_rows(self) -> None:
         record = self._copy.record
@@ -146,11 +159,12 @@ class TableCopy:
                 plan.first, plan.last = first_read, last_read
                 self._lifecycle.save(self._copy.record)
             first = Position(plan.first)
+        read = self._reader(plan, snapshot, waiting)
         progress, total = self._run.progress, len(snapshot.chunks)
         progress.snapshot_chunks(schema.table, 0, total - len(waiting), total)
         for wave in _waves(waiting):
             self._check_stop()
-            rows = loader.load_chunks(schema, plan.snapshot_id, wave, snapshot.read)
+            rows = loader.load_chunks(schema, plan.snapshot_id, wave, read)
             held = held | {c.index for c in wave}
             progress.snapshot_chunks(schema.table, rows, len(held), total)
             self._run.metrics.count("dml.insert", rows, table=schema.table)
@@ -169,12 +183,28 @@ class TableCopy:
         schema, progress = snapshot.schema, self._run.progress
         progress.snapshot_chunks(schema.table, 0, 0, 1)
         self._check_stop()
-        rows = loader.load_whole(
-            schema, plan.snapshot_id, Position(plan.first), snapshot.chunks, snapshot.read, all_read
-        )
+        read = self._reader(plan, snapshot, snapshot.chunks)
+        rows = loader.load_whole(schema, plan.snapshot_id, Position(plan.first), snapshot.chunks, read, all_read)
         progress.snapshot_chunks(schema.table, rows, 1, 1)
         self._run.metrics.count("dml.insert", rows, table=schema.table)
         self._lifecycle.progressed(schema.table)
+
+    def _reader(self, plan: SnapshotRecord, snapshot: TableSnapshot, waiting: Sequence[SnapshotChunk]) -> ChunkReader:
+        """What reads chunks for the target; rows that it leaves out are kept as dead letters, durable when this returns.
+
+        Raises:
+            DataError: The refusal, where the source marks no values, or the table has no key to know rows by.
+        """
+        if self._refusal is None:
+            return snapshot.read
+        puts_aside, schema = self._run.config.on_data_error == "lane", snapshot.schema
+        if snapshot.read_marked is None or (puts_aside and not schema.primary_key):
+            raise self._refusal
+        if puts_aside:
+            most = self._run.config.dead_letters.max_rows
+            letters = letters_of_chunks(snapshot, waiting, most, self._check_stop)
+            self._run.letters.keep_of_copy(schema, plan.snapshot_id, Position(plan.first), letters)
+        return FittingReader(snapshot.read_marked, schema, puts_aside)
 
     def _stretch(self, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """Let the overlap reach as far as the rows may be late, also those that an earlier run loaded."""

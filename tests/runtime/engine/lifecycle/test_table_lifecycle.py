@@ -55,6 +55,7 @@ def lifecycle(tmp_path: Path) -> Iterator[TableLifecycle]:
         store=directory.states(lease).scoped("runtime"),
         requests=directory.requests(),
         lanes=directory.lanes(lease),
+        letter_files=directory.dead_letters(lease),
         stop=threading.Event(),
         progress=Progress(),
         metrics=MetricsRegistry("lake"),

@@ -1,0 +1,154 @@
+"""The files of letters: each has all letters of one table at one position, as an Arrow stream."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from replicator_runtime.engine.letters.letter import Letter, Letters
+from replicator_sdk import Position
+from replicator_sdk.authoring.stored_form import check_form, release
+from replicator_sdk.errors import SnapshotNeededError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from replicator_sdk import Offset
+
+_FORM: Final = 1
+_NAME = re.compile(r"([0-9a-f]+)\.(\d+)\.(\d+)\.arrow")
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("key", pa.list_(pa.string())),
+        pa.field("operation", pa.string()),
+        pa.field("columns", pa.list_(pa.string())),
+        pa.field("code", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("position", pa.string()),
+        pa.field("sequence", pa.int64()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("changes", pa.int64()),
+        pa.field("row", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """All letters of a table from a position on, until that of the next version.
+
+    Attributes:
+        name: The file's name.
+        epoch: Of the run that wrote it.
+        number: Among those of that run.
+        position: The table's position once the target has what leads to them.
+        table: The table's name then.
+        key_columns: The names of the key's columns then.
+        letters: By key.
+    """
+
+    name: str
+    epoch: int
+    number: int
+    position: Position
+    table: str
+    key_columns: tuple[str, ...]
+    letters: Letters
+
+    @property
+    def nbytes(self) -> int:
+        """About how much they take."""
+        return sum(letter.nbytes for letter in self.letters.values())
+
+
+def copy_of(name: str) -> str | None:
+    """The copy of a table that the file of that name belongs to; None when it is no file of letters."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else found[1]
+
+
+def file_name(copy_id: str, epoch: int, number: int) -> str:
+    """The name of a file; no other run gives it."""
+    return f"{copy_id}.{epoch}.{number}.arrow"
+
+
+def content_of(version: Version) -> bytes:
+    """The content of a version's file."""
+    head = {
+        "version": _FORM,
+        "release": release(),
+        "table": version.table,
+        "keyColumns": version.key_columns,
+        "position": version.position.to_json(),
+    }
+    letters = list(version.letters.values())
+    columns = [pa.array([_cell(letter, field.name) for letter in letters], field.type) for field in _SCHEMA]
+    schema = _SCHEMA.with_metadata({"head": json.dumps(head)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return bytes(sink.getvalue())
+
+
+def version_of(name: str, content: bytes, read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Version:
+    """The inverse of `content_of`.
+
+    Raises:
+        SnapshotNeededError: RPL-4140 when the file is damaged.
+        NeedsUserError: RPL-7161 when a later release wrote it.
+    """
+    found = _NAME.fullmatch(name)
+    assert found is not None
+    try:
+        with pa.ipc.open_stream(content) as reader:
+            head: dict[str, Any] = json.loads(reader.schema.metadata[b"head"])
+            rows = reader.read_all().to_pylist()
+    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError):
+        raise damaged(name) from None
+    check_form(f"the file of dead letters {name}", head["version"], _FORM, head["release"])
+    letters = [Letter(**{**row, "key": tuple(row["key"]), "columns": tuple(row["columns"])}) for row in rows]
+    return Version(
+        name,
+        int(found[2]),
+        int(found[3]),
+        Position.from_json(head["position"], read_offset),
+        head["table"],
+        tuple(head["keyColumns"]),
+        {letter.key: letter for letter in letters},
+    )
+
+
+def newest(versions: list[Version], at: Position | None = None) -> Version | None:
+    """The version that is valid at a position, or the last one; None when there is none."""
+    best: Version | None = None
+    for version in versions:
+        if at is not None and not version.position <= at:
+            continue
+        if best is None or _follows(version, best):
+            best = version
+    return best
+
+
+def damaged(name: str) -> SnapshotNeededError:
+    """The error for a file that is damaged, or was deleted by another program."""
+    return SnapshotNeededError(
+        f"the file of dead letters {name} is damaged or gone",
+        code="RPL-4140",
+        hint="nothing to do: the table is copied again",
+    )
+
+
+def _follows(version: Version, other: Version) -> bool:
+    """Whether it is of a later position, or of the same and written later."""
+    if version.position == other.position:
+        return (version.epoch, version.number) > (other.epoch, other.number)
+    return other.position < version.position
+
+
+def _cell(letter: Letter, name: str) -> Any:
+    value = getattr(letter, name)
+    return list(value) if isinstance(value, tuple) else value
