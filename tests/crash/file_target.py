@@ -52,6 +52,7 @@ class FileTargetConfig(PluginConfig):
 class FileTarget(DeltaTarget):
     name: ClassVar[str] = "file"
     config_type: ClassVar[type[PluginConfig]] = FileTargetConfig
+    takes_lane: ClassVar[bool] = True
 
     def create_table_assessor(self) -> TableAssessor:
         return in_memory_target._Content()

@@ -215,6 +215,22 @@ OF_RESUMES: frozenset[str] = frozenset(
 PARTS_OF_LANES: frozenset[str] = frozenset({"lane"})
 """The part of the recovery that they need."""
 
+OF_LETTERS: frozenset[str] = frozenset(
+    {
+        "engine.letters.before_write",
+        "engine.letters.written",
+        "engine.letters.removed",
+        "engine.table.after_apply",
+        "engine.offset.before_save",
+    }
+)
+"""While rows with refused values are put aside: tried in `sqlite/commands/test_dead_letters.py`."""
+
+OF_LETTERS_OF_COPIES: frozenset[str] = frozenset(
+    {"engine.letters.before_write", "engine.letters.written", "engine.snapshot.chunks_loaded"}
+)
+"""The same of a first copy."""
+
 OF_RESET: frozenset[str] = frozenset({"engine.generation.before", "engine.generation.begun"})
 """While `replicator reset` begins another generation: tried in `sqlite/commands/test_reset.py`."""
 

@@ -20,7 +20,7 @@ from replicator_runtime.cli.commands import (
     tables,
     validate,
 )
-from replicator_runtime.cli.commands.checks import verify
+from replicator_runtime.cli.commands.checks import dead_letters, verify
 from replicator_runtime.cli.commands.pipelines import delete, pause, plan
 
 app = typer.Typer(
@@ -58,6 +58,7 @@ app.command("delete")(delete.delete)
 app.command("rewind")(offsets.rewind)
 app.add_typer(table.app, name="table")
 app.add_typer(offsets.app, name="offsets")
+app.add_typer(dead_letters.app, name="dead-letters")
 
 
 def _print_version(wanted: bool) -> None:

@@ -46,7 +46,7 @@ def test_no_named_point_is_left_out() -> None:
     tried |= kill_points.OF_REQUESTS | kill_points.OF_RESET | kill_points.OF_PLANS
     tried |= kill_points.OF_REWIND | kill_points.OF_RESET_OF_LOGS
     tried |= kill_points.OF_DELETE | kill_points.OF_DELETE_AT_POSTGRES
-    tried |= kill_points.OF_PAUSES | kill_points.OF_RESUMES
+    tried |= kill_points.OF_PAUSES | kill_points.OF_RESUMES | kill_points.OF_LETTERS
     elsewhere = (
         "test.",
         "bigquery.",

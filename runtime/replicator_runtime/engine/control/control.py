@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from replicator_runtime.engine.control import pause, table_commands
+from replicator_runtime.engine.control import dead_letters, pause, table_commands
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
 from replicator_runtime.engine.run_state.unknown_errors import summary
@@ -27,6 +27,7 @@ register("engine.request.begun", "engine.request.carried_out", "engine.request.f
 log = structlog.get_logger()
 
 COMMANDS: Mapping[str, Callable[[TableLifecycle, Request], Work]] = {
+    "dead-letters.replay": dead_letters.replay,
     "pause": pause.pause,
     "resume": pause.resume,
     "table.pause": table_commands.pause,

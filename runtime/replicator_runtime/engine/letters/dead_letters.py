@@ -102,7 +102,7 @@ class DeadLetters:
         current = newest(versions, at) if at is not None else None
         if current is not None and current.letters and not event.position <= current.position:
             names = current.key_columns
-            self._write(self._copy_of(event.table), versions, event.position, (str(event.table), names), {})
+            self._write(self._copy_of(event.table), versions, event.position, (event.table, names), {})
 
     def _apply(self, consumer: BatchConsumer, changes: TableChanges, versions: list[Version]) -> None:
         if self._policy != "lane":
@@ -121,7 +121,7 @@ class DeadLetters:
         separated = separate(changes, before)
         if separated.letters != before:
             self._check(changes.table, separated.letters, str(changes.identity.position))
-            head = (str(changes.table), changes.schema.primary_key)
+            head = (changes.table, changes.schema.primary_key)
             self._write(copy_id, versions, changes.identity.position, head, separated.letters)
         consumer.apply_batch(separated.changes)
         self._report(changes.table, len(separated.letters), separated.put_aside)
@@ -167,7 +167,10 @@ class DeadLetters:
     # --- copies
 
     def keep_of_copy(self, table: TableSchema, copy_id: str, position: Position, letters: Letters) -> None:
-        """Keep the letters of rows that a copy is about to load, beside those of its chunks that are loaded; durable on return.
+        """Keep the letters of rows that a copy leaves out, beside those of its chunks that are loaded; durable on return.
+
+        One of an earlier reading of the same rows is kept, too, where chunks are loaded: the log is applied from that reading on
+        and ends it.
 
         Raises:
             DataError: RPL-5050 when there are too many.
@@ -178,8 +181,14 @@ class DeadLetters:
         merged = {**(before.letters if before is not None else {}), **letters}
         if before is None or merged != before.letters or before.position != position:
             self._check(table.table, merged, str(position))
-            self._write(copy_id, versions, position, (str(table.table), table.primary_key), merged)
+            self._write(copy_id, versions, position, (table.table, table.primary_key), merged)
         self._report(table.table, len(merged), len(letters))
+
+    def forget_copy(self, copy_id: str) -> None:
+        """Forget the letters of a copy of which no chunk is loaded."""
+        versions = self._known(copy_id)
+        self._folder.remove([version.name for version in versions])
+        versions.clear()
 
     # --- files
 
@@ -228,7 +237,7 @@ class DeadLetters:
         copy_id: str,
         versions: list[Version],
         position: Position,
-        head: tuple[str, tuple[str, ...]],
+        head: tuple[TableId, tuple[str, ...]],
         letters: Letters,
     ) -> None:
         with self._lock:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from replicator_runtime.engine.letters.letter import Letter, Letters
-from replicator_sdk import Position
+from replicator_sdk import Position, TableId
 from replicator_sdk.authoring.stored_form import check_form, release
 from replicator_sdk.errors import SnapshotNeededError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from replicator_sdk import Offset
+    from replicator_state import LaneFolder
 
 _FORM: Final = 1
 _NAME = re.compile(r"([0-9a-f]+)\.(\d+)\.(\d+)\.arrow")
@@ -38,6 +39,21 @@ _SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
+class LetterHead:
+    """What a file says of its letters.
+
+    Attributes:
+        table: The table.
+        key_columns: The names of its key's columns.
+        position: JSON of the table's position.
+    """
+
+    table: TableId
+    key_columns: tuple[str, ...]
+    position: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """All letters of a table from a position on, until that of the next version.
 
@@ -46,7 +62,7 @@ class Version:
         epoch: Of the run that wrote it.
         number: Among those of that run.
         position: The table's position once the target has what leads to them.
-        table: The table's name then.
+        table: The table, as it was called then.
         key_columns: The names of the key's columns then.
         letters: By key.
     """
@@ -55,7 +71,7 @@ class Version:
     epoch: int
     number: int
     position: Position
-    table: str
+    table: TableId
     key_columns: tuple[str, ...]
     letters: Letters
 
@@ -81,7 +97,7 @@ def content_of(version: Version) -> bytes:
     head = {
         "version": _FORM,
         "release": release(),
-        "table": version.table,
+        "table": version.table.to_json(),
         "keyColumns": version.key_columns,
         "position": version.position.to_json(),
     }
@@ -101,8 +117,32 @@ def version_of(name: str, content: bytes, read_offset: Callable[[Mapping[str, by
         SnapshotNeededError: RPL-4140 when the file is damaged.
         NeedsUserError: RPL-7161 when a later release wrote it.
     """
-    found = _NAME.fullmatch(name)
-    assert found is not None
+    head, letters = _parsed(name, content)
+    position = Position.from_json(dict(head.position), read_offset)
+    return Version(name, *_written(name), position, head.table, head.key_columns, letters)
+
+
+def newest_files(folder: LaneFolder) -> list[tuple[LetterHead, Letters]]:
+    """What was written last of each table, for people; reads only.
+
+    Raises:
+        ReplicatorError: As the state's store fails; as `version_of` for a damaged file.
+    """
+    names: dict[str, str] = {}
+    for name in sorted(filter(copy_of, folder.names()), key=_written):
+        names[str(copy_of(name))] = name
+    by_table: dict[TableId, tuple[tuple[int, int], LetterHead, Letters]] = {}
+    for name in names.values():
+        try:
+            head, letters = _parsed(name, folder.read(name))
+        except FileNotFoundError:  # a run has deleted it since it was listed
+            continue
+        if head.table not in by_table or by_table[head.table][0] < _written(name):
+            by_table[head.table] = (_written(name), head, letters)
+    return [(head, letters) for _, head, letters in by_table.values()]
+
+
+def _parsed(name: str, content: bytes) -> tuple[LetterHead, Letters]:
     try:
         with pa.ipc.open_stream(content) as reader:
             head: dict[str, Any] = json.loads(reader.schema.metadata[b"head"])
@@ -111,15 +151,15 @@ def version_of(name: str, content: bytes, read_offset: Callable[[Mapping[str, by
         raise damaged(name) from None
     check_form(f"the file of dead letters {name}", head["version"], _FORM, head["release"])
     letters = [Letter(**{**row, "key": tuple(row["key"]), "columns": tuple(row["columns"])}) for row in rows]
-    return Version(
-        name,
-        int(found[2]),
-        int(found[3]),
-        Position.from_json(head["position"], read_offset),
-        head["table"],
-        tuple(head["keyColumns"]),
-        {letter.key: letter for letter in letters},
-    )
+    found = LetterHead(TableId.from_json(head["table"]), tuple(head["keyColumns"]), head["position"])
+    return found, {letter.key: letter for letter in letters}
+
+
+def _written(name: str) -> tuple[int, int]:
+    """The epoch of the run that wrote a file, and its number among those of that run."""
+    found = _NAME.fullmatch(name)
+    assert found is not None
+    return int(found[2]), int(found[3])
 
 
 def newest(versions: list[Version], at: Position | None = None) -> Version | None:

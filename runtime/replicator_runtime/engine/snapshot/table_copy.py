@@ -122,7 +122,8 @@ class TableCopy:
             record.learn_from_copy(Position(snapshot.position), snapshot.schema)
             self._run.table_store.note_remains(record)
         record.snapshot = plan
-        self._lifecycle.begin_copy(record)
+        if self._refusal is None:
+            self._lifecycle.begin_copy(record)
         self._lifecycle.save(record)
         log.info(
             "snapshot.begin", table=str(record.table), position=str(snapshot.position), chunks=len(snapshot.chunks)
@@ -195,6 +196,8 @@ class TableCopy:
         Raises:
             DataError: The refusal, where the source marks no values, or the table has no key to know rows by.
         """
+        if len(waiting) == len(snapshot.chunks):  # what is kept of rows read before is of a position that is not the copy's any more
+            self._run.letters.forget_copy(plan.snapshot_id)
         if self._refusal is None:
             return snapshot.read
         puts_aside, schema = self._run.config.on_data_error == "lane", snapshot.schema

@@ -110,7 +110,7 @@ def _notes(batch: ChangeBatch) -> list[str | None]:
 
 
 def target(store: MemoryStore) -> Target:
-    return Target(store, TestTargetContext("shop"))
+    return Target(store, TestTargetContext(MemoryOffset.from_fields))
 
 
 def opened(folder: LaneFolder, epoch: int = 1, **settings: Any) -> DeadLetters:

@@ -1,0 +1,125 @@
+"""`replicator dead-letters`: the rows that were put aside, since a value of theirs is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, NoWait, Replicator, Timeout, Yes
+from replicator_runtime.cli.report import Report
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.letters.letter import Letter
+    from replicator_runtime.engine.letters.letter_file import LetterHead
+
+app = typer.Typer(
+    help="Rows that `onDataError: lane` put aside, since source or target refuses a value of theirs.",
+    no_args_is_help=True,
+)
+Tables = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TABLE...]",
+        help="As table, schema.table or database.schema.table; quoted as in SQL where a name has dots. All when left out.",
+        show_default=False,
+    ),
+]
+ShowValues = Annotated[bool, typer.Option("--show-values", help="Show keys and rows; refused values are NULL in them.")]
+Limit = Annotated[int, typer.Option(min=1, help="At most so many rows of each table.")]
+
+
+@app.command("list")
+def list_letters(
+    name: Replicator,
+    tables: Tables = None,
+    show_values: ShowValues = False,
+    limit: Limit = 100,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List the rows put aside, with reason and position. Reads the state only; shows no values unless asked to.
+
+    Example: replicator dead-letters list pipeline.json shop.orders --show-values
+    """
+    with Report("dead-letters.list", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.state_lookup import find_state
+        from replicator_runtime.engine.control.table_names import find_table
+        from replicator_runtime.engine.letters.letter_file import newest_files
+
+        location = find_state(name, namespace, base)
+        found = newest_files(location.directory.dead_letters())
+        chosen = {find_table(table, [head.table for head, _ in found]) for table in tables or ()}
+        report.data = []
+        for head, letters in sorted(found, key=lambda item: item[0].table):
+            if (chosen and head.table not in chosen) or not letters:
+                continue
+            shown = [_json(head, letter, show_values=show_values) for letter in list(letters.values())[:limit]]
+            report.data.append({"table": head.table.to_json(), "rows": len(letters), "letters": shown})
+            report.line(f"{head.table}: {len(letters)} rows put aside")
+            names = ("operation", "columns", "code", "reason", "position", "sequence", "changes")
+            more = ("key", "row") if show_values else ()
+            report.table((*names, *more), [tuple(_text(one[n]) for n in (*names, *more)) for one in shown])
+        if not report.data:
+            report.note("no row is put aside")
+
+
+@app.command("replay")
+def replay(
+    name: Replicator,
+    tables: Tables = None,
+    yes: Yes = False,
+    timeout: Timeout = 60.0,
+    no_wait: NoWait = False,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Read the rows put aside again from the source, as they are there now: their tables are copied again.
+
+    For after values were repaired at the source in a way that wrote no row, or the pipeline's settings were changed: a row that is
+    written whole at the source is whole at the target without it. Rows that are still refused are put aside again.
+    Example: replicator dead-letters replay pipeline.json shop.orders
+    """
+    with Report("dead-letters.replay", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.confirmation import confirm
+        from replicator_runtime.cli.control import ask
+        from replicator_runtime.cli.state_lookup import find_state
+
+        find_state(name, namespace, base)
+        if not yes:
+            what = ", ".join(tables) if tables else "every table with rows put aside"
+            confirm(f"{what} is copied again in place: until that has ended, readers of the target see a part of it")
+        arguments = {"tables": tables or []}
+        ask(report, name, namespace, base, "dead-letters.replay", arguments, timeout=None if no_wait else timeout)
+
+
+def _json(head: LetterHead, letter: Letter, *, show_values: bool) -> dict[str, Any]:
+    import json
+
+    committed = letter.timestamp
+    found = {
+        "operation": letter.operation,
+        "columns": list(letter.columns),
+        "code": letter.code,
+        "reason": letter.reason,
+        "position": letter.position,
+        "sequence": letter.sequence,
+        "committedAt": None if committed < 0 else datetime.fromtimestamp(committed / 1_000_000, UTC).isoformat(),
+        "changes": letter.changes,
+    }
+    if show_values:
+        found |= {"key": dict(zip(head.key_columns, letter.key, strict=False)), "row": json.loads(letter.row)}
+    return found
+
+
+def _text(value: Any) -> str:
+    import json
+
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)

@@ -1,0 +1,51 @@
+"""`dead-letters.replay`: has the rows that were put aside read again from the source, by a new copy of their tables.
+
+Only the source knows what such a row is now: what was put aside lacks the refused value, and later changes may have been put
+aside with it. A copy at one position cannot overwrite newer changes (`docs/decisions/0039-rows-put-aside.md`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from replicator_runtime.engine.control.table_commands import resync
+from replicator_runtime.engine.control.table_names import find_table
+from replicator_sdk.errors import NeedsUserError
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.control.table_commands import Work
+    from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_sdk import TableId
+    from replicator_state import Request
+
+
+def replay(lifecycle: TableLifecycle, request: Request) -> Work:
+    """Copy tables again that have rows put aside: those named, or all of them.
+
+    Raises:
+        NeedsUserError: RPL-1280 when no row is put aside; RPL-1220 for an unknown table; as `table_commands.resync`.
+    """
+    named = request.arguments.get("tables") or ()
+    records = lifecycle.records
+    tables = list(dict.fromkeys(find_table(str(name), records) for name in named)) if named else sorted(records)
+    rows = {table: lifecycle.run.letters.open_rows(records[table].copy_id) for table in tables}
+    # One that this very request has marked before a crash has its letters no more once it is copied.
+    chosen = [t for t in tables if rows[t] or records[t].resync == request.request_id]
+    lacking = [table for table in tables if table not in chosen]
+    if not chosen or (named and lacking):
+        raise NeedsUserError(
+            f"no row of {', '.join(map(str, lacking)) or 'any table'} is put aside",
+            code="RPL-1280",
+            hint="`replicator dead-letters list NAME` lists those that are; nothing was changed",
+        )
+    arguments = {"tables": [_quoted(table) for table in chosen], "inPlace": True}
+    work = resync(lifecycle, replace(request, arguments=arguments))
+    lines = tuple(f"{line}, with {rows[table]} rows put aside" for table, line in zip(chosen, work.lines, strict=True))
+    return replace(work, lines=lines)
+
+
+def _quoted(table: TableId) -> str:
+    """A name that `find_table` finds for certain."""
+    parts = (part for part in (table.database, table.schema, table.table) if part)
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
