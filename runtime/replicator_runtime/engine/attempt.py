@@ -123,7 +123,7 @@ class Attempt:
     def _make_applier(self, consumer: EventConsumer) -> Applier:
         if isinstance(consumer, BatchConsumer):
             return BatchApplier(consumer, self._run.limits.parallel_tables, self._maintenance.locks, self._run.letters)
-        return RowApplier(consumer)
+        return RowApplier(consumer, self._run.letters)
 
     def _definition(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:
         pipeline = self._run.pipeline

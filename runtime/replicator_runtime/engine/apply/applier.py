@@ -82,10 +82,12 @@ class BatchApplier(Applier):
         consumer: The consumer.
         parallel_tables: At most so many tables are applied at once.
         locks: Held during each table's apply.
-        letters: Where rows are put that the consumer, or the decoder, refuses.
+        letters: Where rows are put that the consumer, or the decoder, refuses; None where none is.
     """
 
-    def __init__(self, consumer: BatchConsumer, parallel_tables: int, locks: TableLocks, letters: DeadLetters) -> None:
+    def __init__(
+        self, consumer: BatchConsumer, parallel_tables: int, locks: TableLocks, letters: DeadLetters | None = None
+    ) -> None:
         self._consumer = consumer
         self._letters = letters
         self._locks = locks
@@ -119,7 +121,7 @@ class BatchApplier(Applier):
     def apply_ddl(self, event: DDLEvent) -> None:
         """Apply the event."""
         with self._locks.hold({event.table, event.prev_table or event.table}):
-            if event.operation is DDLOperation.TRUNCATE_TABLE:
+            if event.operation is DDLOperation.TRUNCATE_TABLE and self._letters is not None:
                 self._letters.truncate(self._consumer, event)
             change_table(self._consumer, event)
 
@@ -157,7 +159,10 @@ class BatchApplier(Applier):
         failpoint("engine.table.before_apply")
         try:
             refuse_unordered(item.changes, keeps_unmatched=self._consumer.keeps_unmatched)
-            self._letters.apply(self._consumer, item.changes)
+            if self._letters is None:
+                self._consumer.apply_batch(item.changes)
+            else:
+                self._letters.apply(self._consumer, item.changes)
         except Exception as error:
             raise error_of_table(error, item.changes.table, str(item.changes.identity.position)) from error
         failpoint("engine.table.after_apply")
@@ -166,13 +171,16 @@ class BatchApplier(Applier):
 class RowApplier(Applier):
     """For consumers that take rows one by one: in source order over all tables, then a COMMIT, then `flush`."""
 
-    def __init__(self, consumer: EventConsumer) -> None:
+    def __init__(self, consumer: EventConsumer, letters: DeadLetters | None = None) -> None:
         self._consumer = consumer
+        self._letters = letters
 
     def apply(self, batches: list[TableBatch], offset: Offset) -> dict[TableId, Exception]:
         """Apply the changes row by row. A failure concerns all of them: which rows the consumer has taken is unknown."""
         for item in batches:
             refuse_unordered(item.changes, keeps_unmatched=False)
+            if self._letters is not None:
+                item.changes = self._letters.replaced(item.changes)
         rows = [event for item in batches for batch in item.changes.batches() for event in unroll(batch, offset)]
         rows.sort(key=lambda event: event.sequence_number)
         for event in rows:

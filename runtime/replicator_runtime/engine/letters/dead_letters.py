@@ -106,7 +106,7 @@ class DeadLetters:
 
     def _apply(self, consumer: BatchConsumer, changes: TableChanges, versions: list[Version]) -> None:
         if self._policy != "lane":
-            changes = self._replaced(changes)
+            changes = self.replaced(changes)
         if not versions and not any(batch.refused for batch in changes.batches()):
             consumer.apply_batch(changes)
             return
@@ -115,6 +115,8 @@ class DeadLetters:
             consumer.apply_batch(changes)  # the target has them, and does nothing
             return
         copy_id = self._copy_of(changes.table)
+        if not copy_id:  # of a source without snapshots: a table without a copy has no letters
+            self.replaced(changes)
         self._tidy(versions, at)
         current = newest(versions, at) if at is not None else None
         before: Letters = {} if current is None else current.letters
@@ -126,12 +128,16 @@ class DeadLetters:
         consumer.apply_batch(separated.changes)
         self._report(changes.table, len(separated.letters), separated.put_aside)
 
-    def _replaced(self, changes: TableChanges) -> TableChanges:
-        """The changes with refused values that are NULL and no more marked; under `fail` the table stops."""
+    def replaced(self, changes: TableChanges) -> TableChanges:
+        """The changes with refused values NULL and no more marked, as `null` asks for.
+
+        Raises:
+            DataError: When a value is refused and the policy is another one, or the column cannot be NULL.
+        """
         count = 0
         for batch in changes.batches():
             for column, refusal in batch.refused.items():
-                if self._policy == "fail" or not _may_be_null(batch.schema, column):
+                if self._policy != "null" or not _may_be_null(batch.schema, column):
                     raise refusal_error(changes, batch, column)
                 count += refusal.mask.true_count
         if not count:

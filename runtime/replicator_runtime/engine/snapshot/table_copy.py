@@ -196,7 +196,9 @@ class TableCopy:
         Raises:
             DataError: The refusal, where the source marks no values, or the table has no key to know rows by.
         """
-        if len(waiting) == len(snapshot.chunks):  # what is kept of rows read before is of a position that is not the copy's any more
+        if len(waiting) == len(
+            snapshot.chunks
+        ):  # what is kept of rows read before is of a position that is not the copy's any more
             self._run.letters.forget_copy(plan.snapshot_id)
         if self._refusal is None:
             return snapshot.read
@@ -221,10 +223,11 @@ class TableCopy:
         schema, offset = snapshot.schema, snapshot.position
         for operation in (DDLOperation.CREATE_TABLE, DDLOperation.TRUNCATE_TABLE):
             consumer.apply_ddl(DDLEvent(offset, operation, schema.table, schema, is_snapshot=True))
+        read = self._reader(plan, snapshot, snapshot.chunks)
         for done, chunk in enumerate(snapshot.chunks, 1):
             self._check_stop()
             rows = 0
-            for batch in snapshot.read(chunk):
+            for batch in read(chunk):
                 self._check_stop()
                 rows += batch.num_rows
                 for row in pa.Table.from_batches([batch]).to_pylist():
