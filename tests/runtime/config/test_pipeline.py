@@ -208,3 +208,17 @@ def test_problems_survive_pickling() -> None:
     error = InvalidPipelineError([Problem("a", "x"), Problem("b", "y")], where="p.json")
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.problems, str(copy)) == (error.problems, str(error))
+
+
+def test_data_errors_are_followed_only_where_source_and_target_can(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build(pipeline()).config.on_data_error == "fail"
+    for policy in ("lane", "null"):
+        assert "does not say which values" in problems_of(build, pipeline(onDataError=policy))["onDataError"]
+    made = build(pipeline())
+    monkeypatch.setattr(type(made.source), "marks_refused", True)
+    assert build(pipeline(onDataError="null")).config.on_data_error == "null"
+    assert "cannot put rows aside" in problems_of(build, pipeline(onDataError="lane"))["onDataError"]
+    monkeypatch.setattr(type(made.target), "takes_lane", True)
+    assert build(pipeline(onDataError="lane")).config.dead_letters.max_rows == 10_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from replicator_runtime.engine.letters.letter import Letter, Letters, key_texts, row_text
+from replicator_runtime.dead_letter import Letter, Letters, key_texts, row_text
 from replicator_sdk.errors import DataError
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
     from replicator_runtime.config.model import PipelineConfig
-    from replicator_runtime.engine.letters.letter import Letters
+    from replicator_runtime.dead_letter import Letters
     from replicator_sdk import BatchConsumer, DDLEvent, Metrics, Offset, TableId, TableSchema
     from replicator_state import LaneFolder
 

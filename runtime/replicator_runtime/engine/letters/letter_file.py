@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from replicator_runtime.engine.letters.letter import Letter, Letters
+from replicator_runtime.dead_letter import Letter, Letters
 from replicator_sdk import Position, TableId
 from replicator_sdk.authoring.stored_form import check_form, release
 from replicator_sdk.errors import SnapshotNeededError

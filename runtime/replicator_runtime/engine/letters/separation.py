@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replicator_runtime.engine.letters.letter import Key, Letter, Letters, key_texts, row_text
+from replicator_runtime.dead_letter import Key, Letter, Letters, key_texts, row_text
 from replicator_sdk import ChangeBatch, DMLOperation, TableChanges
 from replicator_sdk.errors import DataError, SnapshotNeededError
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _LEFT_OUT, _DELETED, _INSERTED = 1, 2, 3
 _INSERT, _UPDATE, _DELETE = map(int, (DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE))
-LACKING = "RPL-5051"
 
 
 @dataclass(slots=True)
@@ -187,10 +186,10 @@ def _why(
     refused = tuple(name for name, refusal in batch.refused.items() if refusal.mask[index].as_py())
     if refused:
         return refused, batch.refused[refused[0]].code, batch.refused[refused[0]].what
-    still = () if before is None else tuple(name for name in before.columns if name in missing)
-    if still and before is not None:
+    assert before is not None, "else the change would not be put aside"
+    if still := tuple(name for name in before.columns if name in missing):
         return still, before.code, before.reason
-    return missing, LACKING, "an update does not carry these columns, and its row was put aside before"
+    return missing, before.code, "an update does not carry these columns, and its row was put aside before"
 
 
 def _keys(batch: ChangeBatch) -> tuple[list[pa.Array], list[pa.Array]]:

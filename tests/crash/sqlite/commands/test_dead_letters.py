@@ -59,7 +59,9 @@ class RefusingPair(Pair):
 
 def refusing(pair: Pair) -> RefusingPair:
     settings = {**pair.replicator.settings, "onDataError": "lane"}
-    replicator = replace(pair.replicator, settings=settings, _runs=100)  # whose logs are not those of the pair it is like
+    replicator = replace(
+        pair.replicator, settings=settings, _runs=100
+    )  # whose logs are not those of the pair it is like
     return RefusingPair(Refusing(pair.database.path), replicator, pair.chance)
 
 

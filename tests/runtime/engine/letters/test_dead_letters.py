@@ -83,7 +83,7 @@ def folder(tmp_path: Path) -> Iterator[LaneFolder]:
 
 
 class Target(MemoryConsumer):
-    """A target that fails before or after a commit when told to, and refuses a value when told to."""
+    """A target that fails before or after a commit, as `fails` says, and refuses the value `refuses`."""
 
     fails = ""
     refuses = ""
@@ -337,7 +337,7 @@ def test_letters_that_are_there_are_followed_also_under_fail(folder: LaneFolder)
     version = newest(letters._known(COPY))
     assert version is not None
     [letter] = version.letters.values()
-    assert (letter.changes, letter.columns, letter.code) == (2, ("large",), "RPL-5051")
+    assert (letter.changes, letter.columns, letter.code) == (2, ("large",), "RPL-3010")
 
 
 def test_a_row_that_moves_while_it_is_copied_has_the_table_copied_again(folder: LaneFolder) -> None:

@@ -11,7 +11,7 @@ from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, NoWai
 from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.letters.letter import Letter
+    from replicator_runtime.dead_letter import Letter
     from replicator_runtime.engine.letters.letter_file import LetterHead
 
 app = typer.Typer(

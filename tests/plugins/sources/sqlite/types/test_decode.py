@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from replicator_sdk import Column, OutOfRange, TableId, TableSchema
-from replicator_sdk.datatype import DataType
+from replicator_sdk.datatype import INT64, DataType
 from replicator_sdk.errors import DataError
 from replicator_source_sqlite.types.decode import Decoder
 from replicator_source_sqlite.types.mapping import standard_type
@@ -212,3 +212,13 @@ def test_every_standard_type_of_a_declared_one_is_known_to_the_decoder() -> None
     for kind in kinds:
         made, _ = decoder("")
         assert made.column(Column("c", kind), [None]).null_count == 1
+
+
+def test_values_that_do_not_fit_are_marked_but_for_a_keys() -> None:
+    schema = TableSchema(TableId("main", "t"), (Column("id", INT64), Column("n", INT64)), ("id",))
+    rows, refused = Decoder(schema, OutOfRange.FAIL).marked_struct([(1, 2, 3), (7, "x", None)], 3)
+    assert rows.field("n").to_pylist() == [7, None, None]
+    assert {name: (r.indexes.tolist(), r.code) for name, r in refused.items()} == {"n": ([1], "RPL-3510")}
+    assert Decoder(schema, OutOfRange.NULL).marked_struct([(1,), ("x",)], 1)[1] == {}
+    with pytest.raises(DataError, match="RPL-3510"):
+        Decoder(schema, OutOfRange.FAIL).marked_struct([("x",), (1,)], 1)
