@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from replicator_sdk.config import PluginConfig
@@ -23,6 +24,8 @@ from replicator_source_mysql.offset import MySqlOffset
 
 if TYPE_CHECKING:
     import pymysql
+
+    from replicator_source_mysql.binlog.dump.log_fingerprint import CreationTimes
 
 
 class MySqlSource(DeltaSource[MySqlConfig]):
@@ -106,7 +109,13 @@ class MySqlSource(DeltaSource[MySqlConfig]):
 
         policy = self.config.out_of_range or definition.out_of_range
         endpoint = self.endpoint(f"replicator {context.replicator_name}")
-        return MySqlSnapshotReader(endpoint, _end_of_log, policy, definition.narrowed)
+        return MySqlSnapshotReader(endpoint, _end_of_log, policy, definition.narrowed, self._creation_times.proven)
+
+    @cached_property
+    def _creation_times(self) -> CreationTimes:
+        from replicator_source_mysql.binlog.dump.log_fingerprint import CreationTimes
+
+        return CreationTimes(self.endpoint())
 
 
 def _end_of_log(connection: pymysql.Connection[Any]) -> MySqlOffset:

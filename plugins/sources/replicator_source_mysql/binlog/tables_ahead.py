@@ -47,6 +47,7 @@ class TablesAhead:
         self._server_id = server_id
         self._executed = executed_gtids(connection, origin)
         self._in_log: dict[str, bool] = {}
+        self._files: dict[tuple[str, int], bool] = {}
 
     def check(self, offset: MySqlOffset, definition: EventReaderDefinition) -> None:
         """Check that the server has executed what each table holds already.
@@ -92,7 +93,14 @@ class TablesAhead:
         if not has_position(self._connection, self._origin, reached):
             return False
         place, proof = FilePosition(reached.file, reached.position), LogFingerprint.parse(reached.proof)
-        return is_same_file(self._endpoint, self._origin.server, place, proof, server_id=self._server_id)
+        if proof.begin:
+            return is_same_file(self._endpoint, self._origin.server, place, proof, server_id=self._server_id)
+        key = (place.file, proof.created)  # of all tables that have it from their copies
+        if key not in self._files:
+            self._files[key] = is_same_file(
+                self._endpoint, self._origin.server, place, proof, server_id=self._server_id
+            )
+        return self._files[key]
 
     def _is_in_log(self, gtids: str) -> bool:
         """Whether the log goes through these transactions; of MariaDB's only the server itself knows it."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 PositionOf = Callable[["pymysql.Connection[Any]"], Offset]
 """Where the server's binlog ends now."""
+Proven = Callable[[Offset], Offset]
+"""Adds to a position what identifies its file; asks the server, so nothing is locked meanwhile."""
 
 
 class MySqlSnapshotReader(SnapshotReader):
@@ -39,6 +41,7 @@ class MySqlSnapshotReader(SnapshotReader):
         position: Returns the end of the binlog.
         out_of_range: What happens to values the standard types cannot hold.
         narrowed: Tables of which only the columns given to `open` are read; of all others every column there is.
+        proven: Adds to a snapshot's position what identifies its file.
     """
 
     def __init__(
@@ -47,19 +50,21 @@ class MySqlSnapshotReader(SnapshotReader):
         position: PositionOf,
         out_of_range: OutOfRange = OutOfRange.FAIL,
         narrowed: frozenset[TableId] = frozenset(),
+        proven: Proven = lambda position: position,
     ) -> None:
         self._endpoint = endpoint
         self._position = position
         self._out_of_range = out_of_range
         self._narrowed = narrowed
+        self._proven = proven
 
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
         """A snapshot of one table; kept chunks of a key that has changed since are replaced by new ones."""
         with self._endpoint.session() as connection:
             planned = self._plan(connection, schema)
             if not planned.schema.primary_key:
-                return ExactSnapshot(self._endpoint, planned, self._position)
-            position = self._position(connection)
+                return ExactSnapshot(self._endpoint, planned, self._position, self._proven)
+            position = self._proven(self._position(connection))
             if self._plan(connection, schema).fingerprint != planned.fingerprint:
                 raise planned.changed()
             fits = not chunks or cutting.fits(chunks, connection, planned.definition)
@@ -135,16 +140,16 @@ class KeyedSnapshot(TableSnapshot):
 class ExactSnapshot(TableSnapshot):
     """A whole table at `position`, read through the driver."""
 
-    def __init__(self, endpoint: Endpoint, planned: PlannedTable, position: PositionOf) -> None:
+    def __init__(self, endpoint: Endpoint, planned: PlannedTable, position: PositionOf, proven: Proven) -> None:
         self._held = LockedSnapshot(endpoint, planned, position)
         try:
+            self.position = proven(self._held.position)
             self._relay = SnapshotRelay(*driver_address(), self._held.rows)
         except BaseException:
             self._held.close()
             raise
         self._is_closed = False
         self.schema = planned.schema
-        self.position = self._held.position
         self.chunks = (SnapshotChunk(0, cutting.WHOLE),)
         self.resumable = False
         self.read = RelayedRead(self._relay.address, planned)

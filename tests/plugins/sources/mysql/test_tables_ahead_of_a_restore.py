@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from replicator_sdk.errors import TableHistoryLostError
+from replicator_sdk.testing.contexts import CollectingEmitter
+from replicator_source_mysql.offset import MySqlOffset
 from tests.end_to_end.mysql.test_restored import SERVERS, put_back
 from tests.plugins.sources.mysql.pipeline import Pipeline
+from tests.plugins.sources.mysql.pump import Pump
 from tests.plugins.sources.mysql.test_gtid_domains import ends_after_commit
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import Release
@@ -71,3 +76,40 @@ def test_a_table_that_is_ahead_goes_on_where_the_server_was_only_restarted(
         write(db, "after", 1, "t", "u")
         pipeline.run()
         assert pipeline.target_rows() == pipeline.source_rows()
+
+
+@SERVERS
+def test_a_table_whose_position_comes_from_its_copy_is_copied_again_after_a_restore_that_lacks_it(
+    release: Release, gtid: bool, mysql_server: PrivateMysql, tmp_path: Path
+) -> None:
+    """The restored server writes a file of the same name, and more into it: by its size nothing is missing."""
+    server = mysql_server(release, gtid=gtid)
+    with server.database() as db:
+        db.execute("CREATE TABLE t (id int PRIMARY KEY AUTO_INCREMENT, v varchar(20))")
+        db.execute("CREATE TABLE keyless (v varchar(20))")
+        pump = Pump(db, "t", "keyless")
+        saved = pump.prepare()
+        server.stop()
+        copy_folder(server.data, tmp_path / "copy")
+        server.start()
+        write(db, "first", 3, "t")
+        position = pump.snapshot("t")[0].position
+        exact = pump.snapshot("keyless")[0].position
+        assert isinstance(position, MySqlOffset)
+        assert isinstance(exact, MySqlOffset)
+        assert position.proof == exact.proof != ""
+
+        def resume() -> None:
+            definition = replace(pump.definition, reached={pump.table("t"): position}.get)
+            reader = pump.source.create_reader(definition, pump.context, CollectingEmitter())
+            with contextlib.closing(reader):
+                reader.initialize(saved)
+
+        resume()
+        server.stop()
+        put_back(server, tmp_path / "copy")
+        write(db, "other", 20, "t")
+        with pytest.raises(TableHistoryLostError, match=r"RPL-3814.*\.t\b"):
+            resume()
+        saved = Pump(db, "t", "keyless").prepare()
+        resume()  # the saved offset is beyond it

@@ -9,20 +9,26 @@ second of the first start cannot be recognised there.
 from __future__ import annotations
 
 import contextlib
+import secrets
+import threading
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from replicator_sdk.errors import BugError, HistoryLostError, RetryableError
+from replicator_sdk.offset import Offset
 from replicator_source_mysql.binlog.dump.binlog_stream import BinlogStream
 from replicator_source_mysql.binlog.event import Events, FilePosition, Kind
-from replicator_source_mysql.connect.connection import Endpoint, Server
+from replicator_source_mysql.connect.connection import Endpoint, Server, server_of
 from replicator_source_mysql.connect.diagnosis import diagnosed
+from replicator_source_mysql.offset import MySqlOffset
 
 _SECONDS = 30.0
 _WRAP = 1 << 32
 """A dump cannot begin at a position beyond it."""
+_FIRST = 4
+"""Where the first event of every file begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ def read_fingerprint(
         ReplicatorError: When the server cannot be reached, or refuses to send its log.
     """
     begin = begin if begin < _WRAP else 0
-    start = FilePosition(place.file, begin or place.position)
+    start = FilePosition(place.file, begin or (place.position if place.position < _WRAP else _FIRST))
     stream = BinlogStream.open(endpoint, server, start, server_id=server_id, heartbeat_seconds=1.0)
     created, deadline = 0, time.monotonic() + _SECONDS
     with contextlib.closing(stream), diagnosed(f"reading the log at {start}"):
@@ -102,3 +108,44 @@ def is_same_file(
     except (HistoryLostError, BugError):
         return False  # no event begins there
     return found.created == proof.created and (not found.begin or found.digest == proof.digest)
+
+
+class CreationTimes:
+    """When the files of a server's log were created, asked once for each file. Safe from any thread.
+
+    The server is asked under an id of its own each time, since it ends one of two dumps with one id.
+
+    Args:
+        endpoint: The server.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], int] = {}
+
+    def proven(self, offset: Offset) -> Offset:
+        """The offset with the creation time of its file, so that another file of that name is recognised.
+
+        A server that is restored in place goes on in a new file. So nothing else has to be known of a position in the file that was
+        written when the position was taken.
+
+        Raises:
+            ReplicatorError: When the server cannot be reached, or refuses to send its log.
+        """
+        if not isinstance(offset, MySqlOffset) or offset.proof:
+            return offset
+        with self._lock:
+            key = (offset.server, offset.file)
+            if key not in self._known:
+                self._known[key] = self._ask(FilePosition(offset.file, _FIRST))
+            return replace(offset, proof=str(LogFingerprint(self._known[key])))
+
+    def _ask(self, place: FilePosition) -> int:
+        server_id = secrets.randbelow((1 << 31) - 2) + (1 << 31)
+        with self._endpoint.session() as connection:
+            server = server_of(connection)
+        try:
+            return read_fingerprint(self._endpoint, server, place, 0, server_id=server_id).created
+        except HistoryLostError:
+            return 0  # the server has removed the file meanwhile; so it cannot be read on from there, either
