@@ -51,6 +51,11 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "stages and connections do not make one source and one target",
         "join exactly one cdcSource to one cdcTarget",
     ),
+    "RPL-2061": (
+        "ConfigError",
+        "an entry of `tables` has a `where`, and the source copies whole tables only, or none",
+        "remove `where`",
+    ),
     "RPL-1101": (
         "ConfigError",
         "no installed package offers a plugin of that name",

@@ -79,6 +79,8 @@ class TableSnapshot(ABC):
             tables with a key: the log from the earliest position on, applied as upserts and deletes, removes the
             difference. A table without a key must be read whole at one position.
         read_marked: Reads the same rows as `read`; None where values cannot be marked. Used only after `read` raised a `DataError`.
+        partial_updates: Why the log may show an update without the values that it left as they were, with what to do about
+            it; empty when each update has all. Such an update of a row that the copy left out could not be applied.
     """
 
     schema: TableSchema
@@ -87,6 +89,7 @@ class TableSnapshot(ABC):
     read: ChunkReader
     resumable: bool
     read_marked: MarkedChunkReader | None = None
+    partial_updates: str = ""
 
     def end(self) -> Offset | None:
         """How late the rows read so far may be: an offset at or after every transaction that any of them shows.

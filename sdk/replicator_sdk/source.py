@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Generic
 
 from replicator_sdk.batch import ChangeBatch, Commits
@@ -52,6 +52,8 @@ class EventReaderDefinition:
         marks_refused: Whether values that the standard types cannot hold, and that `out_of_range` does not replace, are NULL and
             marked (`ChangeBatch.refused`, `TableSnapshot.read_marked`) instead of a `DataError`. A key's value never is, nor one
             in an image before. True only where `DeltaSource.marks_refused` says so.
+        conditions: Tables of which a snapshot has only the rows for which this holds: a condition in the source's SQL, which
+            the source puts between parentheses. Only sources with `DeltaSource.filters_snapshots` get any.
     """
 
     tables: Mapping[TableId, TableSchema]
@@ -61,6 +63,7 @@ class EventReaderDefinition:
     selects: Callable[[TableId], bool] = _every_table
     reached: Callable[[TableId], Offset | None] = _nowhere
     marks_refused: bool = False
+    conditions: Mapping[TableId, str] = field(default_factory=dict)
 
 
 class EventEmitter(ABC):
@@ -170,6 +173,8 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
         unseen_ddl: The changes of structure that its log does not show, so that it never emits them.
         marks_refused: Whether its readers follow `EventReaderDefinition.marks_refused`; otherwise a pipeline with `onDataError` other
             than `fail` is refused.
+        filters_snapshots: Whether its snapshots follow `EventReaderDefinition.conditions`; without it, a pipeline with a
+            condition is refused.
     """
 
     plugin_type: ClassVar[str] = PLUGIN_TYPE_SOURCE
@@ -181,6 +186,7 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
         {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}
     )
     marks_refused: ClassVar[bool] = False
+    filters_snapshots: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT_co) -> None:
         self.config = config

@@ -36,6 +36,7 @@ class MySqlSource(DeltaSource[MySqlConfig]):
     config_type: ClassVar[type[PluginConfig]] = MySqlConfig
     offset_type: ClassVar[type[Offset]] = MySqlOffset
     unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset()
+    filters_snapshots: ClassVar[bool] = True
 
     def configure(self, configurer: Configurer) -> None:
         """Refuse a certificate file that does not exist; the settings model checks everything else."""
@@ -109,7 +110,9 @@ class MySqlSource(DeltaSource[MySqlConfig]):
 
         policy = self.config.out_of_range or definition.out_of_range
         endpoint = self.endpoint(f"replicator {context.replicator_name}")
-        return MySqlSnapshotReader(endpoint, _end_of_log, policy, definition.narrowed, self._creation_times.proven)
+        return MySqlSnapshotReader(
+            endpoint, _end_of_log, policy, definition.narrowed, self._creation_times.proven, definition.conditions
+        )
 
     @cached_property
     def _creation_times(self) -> CreationTimes:

@@ -30,6 +30,7 @@ class PostgresSource(DeltaSource[PostgresConfig]):
     config_type: ClassVar[type[PluginConfig]] = PostgresConfig
     offset_type: ClassVar[type[Offset]] = PostgresOffset
     marks_refused: ClassVar[bool] = True
+    filters_snapshots: ClassVar[bool] = True
 
     def configure(self, configurer: Configurer) -> None:
         """Check that the certificate file exists; the settings model checks the rest."""
@@ -109,7 +110,7 @@ class PostgresSource(DeltaSource[PostgresConfig]):
         policy = self.config.out_of_range or definition.out_of_range
         endpoint = self.endpoint(f"replicator {context.replicator_name}")
         publication = self.config.publication or derived_name(context.namespace, context.replicator_name)
-        return PostgresSnapshotReader(endpoint, publication, policy, definition.narrowed, context)
+        return PostgresSnapshotReader(endpoint, publication, policy, definition, context)
 
 
 def derived_name(namespace: str, name: str) -> str:

@@ -35,6 +35,7 @@ class SqliteSource(DeltaSource[SqliteConfig]):
     config_type: ClassVar[type[PluginConfig]] = SqliteConfig
     offset_type: ClassVar[type[Offset]] = SqliteOffset
     marks_refused: ClassVar[bool] = True
+    filters_snapshots: ClassVar[bool] = True
 
     def identity(self) -> str:
         """An identity stored inside the database; the first call creates the replicator's tables there."""
@@ -97,7 +98,7 @@ class SqliteSource(DeltaSource[SqliteConfig]):
         """The reader of snapshots."""
         from replicator_source_sqlite.snapshots.snapshot import SqliteSnapshotReader
 
-        return SqliteSnapshotReader(self.config, definition.out_of_range, definition.narrowed, self._known_schema)
+        return SqliteSnapshotReader(self.config, definition, self._known_schema)
 
     @cached_property
     def _known_schema(self) -> KnownSchema:

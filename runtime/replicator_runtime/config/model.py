@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from replicator_runtime.config.default_paths import default_base_path
+from replicator_sdk.authoring.sql_condition import condition_problem
 
 SOURCE_TYPES = ("cdcSource", "cdc-origin")
 TARGET_TYPES = ("cdcTarget", "cdc-destination")
@@ -113,13 +114,48 @@ class TableConfig(Settings):
     )
     dml_blacklist: tuple[DMLName, ...] = Field(default=(), description="Changes of these tables to leave out.")
     ddl_blacklist: tuple[DDLName, ...] = Field(default=(), description="Schema changes of these tables to leave out.")
+    where: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A condition in the source's SQL, such as `created_at >= '2024-01-01'`: a copy of these tables has only the rows for"
+        " which it holds. Changes are not filtered.",
+    )
     exclude: bool = Field(default=False, description="Replicate none of these tables, whatever other entries select.")
 
     @model_validator(mode="after")
     def _excludes_whole_tables(self) -> Self:
-        if self.exclude and (self.columns is not None or self.dml_blacklist or self.ddl_blacklist):
-            raise ValueError("an entry with `exclude` leaves whole tables out: it has no columns and no blacklists")
+        if self.exclude and (self.columns is not None or self.dml_blacklist or self.ddl_blacklist or self.where):
+            raise ValueError(
+                "an entry with `exclude` leaves whole tables out: it has no columns, no blacklists and no `where`"
+            )
         return self
+
+    @model_validator(mode="after")
+    def _condition_is_one_expression(self) -> Self:
+        if self.where is not None and (why := condition_problem(self.where)):
+            raise ValueError(f"`where` must be one condition of a SELECT, without what could end it: {why}")
+        return self
+
+
+def _table_pattern(text: str) -> str:
+    if not all(text.split(".")):
+        raise ValueError("a table is named `table`, `schema.table` or `database.schema.table`; `*` and `?` are allowed")
+    return text
+
+
+class SnapshotConfig(Settings):
+    """How existing rows are copied."""
+
+    max_rows_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        description="How many rows all copies together read in a second, on average; as fast as they can when left out. A chunk"
+        " is read at once, and then the copies wait.",
+    )
+    order: tuple[Annotated[str, AfterValidator(_table_pattern)], ...] = Field(
+        default=(),
+        description="Which tables are copied first: names as `table`, `schema.table` or `database.schema.table`, or patterns. The others follow.",
+    )
 
 
 class RetriesConfig(Settings):
@@ -274,6 +310,7 @@ class PipelineConfig(Settings):
         default_factory=FailingTablesConfig, description="What follows when a table fails for long."
     )
     lanes: LanesConfig = Field(default_factory=LanesConfig, description="How much is kept of a paused table's changes.")
+    snapshot: SnapshotConfig = Field(default_factory=SnapshotConfig, description="How existing rows are copied.")
     new_tables: Literal["include", "ignore"] = Field(
         default="include", description="Whether tables that appear later and match `tables` are taken in."
     )

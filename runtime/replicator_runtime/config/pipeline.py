@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
+from replicator_runtime.config.copying import copying_problems
 from replicator_runtime.config.data_errors import data_error_problem
 from replicator_runtime.config.default_paths import expand_home
 from replicator_runtime.config.document import read_document
@@ -91,6 +92,8 @@ def build_pipeline(
     ends, problems = find_ends(config)
     made = [_make_plugin(host, config.stages[i], i, configurer, problems) for i in range(len(config.stages))]
     problems += configurer.problems
+    if ends is not None and isinstance(source := made[ends.source], DeltaSource):
+        problems += copying_problems(config, source)
     if problems or ends is None:
         raise InvalidPipelineError(problems, where=where)
     if unable := data_error_problem(config, made[ends.source], made[ends.target]):

@@ -20,6 +20,7 @@ class SelectedTable:
         dml_blacklist: Changes left out, the pipeline's and the table's own together.
         ddl_blacklist: Schema changes left out, likewise.
         quiet_columns: Columns an assessment says nothing about.
+        where: The condition of the rows that a copy has; all when it is empty.
     """
 
     table: TableId
@@ -27,6 +28,7 @@ class SelectedTable:
     dml_blacklist: frozenset[DMLOperation]
     ddl_blacklist: frozenset[DDLOperation]
     quiet_columns: frozenset[str] = frozenset()
+    where: str = ""
 
 
 class Selection:
@@ -54,6 +56,7 @@ class Selection:
             frozenset(DMLOperation[name] for name in (*self._dml, *entry.dml_blacklist)),
             frozenset(DDLOperation(name) for name in (*self._ddl, *entry.ddl_blacklist)),
             frozenset(c.name for c in columns if c.suppress_warning),
+            entry.where or "",
         )
 
     def selects(self, table: TableId) -> bool:

@@ -172,7 +172,7 @@ class Attempt:
 
     def _snapshots_by_row(self) -> Snapshots:
         """Copies that use the attempt's consumer, and so end with the attempt."""
-        snapshots = Snapshots(self._lifecycle, self._consumer)
+        snapshots = Snapshots(self._lifecycle, self._consumer, self._snapshots.throttle)
         self._exit.callback(snapshots.close)
         return snapshots
 
@@ -267,7 +267,9 @@ class Attempt:
             selected = self._run.pipeline.selection.matches(table)
             scope = None if selected is None else TableScope.of(selected)
             watermark.filtered = scope is not None and bool(scope.left_out)
-            watermark.lacks_rows = scope is not None and scope.lacks_written_rows
+            record = self._lifecycle.records.get(table)
+            watermark.is_part = record is not None and record.snapshot is not None and bool(record.snapshot.where)
+            watermark.lacks_rows = watermark.is_part or (scope is not None and scope.lacks_written_rows)
         self._applied = dict(watermarks)
         stream.start(start, self._run.saved_sequence)
         self._run.progress.set_phase("streaming")

@@ -37,6 +37,8 @@ _BATCH_BYTES = 4 << 20
 """Larger windows fall out of the processor's cache, which costs a third of the speed."""
 _GONE = frozenset({1054, 1146, 1412})
 """Unknown column, no such table, definition changed since the transaction began."""
+_WRONG_CONDITION = frozenset({1046, 1054, 1064, 1111, 1210, 1241, 1242, 1247, 1267, 1292, 1305, 1525, 1582, 1583, 1630})
+"""Unknown column or function, wrong syntax, and what else a server says of an expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class PlannedTable:
         fingerprint: What its structure was.
         zero_dates: The source's `zeroDates`.
         out_of_range: What happens to other values the standard types cannot hold.
+        rows: The condition of the rows to read; all when it is empty.
     """
 
     definition: TableDefinition
@@ -56,6 +59,7 @@ class PlannedTable:
     fingerprint: str
     zero_dates: str
     out_of_range: OutOfRange
+    rows: str = ""
 
     def columns(self, replaced: Counter[str]) -> list[TextColumn]:
         """How each column is selected and converted; what is replaced is counted in `replaced`."""
@@ -65,7 +69,30 @@ class PlannedTable:
     def query(self, hint: str = "", where: str = "") -> str:
         """The SELECT of its rows."""
         listed = ", ".join(column.expression for column in self.columns(Counter()))
+        if self.rows:
+            where = f"{where} AND ({self.rows})" if where else f" WHERE ({self.rows})"
         return f"SELECT {listed} FROM {qualified(self.schema.table)}{hint}{where}"  # noqa: S608 - quoted names
+
+    def check_rows(self, connection: pymysql.Connection[Any]) -> None:
+        """Check that the server takes the condition of the rows; reads none.
+
+        Raises:
+            NeedsUserError: When it does not.
+        """
+        if not self.rows:
+            return
+        query = f"EXPLAIN SELECT 1 FROM {qualified(self.schema.table)} WHERE ({self.rows})"  # noqa: S608 - quoted names
+        try:
+            execute(connection, query)
+        except driver().MySQLError as refused:
+            if not refused.args or refused.args[0] not in _WRONG_CONDITION:
+                raise
+            raise NeedsUserError(
+                f"the table's `where` is refused: {refused.args[-1]}",
+                code="RPL-3826",
+                hint="correct `where` of the table in `tables`; it is a condition of MySQL over the table's columns, with the database of each function and other table",
+                table=str(self.schema.table),
+            ) from None
 
     def check(self, connection: pymysql.Connection[Any]) -> None:
         """Whether the table still is what was planned; it stays so until the transaction on `connection` ends.

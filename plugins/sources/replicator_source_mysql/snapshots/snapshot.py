@@ -7,7 +7,8 @@ is applied as upserts and deletes. A table without a key has nothing to upsert b
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from replicator_sdk.config import OutOfRange
@@ -16,7 +17,7 @@ from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader, TableSnapshot
 from replicator_source_mysql.connect.catalogue import Catalogue
-from replicator_source_mysql.connect.connection import Endpoint
+from replicator_source_mysql.connect.connection import Endpoint, execute
 from replicator_source_mysql.definition import TableDefinition
 from replicator_source_mysql.snapshots import chunk_plan as cutting
 from replicator_source_mysql.snapshots.chunk_reader import ChunkSelect, PlannedTable, RelayedRead, missing_columns
@@ -42,6 +43,7 @@ class MySqlSnapshotReader(SnapshotReader):
         out_of_range: What happens to values the standard types cannot hold.
         narrowed: Tables of which only the columns given to `open` are read; of all others every column there is.
         proven: Adds to a snapshot's position what identifies its file.
+        conditions: Tables of which only some rows are read.
     """
 
     def __init__(
@@ -51,26 +53,34 @@ class MySqlSnapshotReader(SnapshotReader):
         out_of_range: OutOfRange = OutOfRange.FAIL,
         narrowed: frozenset[TableId] = frozenset(),
         proven: Proven = lambda position: position,
+        conditions: Mapping[TableId, str] = MappingProxyType({}),
     ) -> None:
         self._endpoint = endpoint
         self._position = position
         self._out_of_range = out_of_range
         self._narrowed = narrowed
         self._proven = proven
+        self._conditions = conditions
 
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
         """A snapshot of one table; kept chunks of a key that has changed since are replaced by new ones."""
         with self._endpoint.session() as connection:
             planned = self._plan(connection, schema)
+            planned.check_rows(connection)
+            partial = _partial_updates(connection)
             if not planned.schema.primary_key:
-                return ExactSnapshot(self._endpoint, planned, self._position, self._proven)
+                exact = ExactSnapshot(self._endpoint, planned, self._position, self._proven)
+                exact.partial_updates = partial
+                return exact
             position = self._proven(self._position(connection))
             if self._plan(connection, schema).fingerprint != planned.fingerprint:
                 raise planned.changed()
             fits = not chunks or cutting.fits(chunks, connection, planned.definition)
             kept = tuple(chunks) if fits else ()
             cut = kept or cutting.plan(connection, planned.definition, self._endpoint.config.chunk_rows)
-        return KeyedSnapshot(self._endpoint, planned, position, self._position, cut, resumable=fits)
+        keyed = KeyedSnapshot(self._endpoint, planned, position, self._position, cut, resumable=fits)
+        keyed.partial_updates = partial
+        return keyed
 
     def _plan(self, connection: pymysql.Connection[Any], wanted: TableSchema) -> PlannedTable:
         definition = Catalogue(connection).find(wanted.table)
@@ -87,7 +97,16 @@ class MySqlSnapshotReader(SnapshotReader):
         if names is not None and set(names) - set(schema.names):
             raise missing_columns(schema, wanted)
         structure = cutting.fingerprint(connection, definition)
-        return PlannedTable(definition, schema, structure, config.zero_dates, self._out_of_range)
+        rows = self._conditions.get(wanted.table, "")
+        return PlannedTable(definition, schema, structure, config.zero_dates, self._out_of_range, rows)
+
+
+def _partial_updates(connection: pymysql.Connection[Any]) -> str:
+    """Whether updates may be logged without the columns that they left as they were."""
+    image = str(execute(connection, "SELECT @@GLOBAL.binlog_row_image")[0][0]).upper()
+    if image.startswith("FULL"):
+        return ""
+    return f"binlog_row_image is {image}: SET GLOBAL binlog_row_image = 'FULL', and have the applications connect again"
 
 
 def find_table(catalogue: Catalogue, table: TableId) -> TableDefinition:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from replicator_sdk.authoring.driver_errors import naming_table, translated_erro
 from replicator_sdk.batch import Refusal
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError, RetryableError
-from replicator_sdk.schema import TableSchema
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk
 from replicator_source_postgres.connection import Endpoint, driver, quote_identifier, quote_literal, statement
 from replicator_source_postgres.diagnosis import diagnosed
@@ -50,6 +50,31 @@ def import_snapshot(connection: psycopg.Connection[tuple[Any, ...]], name: str) 
     connection.execute(statement(f"SET TRANSACTION SNAPSHOT {quote_literal(name)}"))
 
 
+def check_condition(
+    connection: psycopg.Connection[tuple[Any, ...]], table: TableId, parts: Sequence[StoredTable], condition: str
+) -> None:
+    """Check that the server takes the condition of a table's rows; reads none.
+
+    Raises:
+        NeedsUserError: When it does not.
+    """
+    errors = driver().errors
+    other = (errors.UndefinedTable, errors.InsufficientPrivilege)
+    for part in parts[:1] if condition else ():
+        query = f"EXPLAIN SELECT FROM {part.name} WHERE ({condition})"
+        try:
+            connection.execute(statement(query))
+        except other:
+            raise
+        except (driver().ProgrammingError, driver().DataError) as refused:
+            raise NeedsUserError(
+                f"the table's `where` is refused: {refused.diag.message_primary}",
+                code="RPL-3607",
+                hint="correct `where` of the table in `tables`; it is a condition of PostgreSQL over the table's columns, with the schema of each function and other table",
+                table=str(table),
+            ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresChunkReader:
     """Reads a chunk; see `ChunkReader`. Its repr does not show the password.
@@ -62,6 +87,7 @@ class PostgresChunkReader:
         parts: The stored tables by identifier.
         adbc_columns: How ADBC reads each column; None when it may not be used.
         adbc_rows: From how many rows on a chunk is read by ADBC, as far as their number is known.
+        condition: Which rows are read; all when it is empty.
     """
 
     endpoint: Endpoint
@@ -71,6 +97,7 @@ class PostgresChunkReader:
     parts: Mapping[int, StoredTable]
     adbc_columns: tuple[str, ...] | None = None
     adbc_rows: int = _ADBC_ROWS
+    condition: str = ""
 
     def marked(self, chunk: SnapshotChunk) -> Iterator[tuple[pa.RecordBatch, Mapping[str, Refusal]]]:
         """The same rows with refused values marked; see `MarkedChunkReader`. Always read by COPY, whose texts are what is decoded."""
@@ -102,7 +129,10 @@ class PostgresChunkReader:
 
     def _query(self, part: StoredTable, chunk: SnapshotChunk, columns: tuple[str, ...]) -> str:
         only = "ONLY " if part.only else ""
-        return f"SELECT {', '.join(columns)} FROM {only}{part.name}{chunk_condition(chunk.bounds)}"  # noqa: S608 - quoted names
+        where = chunk_condition(chunk.bounds)
+        if self.condition:
+            where = f"{where} AND ({self.condition})" if where else f" WHERE ({self.condition})"
+        return f"SELECT {', '.join(columns)} FROM {only}{part.name}{where}"  # noqa: S608 - quoted names
 
     # ------------------------------------------------------------ COPY in text format
 

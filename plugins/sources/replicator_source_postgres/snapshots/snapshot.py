@@ -18,13 +18,15 @@ from replicator_source_postgres.relation_ids import RelationIds
 from replicator_source_postgres.replication.slot_creation import waiting_for_transactions
 from replicator_source_postgres.schema.schema_tracker import narrow
 from replicator_source_postgres.snapshots import chunk_plan
-from replicator_source_postgres.snapshots.chunk_reader import PostgresChunkReader, import_snapshot
+from replicator_source_postgres.snapshots.chunk_reader import PostgresChunkReader, check_condition, import_snapshot
 from replicator_source_postgres.table_registry import check_readable
 from replicator_source_postgres.types.adbc import adbc_expression
 from replicator_source_postgres.unlogged.unlogged_changes import UnloggedChanges
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
+
+    from replicator_sdk.source import EventReaderDefinition
 
 
 class PostgresSnapshotReader(SnapshotReader):
@@ -35,14 +37,15 @@ class PostgresSnapshotReader(SnapshotReader):
         endpoint: Endpoint,
         publication: str,
         out_of_range: OutOfRange,
-        narrowed: frozenset[TableId],
+        definition: EventReaderDefinition,
         context: DeltaSourceContext,
     ) -> None:
         self._endpoint = endpoint
         self._publication = publication
         self._context = context
         self._out_of_range = out_of_range
-        self._narrowed = narrowed
+        self._narrowed = definition.narrowed
+        self._conditions = definition.conditions
 
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
         """A snapshot of one table; blocks no writer, and waits for transactions that are writing when it begins.
@@ -60,6 +63,8 @@ class PostgresSnapshotReader(SnapshotReader):
                 parts = chunk_plan.stored_tables(catalogue, facts)
                 plan = chunk_plan.plan_chunks(catalogue, now, parts, self._endpoint.config.chunk_rows)
                 expressions = adbc_columns(catalogue, now, facts)
+                condition = self._conditions.get(schema.table, "")
+                check_condition(connection, schema.table, parts, condition)
                 unlogged = UnloggedChanges(catalogue, self._publication, self._context)
                 if unlogged.is_left_out(facts.oid):
                     raise _another(schema.table)  # it took the name after the tables were published
@@ -69,11 +74,18 @@ class PostgresSnapshotReader(SnapshotReader):
             exported.close()
             raise
         read = PostgresChunkReader(
-            self._endpoint, now, exported.name, self._out_of_range, {part.oid: part for part in parts}, expressions
+            self._endpoint,
+            now,
+            exported.name,
+            self._out_of_range,
+            {part.oid: part for part in parts},
+            expressions,
+            condition=condition,
         )
+        partial = _partial_updates(facts, parts)
         if chunks:
             plan = _resumed(plan, chunks, parts, resumes=resumes)
-        return PostgresTableSnapshot(exported, now, plan, read)
+        return PostgresTableSnapshot(exported, now, plan, read, partial)
 
     def _selected(self, schema: TableSchema, facts: TableFacts, catalogue: Catalogue) -> TableSchema:
         """The schema at the snapshot's position, with the columns that the pipeline captures."""
@@ -87,6 +99,17 @@ def _find(catalogue: Catalogue, table: TableId) -> TableFacts:
         raise _another(table)
     check_readable(catalogue, facts, table)
     return facts
+
+
+def _partial_updates(facts: TableFacts, parts: Sequence[chunk_plan.StoredTable]) -> str:
+    """Whether values may be stored out of line: an update that leaves one as it was does not have it in the log."""
+    if facts.identity == "f" or not any(part.has_toast for part in parts):
+        return ""
+    name = f"{quote_identifier(facts.schema)}.{quote_identifier(facts.name)}"
+    return (
+        "its log has no large values that an update left as they were (unchanged TOAST):"
+        f" ALTER TABLE {name} REPLICA IDENTITY FULL (of each partition, if it has any)"
+    )
 
 
 def _another(table: TableId) -> RetryableError:
@@ -146,7 +169,12 @@ class PostgresTableSnapshot(TableSnapshot):
     """An open snapshot of one table."""
 
     def __init__(
-        self, exported: ExportedSnapshot, schema: TableSchema, plan: chunk_plan.ChunkPlan, read: PostgresChunkReader
+        self,
+        exported: ExportedSnapshot,
+        schema: TableSchema,
+        plan: chunk_plan.ChunkPlan,
+        read: PostgresChunkReader,
+        partial_updates: str = "",
     ) -> None:
         self._exported = exported
         self.schema = schema
@@ -155,6 +183,7 @@ class PostgresTableSnapshot(TableSnapshot):
         self.resumable = plan.resumable
         self.read = read
         self.read_marked = read.marked
+        self.partial_updates = partial_updates
 
     def close(self) -> None:
         """End the session that exports the snapshot."""

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from replicator_sdk import OutOfRange, SnapshotChunk, SnapshotReader, TableId, TableSchema, TableSnapshot
+from replicator_sdk import EventReaderDefinition, SnapshotChunk, SnapshotReader, TableSchema, TableSnapshot
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_source_sqlite.capture.changelog import last_change, offset_of
 from replicator_source_sqlite.capture.ddl_detection import KnownSchema, drifts
@@ -27,22 +27,21 @@ class SqliteSnapshotReader(SnapshotReader):
 
     Args:
         config: The settings.
-        out_of_range: What happens to values the standard types cannot hold, unless the settings say.
-        narrowed: Tables of which only the columns given to `open` are read; of all others every column there is.
+        definition: What is replicated, and which rows are copied.
         known_schema: The run's.
     """
 
     def __init__(
         self,
         config: SqliteConfig,
-        out_of_range: OutOfRange,
-        narrowed: frozenset[TableId],
+        definition: EventReaderDefinition,
         known_schema: KnownSchema,
     ) -> None:
         self._config = config
         self._known_schema = known_schema
-        self._narrowed = narrowed
-        self._out_of_range = config.out_of_range or out_of_range
+        self._narrowed = definition.narrowed
+        self._conditions = definition.conditions
+        self._out_of_range = config.out_of_range or definition.out_of_range
 
     def open(self, schema: TableSchema, chunks: Sequence[SnapshotChunk] = ()) -> TableSnapshot:
         """Copy the selected columns of a table, as they are now; returns when the copy is complete."""
@@ -67,7 +66,7 @@ class SqliteSnapshotReader(SnapshotReader):
                 self._check_logged(database, schema)
                 position = offset_of(database, last_change(database))
                 selected = self._selected(shape, schema)
-                copy_rows(database, shape, selected)
+                copy_rows(database, shape, selected, self._conditions.get(schema.table, ""))
                 plan = chunks if chunks and shape.rowid_alias else plan_chunks(database, self._config.chunk_rows)
         read = CopyReader(str(path), selected, self._out_of_range)
         return SqliteSnapshot(selected, position, plan, read, bool(shape.rowid_alias), folder)

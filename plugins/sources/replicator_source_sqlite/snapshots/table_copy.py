@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from replicator_sdk import OutOfRange, Refusal, SnapshotChunk, TableSchema
+from replicator_sdk.errors import NeedsUserError
 from replicator_source_sqlite.catalogue import TableShape
 from replicator_source_sqlite.connection import connect, quoted
 from replicator_source_sqlite.types.decode import Decoder
@@ -55,15 +56,31 @@ class CopyReader:
                 yield list(zip(*batch, strict=True)), len(batch)
 
 
-def copy_rows(database: sqlite3.Connection, shape: TableShape, schema: TableSchema) -> None:
-    """Fill `copy.rows`; a row's number is its INTEGER PRIMARY KEY, which a later copy has, too, else its rank."""
+def copy_rows(database: sqlite3.Connection, shape: TableShape, schema: TableSchema, condition: str) -> None:
+    """Fill `copy.rows` with the rows for which `condition` holds, all when it is empty.
+
+    A row's number is its INTEGER PRIMARY KEY, which a later copy has, too, else its rank.
+
+    Raises:
+        NeedsUserError: When SQLite refuses the condition.
+    """
+    name = f"main.{quoted(schema.table.table)} AS t"
+    where = f" WHERE ({condition})" if condition else ""
+    if condition:
+        try:
+            database.execute(f"EXPLAIN SELECT 1 FROM {name}{where}").close()
+        except sqlite3.Error as refused:
+            raise NeedsUserError(
+                f"the table's `where` is refused: {refused}",
+                code="RPL-3531",
+                hint="correct `where` of the table in `tables`; it is a condition of SQLite over the table's columns",
+                table=str(schema.table),
+            ) from None
     places = ", ".join(f"c{i}" for i in range(len(schema.columns)))
     columns = ", ".join(f"t.{quoted(name)}" for name in schema.names)
     number = f"t.{quoted(shape.rowid_alias)}" if shape.rowid_alias else "NULL"
     database.execute(f"CREATE TABLE copy.rows (number INTEGER PRIMARY KEY, {places})")
-    database.execute(
-        f"INSERT INTO copy.rows (number, {places}) SELECT {number}, {columns} FROM main.{quoted(schema.table.table)} AS t"
-    )
+    database.execute(f"INSERT INTO copy.rows (number, {places}) SELECT {number}, {columns} FROM {name}{where}")
 
 
 def plan_chunks(database: sqlite3.Connection, chunk_rows: int) -> tuple[SnapshotChunk, ...]:

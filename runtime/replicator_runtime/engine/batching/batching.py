@@ -224,6 +224,7 @@ class Batcher:
             return None
         watermark = self._watermarks.get(run[0].schema.table)
         forgives = run[0].overlap or (watermark is not None and watermark.filtered)
+        is_part = watermark is not None and watermark.is_part
         identity = BatchIdentity(self._generation, self._epoch, counted.first_sequence, counted.last_sequence, position)
         changes = TableChanges(
             run[0].schema,
@@ -231,8 +232,8 @@ class Batcher:
             lambda: (batch for segment in run for batch in segment.read()),
             rows=counted.rows,
             nbytes=sum(s.spilled.nbytes if s.spilled else s.nbytes for s in run),
-            overlap=counted.is_snapshot or forgives,
-            drops_lost_updates=forgives,
+            overlap=counted.is_snapshot or forgives or is_part,
+            drops_lost_updates=forgives and not is_part,
             inserts_only=counted.updates == 0 and counted.deletes == 0,
             source_timestamp=counted.source_timestamp,
             unordered=counted.is_unordered and not (watermark is not None and watermark.lacks_rows),

@@ -25,6 +25,8 @@ class StepKind(enum.StrEnum):
     """Other columns of a table are selected."""
     OPERATIONS = "operations"
     """Other operations of a table are left out."""
+    ROWS = "rows"
+    """Other rows of a table are copied."""
     SETTING = "setting"
     """A setting of source, target or pipeline."""
 

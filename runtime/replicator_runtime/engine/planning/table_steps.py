@@ -62,7 +62,8 @@ class TableSteps:
         Raises:
             ReplicatorError: When the source cannot be asked.
         """
-        steps = (self._step(self._records[table]) for table in sorted(self._records))
+        records = [self._records[table] for table in sorted(self._records)]
+        steps = (step for record in records for step in (self._step(record), self._rows(record)))
         return [step for step in steps if step is not None]
 
     def of_new(self, table: TableId, *, new_tables: str) -> Step | None:
@@ -81,6 +82,20 @@ class TableSteps:
         if not record.schemas or record.left_at is not None:
             return self._back(record)
         return self._edited(record, selected)
+
+    def _rows(self, record: TableRecord) -> Step | None:
+        """The step of a table whose `where` was edited since its copy began."""
+        selected = self._selection.matches(record.table)
+        if selected is None or record.snapshot is None or record.snapshot.where == selected.where:
+            return None
+        was, now = (f"`{text}`" if text else "all rows" for text in (record.snapshot.where, selected.where))
+        if record.needs_snapshot:
+            effect, suggestion = "its copy, which has not ended, begins again", ""
+        else:
+            effect = "the target keeps the rows that it has; the next copy of the table follows the new condition"
+            suggestion = f"`replicator table resync PIPELINE {record.table} --in-place` makes that copy now"
+        step = Step(StepKind.ROWS, str(record.table), f"its copy has {was}, and `where` selects {now}", effect)
+        return replace(step, suggestion=suggestion, table=record.table, copies=record.needs_snapshot)
 
     def _out(self, record: TableRecord) -> Step | None:
         known = bool(record.schemas) if self._copies else record.left_at is None and not record.passed_over

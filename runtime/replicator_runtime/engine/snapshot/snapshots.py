@@ -9,7 +9,9 @@ from replicator_runtime.engine.preparation.description import describe_again
 from replicator_runtime.engine.preparation.low_watermarks import copied_watermark
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import belongs_to_table
+from replicator_runtime.engine.snapshot.copy_order import CopyOrder
 from replicator_runtime.engine.snapshot.table_copy import TableCopy
+from replicator_runtime.engine.snapshot.throttle import Throttle
 from replicator_sdk.errors import ReplicatorError
 
 if TYPE_CHECKING:
@@ -32,14 +34,19 @@ class Snapshots:
     Args:
         lifecycle: Of all tables; it keeps which copies run.
         consumer: Takes the rows one by one and stays its owner's; None for a target that loads chunks.
+        throttle: Of the run's copies; a new one when left out.
     """
 
-    def __init__(self, lifecycle: TableLifecycle, consumer: EventConsumer | None = None) -> None:
+    def __init__(
+        self, lifecycle: TableLifecycle, consumer: EventConsumer | None = None, throttle: Throttle | None = None
+    ) -> None:
         self._lifecycle = lifecycle
         self._run = lifecycle.run
         self._consumer = consumer
         at_once = self._run.limits.parallel_tables if consumer is None else 1
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="snapshot")
+        self._order = CopyOrder(self._run.config.snapshot.order)
+        self._throttle = throttle or Throttle(self._run.config.snapshot.max_rows_per_second)
         self._definition: EventReaderDefinition
         self._later: list[TableRecord] = []
         self._copied: set[TableId] = set()
@@ -70,12 +77,17 @@ class Snapshots:
         self._begin([record for record in records if not record.copying and record.table not in later])
 
     def _begin(self, records: Sequence[TableRecord]) -> None:
-        for record in records:
+        for record in self._order.sorted(records):
             if self._lifecycle.is_waiting(record):
                 self._later.append(record)
             else:
                 self._lifecycle.try_again(record)
                 self._lifecycle.copies.begin(record, self._submit)
+
+    @property
+    def throttle(self) -> Throttle:
+        """How fast they read."""
+        return self._throttle
 
     @property
     def waiting(self) -> bool:
@@ -146,4 +158,4 @@ class Snapshots:
         self._pool.shutdown(wait=True)
 
     def _submit(self, copy: Copy) -> Future[None]:
-        return self._pool.submit(TableCopy(self._lifecycle, copy, self._definition, self._consumer).run)
+        return self._pool.submit(TableCopy(self._lifecycle, copy, self._definition, self._consumer, self._throttle).run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
 from replicator_runtime.engine.tables.table_store import SnapshotRecord
 from replicator_sdk import DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
-from replicator_sdk.errors import BugError, DataError, RetryableError
+from replicator_sdk.errors import BugError, DataError, NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 
     from replicator_runtime.engine.lifecycle.copies import Copy
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+    from replicator_runtime.engine.snapshot.throttle import Throttle
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import ChunkReader, EventConsumer, EventReaderDefinition, SnapshotChunk, TableSnapshot
 
 register("engine.snapshot.planned", "engine.snapshot.chunks_loaded", "engine.snapshot.finished")
 log = structlog.get_logger()
+_LOOK_SECONDS = 0.5
 
 
 class TableCopy:
@@ -38,6 +41,7 @@ class TableCopy:
         definition: For the source's reader.
         consumer: Takes the rows one by one and stays its owner's; None for a target that loads chunks: then the copy has a
             consumer of its own.
+        throttle: Of all copies of the run.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class TableCopy:
         copy: Copy,
         definition: EventReaderDefinition,
         consumer: EventConsumer | None,
+        throttle: Throttle,
     ) -> None:
         self._lifecycle = lifecycle
         self._run = lifecycle.run
@@ -53,6 +58,9 @@ class TableCopy:
         self._definition = definition
         self._shared = consumer
         self._refusal: DataError | None = None
+        self._throttle = throttle
+        selected = self._run.pipeline.selection.matches(copy.record.table)
+        self._where = "" if selected is None else selected.where
 
     def run(self) -> None:
         """Copy all rows that the target does not hold yet; returns when the table is whole there.
@@ -61,7 +69,7 @@ class TableCopy:
             SnapshotsStopped: When the copy or the run is to end; loaded chunks stay at the target.
             Exception: What source or target failed with.
         """
-        self._check_stop()
+        self._wait_for_turn()
         try:
             self._copy_strictly_first()
         except RetryableError as error:
@@ -87,7 +95,8 @@ class TableCopy:
             with self._open(opened) as snapshot:
                 if record.released and (record.snapshot is None or not record.snapshot.chunks):
                     self._read_once(snapshot)
-                plan = _plan(record, snapshot)
+                _check_whole_updates(record, snapshot, self._where)
+                plan = _plan(record, snapshot, self._where)
                 at_once = plan is not record.snapshot and len(snapshot.chunks) == 1
                 self._begin(plan, snapshot)
                 if not isinstance(consumer, SnapshotLoader):
@@ -107,13 +116,13 @@ class TableCopy:
         return consumer
 
     def _open(self, opened: ExitStack) -> TableSnapshot:
-        reader = self._run.pipeline.source.create_snapshot_reader(
-            self._definition, SourceContext(self._run, self._copy.stop)
-        )
+        record, source = self._copy.record, self._run.pipeline.source
+        definition = replace(self._definition, conditions={record.table: self._where} if self._where else {})
+        reader = source.create_snapshot_reader(definition, SourceContext(self._run, self._copy.stop))
         assert reader is not None, "asked when the attempt began"
         opened.callback(reader.close)
-        record = self._copy.record
-        return reader.open(record.schema, record.snapshot.chunks if record.snapshot else ())
+        kept = record.snapshot if record.snapshot is not None and record.snapshot.where == self._where else None
+        return reader.open(record.schema, kept.chunks if kept is not None else ())
 
     def _begin(self, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """Store the plan; durable when this returns."""
@@ -147,6 +156,14 @@ class TableCopy:
     def _is_stopping(self) -> bool:
         return self._copy.stop.is_set() or self._run.stop.is_set()
 
+    def _wait_for_turn(self) -> float:
+        """Wait until the copies of the run may read on; when this one does."""
+        self._check_stop()
+        while (seconds := self._throttle.delay()) > 0:
+            self._copy.stop.wait(min(_LOOK_SECONDS, seconds))
+            self._check_stop()
+        return self._throttle.now()
+
     def _load(self, loader: SnapshotLoader, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
         """Let the target load the chunks that it does not hold yet, a wave a commit."""
         schema, first = snapshot.schema, Position(plan.first)
@@ -163,9 +180,10 @@ class TableCopy:
         read = self._reader(plan, snapshot, waiting)
         progress, total = self._run.progress, len(snapshot.chunks)
         progress.snapshot_chunks(schema.table, 0, total - len(waiting), total)
-        for wave in _waves(waiting):
-            self._check_stop()
+        for wave in _waves(waiting, one_by_one=self._throttle.is_on):
+            began = self._wait_for_turn()
             rows = loader.load_chunks(schema, plan.snapshot_id, wave, read)
+            self._throttle.took(rows, began)
             held = held | {c.index for c in wave}
             progress.snapshot_chunks(schema.table, rows, len(held), total)
             self._run.metrics.count("dml.insert", rows, table=schema.table)
@@ -184,8 +202,10 @@ class TableCopy:
         schema, progress = snapshot.schema, self._run.progress
         progress.snapshot_chunks(schema.table, 0, 0, 1)
         self._check_stop()
+        began = self._throttle.now()
         read = self._reader(plan, snapshot, snapshot.chunks)
         rows = loader.load_whole(schema, plan.snapshot_id, Position(plan.first), snapshot.chunks, read, all_read)
+        self._throttle.took(rows, began)
         progress.snapshot_chunks(schema.table, rows, 1, 1)
         self._run.metrics.count("dml.insert", rows, table=schema.table)
         self._lifecycle.progressed(schema.table)
@@ -225,7 +245,7 @@ class TableCopy:
             consumer.apply_ddl(DDLEvent(offset, operation, schema.table, schema, is_snapshot=True))
         read = self._reader(plan, snapshot, snapshot.chunks)
         for done, chunk in enumerate(snapshot.chunks, 1):
-            self._check_stop()
+            began = self._wait_for_turn()
             rows = 0
             for batch in read(chunk):
                 self._check_stop()
@@ -234,27 +254,41 @@ class TableCopy:
                     event = DMLEvent(offset, DMLOperation.INSERT, schema.table, row, is_snapshot=True)
                     consumer.apply_dml(event)
             consumer.flush()
+            self._throttle.took(rows, began)
             self._run.progress.snapshot_chunks(schema.table, rows, done, len(snapshot.chunks))
         plan.first = offset
         self._stretch(plan, snapshot)
 
 
-def _plan(record: TableRecord, snapshot: TableSnapshot) -> SnapshotRecord:
-    """The kept plan, or a new one where none is kept, none can be resumed, or the table has changed its columns."""
+def _check_whole_updates(record: TableRecord, snapshot: TableSnapshot, where: str) -> None:
+    """Check that an update of a row that this copy leaves out can be applied."""
+    if where and snapshot.partial_updates:
+        raise NeedsUserError(
+            "its copy leaves rows out by `where`, and an update of such a row could not be applied: the log may lack values that it left"
+            " as they were",
+            code="RPL-2062",
+            hint=f"{snapshot.partial_updates}; or remove `where` of the table in `tables`",
+            table=str(record.table),
+        )
+
+
+def _plan(record: TableRecord, snapshot: TableSnapshot, where: str) -> SnapshotRecord:
+    """The kept plan, or a new one: where none is kept, none can be resumed, the table has changed its columns, or other rows are copied."""
     kept = record.snapshot
-    if kept is None or not kept.chunks or not snapshot.resumable or snapshot.schema != record.schema:
+    is_same = kept is not None and kept.where == where and snapshot.schema == record.schema
+    if kept is None or not is_same or not kept.chunks or not snapshot.resumable:
         chunks = snapshot.chunks if snapshot.resumable else ()
-        return SnapshotRecord(uuid.uuid4().hex, chunks, snapshot.position, snapshot.position)
+        return SnapshotRecord(uuid.uuid4().hex, chunks, snapshot.position, snapshot.position, where=where)
     if [c.to_json() for c in kept.chunks] != [c.to_json() for c in snapshot.chunks]:
         raise BugError("a resumed snapshot changed its chunks", code="RPL-9008", table=str(snapshot.schema.table))
     return kept
 
 
-def _waves(chunks: Sequence[SnapshotChunk]) -> list[Sequence[SnapshotChunk]]:
+def _waves(chunks: Sequence[SnapshotChunk], *, one_by_one: bool) -> list[Sequence[SnapshotChunk]]:
     """Chunks that are loaded in one commit: small tables at once, large ones in steps worth keeping.
 
     A commit costs about half a second and a lost wave is read again, so a wave is at most a sixteenth of the table and
-    at least four chunks.
+    at least four chunks. Copies that are throttled read a chunk at a time.
     """
-    size = max(4, -(-len(chunks) // 16))
+    size = 1 if one_by_one else max(4, -(-len(chunks) // 16))
     return [chunks[i : i + size] for i in range(0, len(chunks), size)]

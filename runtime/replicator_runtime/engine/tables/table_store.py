@@ -37,6 +37,7 @@ class SnapshotRecord:
         first: The offset its earliest rows are exact at: where the log is applied from.
         last: The offset its latest rows are exact at: until there the log may repeat what they hold.
         done: Whether all chunks are loaded.
+        where: The condition of the rows that it has; all when it is empty.
     """
 
     snapshot_id: str
@@ -44,6 +45,7 @@ class SnapshotRecord:
     first: Offset
     last: Offset
     done: bool = False
+    where: str = ""
 
 
 @dataclass(slots=True)
@@ -309,6 +311,7 @@ class TableStore:
                 "first": offset_to_json(snapshot.first),
                 "last": offset_to_json(snapshot.last),
                 "done": snapshot.done,
+                "where": snapshot.where,
             },
         }
 
@@ -325,6 +328,7 @@ class TableStore:
                 self._offset(snapshot["first"]),
                 self._offset(snapshot["last"]),
                 snapshot["done"],
+                snapshot.get("where", ""),
             ),
             value["error"],
             (picked := value.get("picked")) and TableScope.from_json(picked),

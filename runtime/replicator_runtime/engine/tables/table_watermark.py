@@ -17,13 +17,15 @@ class TableWatermark:
         position: Every change up to it is in the table.
         overlap_until: Until this offset changes may repeat what the table's snapshot holds; None when it is exact.
         filtered: Whether some operations are left out, so that an insert may find a row that the source deleted.
-        lacks_rows: Whether INSERTs or UPDATEs are left out, so that a removal may be of a row that never arrives.
+        lacks_rows: Whether rows are left out, by the copy or since, so that a removal may be of a row that never arrives.
+        is_part: Whether the copy left rows out, so that an update may be of a row that the target does not have.
     """
 
     position: Position
     overlap_until: Offset | None = None
     filtered: bool = False
     lacks_rows: bool = False
+    is_part: bool = False
 
     def overlaps(self, offset: Offset) -> bool:
         """Whether changes after `offset` may repeat what the snapshot holds."""

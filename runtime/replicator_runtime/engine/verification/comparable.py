@@ -48,6 +48,13 @@ def check_comparable(record: TableRecord, left_out: frozenset[str]) -> None:
             hint="name the other tables; or take UPDATE off the `dmlBlacklist` and copy the table again by `replicator table resync`",
             table=str(record.table),
         )
+    if record.snapshot is not None and record.snapshot.where:
+        raise NeedsUserError(
+            "the table's copy has only the rows of its `where`, so it differs on purpose",
+            code="RPL-1364",
+            hint="name the other tables; or remove `where` and copy the table again by `replicator table resync`",
+            table=str(record.table),
+        )
     if record.needs_snapshot or record.wants_copy or record.released:
         raise not_comparable(record.table, "is still to be copied")
     if record.pause is not None:
