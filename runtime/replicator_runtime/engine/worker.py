@@ -16,7 +16,7 @@ from replicator_runtime.engine.maintenance.maintenance import Maintenance
 from replicator_runtime.engine.planning.approvals import Approvals
 from replicator_runtime.engine.planning.planner import plan_of_run
 from replicator_runtime.engine.rewind.rewind import finish_rewind
-from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
+from replicator_runtime.engine.run_state.attempt_end import PlanOutOfDate, Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
 from replicator_runtime.engine.run_state.request_watch import watching_requests
@@ -130,6 +130,7 @@ class _Attempts:
         self._maintenance = Maintenance(self._run)
         self._control = Control(lifecycle)
         self._identified = False
+        self._plans_again = self._has_planned_again = False
         self._streamed: tuple[Offset | None, int] = (None, 0)
         self._copied = 0
         self._goal: Offset | None = None
@@ -169,6 +170,11 @@ class _Attempts:
                 Attempt(self._lifecycle, self._snapshots, self._maintenance, self._goal).run()
             except Rejoin:
                 log.info("run.rejoin")
+            except PlanOutOfDate as signal:
+                log.warning("run.plans_again", why="the source was altered after the plan was accepted")
+                if self._has_planned_again:
+                    self._after(signal)  # with a delay that grows
+                self._plans_again = self._has_planned_again = True
             except SnapshotsStopped:
                 return False
             except Exception as error:  # noqa: BLE001 - the policy decides
@@ -226,7 +232,7 @@ class _Attempts:
     def _goes_on(self) -> bool:
         """Wait while it is paused, and do what else operators ask for; copies end, and begin again afterwards.
 
-        What follows from edits is decided again after the wait: the source may have been altered meanwhile.
+        What follows from edits is decided again after the wait, or when it is more than was accepted: the source may have been altered meanwhile.
 
         Returns:
             False when the run is to stop.
@@ -246,8 +252,9 @@ class _Attempts:
             self._wait(_PAUSED_SECONDS)
             self._carry_out_requests()
             has_waited = True
-        if has_waited and not run.stop.is_set():
+        if (has_waited or self._plans_again) and not run.stop.is_set():
             self._accept_edits()
+            self._plans_again = False
         return not run.stop.is_set()
 
     def _carry_out_requests(self) -> None:
@@ -268,8 +275,9 @@ class _Attempts:
 
     def _accept_edits(self) -> None:
         """Go on only where what follows from edits of the pipeline since the last run is harmless, or approved."""
-        run = self._run
-        Approvals(run.store, run.requests).accept(plan_of_run(run), run.config)
+        run, plan = self._run, plan_of_run(self._run)
+        Approvals(run.store, run.requests).accept(plan, run.config)
+        run.accepted_copies = plan.copied_again
 
     def _after(self, error: Exception) -> None:
         """Wait before the next attempt, stop one table, or give up."""

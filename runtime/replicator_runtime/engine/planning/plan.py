@@ -116,6 +116,11 @@ class Plan:
         return tuple(step for step in self.steps if step.needs_approval)
 
     @property
+    def copied_again(self) -> frozenset[TableId]:
+        """The tables that are copied because of it."""
+        return frozenset(step.table for step in self.steps if step.copies and step.table is not None)
+
+    @property
     def plan_id(self) -> str:
         """Names the plan: made of the steps that need an approval, or of all where none does; costs and times are no part of it.
 

@@ -12,6 +12,7 @@ import structlog
 
 from replicator_runtime.config.selection import matched_by
 from replicator_runtime.engine.preparation.scope_edits import why_copied_again
+from replicator_runtime.engine.run_state.attempt_end import PlanOutOfDate
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_sdk.errors import NeedsUserError
 
@@ -103,9 +104,13 @@ class SelectionEdits:
 
         Raises:
             NeedsUserError: When the target cannot follow; what is known of the table stays as it is.
+            PlanOutOfDate: When a whole copy would be replaced of which the plan says nothing: the source was altered since.
         """
         why, now = why_copied_again(record, selected, described, copies=self._copies), TableScope.of(selected)
         if why:
+            accepted, is_whole = self._run.accepted_copies, not (record.needs_snapshot or record.wants_copy)
+            if accepted is not None and record.table not in accepted and is_whole:
+                raise PlanOutOfDate
             log.warning("table.copied_again", table=str(record.table), why=why)
             self._lifecycle.start_over(record)
             self._changed = True

@@ -9,3 +9,7 @@ class Rejoin(Exception):  # noqa: N818 - a signal, not an error
 
 class SnapshotsStopped(Exception):  # noqa: N818 - a signal, not an error
     """The run is to stop; loaded chunks stay at the target, and the next start resumes the snapshot."""
+
+
+class PlanOutOfDate(Exception):  # noqa: N818 - a signal, not an error
+    """What follows from an edit is more than the accepted plan says, since the source was altered: it is planned again first."""

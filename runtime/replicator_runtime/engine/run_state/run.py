@@ -73,6 +73,7 @@ class Run:
         saved_sequence: The sequence number there.
         next_slice_at: When the target may be given the next slice, on this process's clock; attempts follow each other sooner.
         expects_more: Whether the source may still emit what was committed before the commits read last (`Commits.more`).
+        accepted_copies: The tables that the accepted plan has copied again; None where nothing was planned.
         alone: Whether it carries out commands only: what they ask for of tables is done by the next run.
         spark: The Spark session, which starts when a plugin asks for it.
         table_store: What is stored of the tables; their states are changed by `TableLifecycle` only.
@@ -97,6 +98,7 @@ class Run:
     committed_offset: Offset | None = None
     next_slice_at: float = -math.inf
     expects_more: bool = False
+    accepted_copies: frozenset[TableId] | None = None
     alone: bool = False
     requested: threading.Event = field(default_factory=threading.Event)
     spark: SparkHandle = field(init=False)

@@ -293,6 +293,36 @@ def test_an_edit_that_needs_an_approval_only_after_a_pause_waits_for_it(asking: 
     asking.assert_equal()
 
 
+@pytest.mark.parametrize("edits", ["ask", "apply"])
+def test_a_copy_that_follows_only_since_the_plan_was_accepted_waits_for_an_approval(
+    asking: Shop, edits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source is altered before the run looks at it: the table was copied again, of which no plan had said anything."""
+    asking.document |= {"tables": [{**CUSTOMERS, "columns": ["name", "card"]}, NOTES], "edits": edits}
+    asking.run()
+    asking.document["tables"] = []
+    assert not plan(asking).asking
+    loaded, accept = loads("customers"), worker._Attempts._accept_edits
+
+    def accept_then_alter(attempts: worker._Attempts) -> None:
+        accept(attempts)
+        monkeypatch.setattr(worker._Attempts, "_accept_edits", accept)
+        asking.sql("ALTER TABLE customers ADD COLUMN later TEXT")
+
+    monkeypatch.setattr(worker._Attempts, "_accept_edits", accept_then_alter)
+    if edits == "ask":
+        with pytest.raises(SchemaDriftError, match="RPL-1260"):
+            asking.run()
+        assert loaded == []
+        assert refused(asking).code == "RPL-1260"
+        approve(asking)
+    for number in range(3):
+        asking.run()
+        assert plan(asking).steps == ()
+        asking.assert_equal()
+        asking.sql(f"INSERT INTO customers (id, name, card) VALUES ({90 + number}, 'n', 'c')")
+
+
 def test_two_approvals_at_once_are_one(asking: Shop) -> None:
     asking.run()
     asking.document["tables"] = [NOTES]
