@@ -20,7 +20,7 @@ from replicator_runtime.cli.commands import (
     tables,
     validate,
 )
-from replicator_runtime.cli.commands.checks import dead_letters, verify
+from replicator_runtime.cli.commands.checks import dead_letters, explain_row, verify
 from replicator_runtime.cli.commands.pipelines import delete, pause, plan
 
 app = typer.Typer(
@@ -46,6 +46,7 @@ for command in (
     requests.requests,
     maintain.maintain,
     verify.verify,
+    explain_row.explain_row,
     plugins.plugins,
     demo.demo,
 ):

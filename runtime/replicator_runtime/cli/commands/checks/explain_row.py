@@ -1,0 +1,184 @@
+"""`replicator explain-row`: one row at the source and at the target."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
+from replicator_runtime.cli.report import Report, say
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from replicator_runtime.engine.verification.explained_row import ExplainedRow
+    from replicator_runtime.engine.verification.reading import Reading
+
+Table = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE", help="As table, schema.table or database.schema.table; quoted as in SQL where a name has dots."
+    ),
+]
+Key = Annotated[
+    str,
+    typer.Argument(
+        metavar="KEY", help='Each column of the key: `id=7` or `order=7,line=2`, or JSON: \'{"order": 7, "line": 2}\'.'
+    ),
+]
+ShowValues = Annotated[bool, typer.Option("--show-values", help="Show the row's values on both sides.")]
+
+
+def explain_row(
+    name: Replicator,
+    table: Table,
+    key: Key,
+    show_values: ShowValues = False,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Compare one row at the source and at the target, and say whether it was put aside. Changes nothing.
+
+    Needs the pipeline's file. Reads the source's table until the row is found. Example: replicator explain-row pipeline.json
+    shop.orders id=7
+    """
+    with Report("explain-row", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.stop_signals import StopSignals
+        from replicator_runtime.engine.verification.explained_row import explain_row as explain
+        from replicator_runtime.execution import InThread
+        from replicator_runtime.observability.logs import configure_logging
+
+        wanted, reading = _parsed(key), _reading(name, namespace, base)
+        work = InThread(lambda stop, _: explain(reading(stop), table, wanted))
+        with StopSignals(work.stop, say) as signals:
+            configure_logging("error", "console")
+            work.start()
+            found = work.result()
+        _print(report, found, show_values=show_values)
+    if signals.exit_code:
+        raise typer.Exit(signals.exit_code)
+
+
+def _reading(name: str, namespace: str, base: str | None) -> Callable[[threading.Event], Reading]:
+    """Makes a `Reading` of the event that stops it."""
+    from replicator_runtime.cli.state_lookup import find_state
+    from replicator_runtime.config import load_pipeline
+    from replicator_runtime.engine.verification.reading import Reading
+    from replicator_sdk.errors import NeedsUserError
+
+    location = find_state(name, namespace, base)
+    if location.config is None:
+        raise NeedsUserError(
+            f'the name "{name}" does not say how source and target are reached',
+            code="RPL-1360",
+            hint="give the pipeline's file instead: replicator explain-row pipeline.json TABLE KEY",
+        )
+    pipeline = load_pipeline(Path(name))
+    return lambda stop: Reading(pipeline, location.directory, stop)
+
+
+def _parsed(key: str) -> dict[str, str]:
+    from replicator_sdk.errors import NeedsUserError
+
+    try:
+        if key.lstrip().startswith("{"):
+            return {str(name): _text(value) for name, value in json.loads(key).items()}
+        pairs = [part.partition("=") for part in key.split(",")]
+        if all(name and equals for name, equals, _ in pairs):
+            return {name.strip(): value for name, _, value in pairs}
+    except ValueError:
+        pass
+    raise NeedsUserError(
+        "the key cannot be read",
+        code="RPL-1283",
+        hint="write it as id=7, or as JSON where a value has a comma: '{\"id\": 7}'",
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _print(report: Report, found: ExplainedRow, *, show_values: bool) -> None:
+    report.data = _json(found, show_values=show_values)
+    report.line(f"{found.table}: {_verdict(found)}")
+    progress = found.progress
+    report.table(
+        ("side", "position", "version", "sequence", "batch"),
+        [
+            ("source", found.source_position, "", "", ""),
+            ("target", str(progress.position), found.version, progress.last_sequence, progress.batch),
+        ],
+    )
+    if found.is_late:
+        report.note("the target's version is of an earlier position: the next commit may change the row")
+    if found.letter is not None:
+        letter = found.letter
+        report.line(
+            f"put aside at {letter.position} ({letter.operation}, sequence {letter.sequence}): {letter.code} in"
+            f" {', '.join(letter.columns)}: {letter.reason}"
+        )
+    for side in ("source", "target") if show_values else ():
+        report.line(f"{side:<7} {json.dumps(report.data[side].get('row'), ensure_ascii=False)}")
+
+
+def _verdict(found: ExplainedRow) -> str:
+    """What the two sides have."""
+    if len(found.targets) > 1:
+        return "the target has several rows of this key"
+    if found.source is None:
+        return "only the target has the row" if found.targets else "neither side has the row"
+    refused = f"; no standard type holds its {', '.join(found.refused)}" if found.refused else ""
+    if not found.targets:
+        return f"only the source has the row{refused}"
+    if found.differing:
+        return f"both sides have the row; {', '.join(found.differing)} differ{refused}"
+    return f"both sides have the row, with equal values{refused}"
+
+
+def _json(found: ExplainedRow, *, show_values: bool) -> dict[str, Any]:
+    progress, letter = found.progress, found.letter
+    source: dict[str, Any] = {"position": found.source_position, "found": found.source is not None}
+    target: dict[str, Any] = {
+        "position": str(progress.position),
+        "version": found.version,
+        "sequence": progress.last_sequence,
+        "batch": progress.batch,
+        "epoch": progress.epoch,
+        "rows": len(found.targets),
+    }
+    if show_values:
+        source["row"] = _shown(found.source)
+        target["row"] = _shown(found.targets[0]) if found.targets else None
+    aside = letter and {
+        "operation": letter.operation,
+        "columns": list(letter.columns),
+        "code": letter.code,
+        "reason": letter.reason,
+        "position": letter.position,
+        "sequence": letter.sequence,
+        "changes": letter.changes,
+    }
+    return {
+        **found.table.to_json(),
+        "state": found.state,
+        "verdict": _verdict(found),
+        "source": source,
+        "target": target,
+        "differing": list(found.differing),
+        "refused": list(found.refused),
+        "targetIsLate": found.is_late,
+        "deadLetter": aside,
+    }
+
+
+def _shown(row: Any) -> Any:
+    from replicator_runtime.dead_letter import row_text
+
+    return None if row is None else json.loads(row_text(row))
