@@ -9,12 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
-from replicator_runtime.config.copying import copying_problems
-from replicator_runtime.config.data_errors import data_error_problem
 from replicator_runtime.config.default_paths import expand_home
 from replicator_runtime.config.document import read_document
 from replicator_runtime.config.macros import resolve
 from replicator_runtime.config.model import PipelineConfig, StageConfig
+from replicator_runtime.config.plugin_limits import copying_problems, data_error_problem
 from replicator_runtime.config.problem import InvalidPipelineError, Problem
 from replicator_runtime.config.requirements import CollectingConfigurer, SparkRequirements
 from replicator_runtime.config.selection import Selection
