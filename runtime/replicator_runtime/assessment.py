@@ -12,16 +12,15 @@ from replicator_runtime.spelling import near_name
 from replicator_runtime.stored_tables import StoredTables
 from replicator_sdk.discovery.assessment import ColumnAssessment, Finding, Severity, Support
 from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
+from replicator_sdk.source import EventReaderDefinition
 from replicator_state import ReplicatorDirectory
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline, SelectedTable
     from replicator_runtime.stored_tables import NextRun
-    from replicator_sdk.config import PluginConfig
     from replicator_sdk.discovery.assessment import TableAssessor
     from replicator_sdk.discovery.table_registry import TableRegistry
     from replicator_sdk.schema import TableId, TableSchema
-    from replicator_sdk.source import DeltaSource
     from replicator_state import SavedOffset
 
 ASSESSED_AS_ERROR = "RPL-1202"
@@ -254,34 +253,50 @@ def _about_settings(pipeline: Pipeline) -> dict[str, list[Finding]]:
 
 def _about_log(pipeline: Pipeline) -> list[Finding]:
     """Whether the next run can go on where an earlier one ended."""
-    config, source = pipeline.config, pipeline.source
+    config = pipeline.config
     directory = ReplicatorDirectory(config.offset_base_path, config.namespace, config.name, retry_seconds=5)
-    refused: ReplicatorError | None = None
+    refused: dict[TableId | None, ReplicatorError] = {}
     looked_at: SavedOffset | None = None
     try:
         while directory.generations() and (saved := directory.offsets().latest()) not in (None, looked_at):
             looked_at = saved  # looked at again when a run is at work, and has gone on from there meanwhile
-            refused = _refusal(source, saved, config.namespace, config.name)
-            if refused is None:
+            refused = _refusals(pipeline, saved)
+            if not refused:
                 return []
     except ReplicatorError as error:
-        refused = error
-    if refused is None:
-        return []
-    return [replace(_finding_of(refused, None), name="log", impact="no run can go on where the last one ended")]
+        refused = {None: error}
+    return [_about_lost_log(error, table) for table, error in refused.items()]
 
 
-def _refusal(
-    source: DeltaSource[PluginConfig], saved: SavedOffset, namespace: str, name: str
-) -> ReplicatorError | None:
-    """Why no run can go on at `saved`; None also when the source is away, which its own assessment says."""
-    try:
-        source.check_log(source.offset_type.from_fields(saved.fields), namespace=namespace, name=name)
-    except RetryableError:
-        return None
-    except ReplicatorError as error:
-        return error
-    return None
+def _refusals(pipeline: Pipeline, saved: SavedOffset) -> dict[TableId | None, ReplicatorError]:
+    """Why no run can go on at `saved`, by table; None for all. Empty also when the source is away, which its own assessment says."""
+    config, source = pipeline.config, pipeline.source
+    offset = source.offset_type.from_fields(saved.fields)
+    refused: dict[TableId | None, ReplicatorError] = {}
+    definition = EventReaderDefinition(
+        StoredTables.of(pipeline).schemas(pipeline.selection), selects=pipeline.selection.selects
+    )
+    while True:
+        try:
+            source.check_log_of_tables(offset, definition, namespace=config.namespace, name=config.name)
+        except RetryableError:
+            return refused
+        except ReplicatorError as error:
+            table = next((table for table in definition.tables if str(table) == error.table), None)
+            if table is None or config.on_table_error != "isolate":
+                return {None: error}
+            refused[table] = error
+            others = {known: schema for known, schema in definition.tables.items() if known != table}
+            definition = replace(definition, tables=others, stopped=definition.stopped | {table})
+        else:
+            return refused
+
+
+def _about_lost_log(error: ReplicatorError, table: TableId | None) -> Finding:
+    impact = (
+        "the table stops when a run begins; the others go on" if table else "no run can go on where the last one ended"
+    )
+    return replace(_finding_of(error, table), name="log", impact=impact)
 
 
 def _nothing_selected() -> Finding:

@@ -12,7 +12,7 @@ from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_state import ReplicatorDirectory
 
 if TYPE_CHECKING:
-    from replicator_runtime.config import Pipeline, SelectedTable
+    from replicator_runtime.config import Pipeline, SelectedTable, Selection
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import TableId, TableSchema
 
@@ -52,6 +52,11 @@ class StoredTables:
         store = TableStore(directory.states().scoped("runtime"), source.offset_type.from_fields)
         store.load()
         return cls(store.records)
+
+    def schemas(self, selection: Selection) -> dict[TableId, TableSchema]:
+        """The known tables that are selected, with the schemas that a run begins to read with."""
+        known = {table: record for table, record in self._records.items() if record.schemas and not record.passed_over}
+        return {table: record.schema for table, record in known.items() if selection.matches(table) is not None}
 
     def next_run(self, selected: SelectedTable, present: TableSchema) -> NextRun:
         """What the next run does with a table.

@@ -233,6 +233,24 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
             ReplicatorError: What else `EventReader.initialize` would raise.
         """
 
+    def check_log_of_tables(
+        self,
+        offset: Offset,
+        definition: EventReaderDefinition,  # noqa: ARG002 - for overriders
+        *,
+        namespace: str,
+        name: str,
+    ) -> None:
+        """As `check_log`, with the tables that a run would read.
+
+        A source whose log can be lost for single tables overrides it. It raises the error of one of them, with `table`; the
+        assessment calls it again with that table among `definition.stopped`, so that the others' errors are found, too.
+
+        Raises:
+            ReplicatorError: As `check_log`; with `table` where a run would stop that table only.
+        """
+        self.check_log(offset, namespace=namespace, name=name)
+
     def create_clean_up(
         self,
         *,

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from replicator_runtime.assessment import PipelineAssessment, assess_pipeline
+from replicator_runtime.config import build_pipeline
 from replicator_sdk import TableId
 from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
 from replicator_source_kafka import KafkaSource
@@ -51,6 +53,10 @@ class MemoryCopy:
     def run(self) -> None:
         """Read to the end."""
         run_pipeline(self.document, Host(MemoryTarget, KafkaSource))
+
+    def assess(self) -> PipelineAssessment:
+        """What `replicator assess` finds now."""
+        return assess_pipeline(build_pipeline(self.document, host=Host(MemoryTarget, KafkaSource)))  # type: ignore[arg-type]
 
     def ids(self, table: str, *, schema: str = "public", database: str = "shop") -> list[int]:
         """The ids of a table's rows."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from replicator_sdk import TableId, failpoint
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import HistoryLostError, ReplicatorError
 from tests.plugins.sources.kafka.harness.lost_end import LostEnd
 from tests.plugins.sources.kafka.harness.memory_copy import MemoryCopy, topics_of
@@ -60,6 +61,14 @@ def grow(kafka: KafkaBroker, copy: MemoryCopy, topic: str) -> None:
         )
 
 
+def lost_logs(copy: MemoryCopy) -> dict[str, str]:
+    """The codes of an assessment's findings about the log, by what they concern; each is an error."""
+    found = [(place, finding) for place, finding in copy.assess().all_findings() if finding.name == "log"]
+    assert all(finding.severity is Severity.ERROR for _, finding in found)
+    assert all(("the others go on" in finding.impact) is (place != "source") for place, finding in found)
+    return {place: finding.code for place, finding in found}
+
+
 LOSSES: dict[str, tuple[Callable[[KafkaBroker, MemoryCopy, str], None], str, str]] = {
     "deleted": (delete, "RPL-3954.*no longer exists", "RPL-3954"),
     "created again": (create_again, "RPL-3986.*RPL-3955.*created again.*pipeline of its own", "RPL-2005"),
@@ -102,6 +111,32 @@ def test_a_lost_topic_stops_its_table_only_also_after_a_run_that_was_cut_off(
             copy.run()
             assert ids(copy, kind, "orders") == ([1, 2, 5] if loss == "left out" else [1, 2, 3, 4, 5])
             assert ids(copy, kind, "others") == list(range(1, 8))
+
+
+@EACH
+def test_an_assessment_says_of_each_lost_topic_that_its_table_stops(
+    tmp_path: Path, kafka: KafkaBroker, kind: str, *, distributed: bool
+) -> None:
+    """It was an error of the whole source, by which no run can go on; only the first topic was named."""
+    with topics_of(kafka, "orders", "others", "third") as topics:
+        copy = MemoryCopy(tmp_path, kafka, topics=list(topics.values()), distributed=distributed, **FORMATS[kind])
+        for table, topic in topics.items():
+            kafka.produce(topic, rows(kind, table, 1))
+        copy.run()
+        assert lost_logs(copy) == {}
+        kafka.delete_topics(topics["orders"])
+        kafka.add_partitions(topics["others"], 3)
+        found = lost_logs(copy)
+        assert {name.rpartition(".")[2]: code for name, code in found.items()} == {
+            "orders": "RPL-3954",
+            "others": "RPL-3957",
+        }
+        kafka.produce(topics["third"], rows(kind, "third", 2))
+        with pytest.raises(ReplicatorError, match="RPL-395"):
+            copy.run()
+        assert ids(copy, kind, "third") == [1, 2]
+        copy.document["onTableError"] = "stop"
+        assert list(lost_logs(copy)) == ["source"]
 
 
 @EACH
