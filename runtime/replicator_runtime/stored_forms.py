@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TABLES, CHANGES = "engine-tables", "engine-tables-changes"
 SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-maintenance"
 SETTINGS, APPROVALS, REWIND, LANES = "engine-settings", "engine-approvals", "engine-rewind", "engine-lanes"
+ONLY_COPIED = "engine-only-copied"
 _FORMS: Final = {
     TABLES: 2,
     CHANGES: 2,
@@ -30,6 +31,7 @@ _FORMS: Final = {
     APPROVALS: 1,
     REWIND: 1,
     LANES: 1,
+    ONLY_COPIED: 1,
 }
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 

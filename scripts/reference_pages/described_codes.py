@@ -56,6 +56,11 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "an entry of `tables` has a `where`, and the source copies whole tables only, or none",
         "remove `where`",
     ),
+    "RPL-2065": (
+        "ConfigError",
+        "`snapshot.mode` is not `initial`, and the source copies no tables",
+        "remove `mode`",
+    ),
     "RPL-1101": (
         "ConfigError",
         "no installed package offers a plugin of that name",

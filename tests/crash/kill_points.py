@@ -259,6 +259,9 @@ OF_PLANS: frozenset[str] = frozenset({"engine.plan.before_save", "engine.plan.af
 PARTS_OF_PLANS: frozenset[str] = frozenset({"approval"})
 """The part of the recovery that they need."""
 
+OF_ONLY: frozenset[str] = frozenset({"engine.only.copied", "engine.only.released"})
+"""While a run with `snapshot.mode` "only" releases the source: tried in `sqlite/commands/test_only.py`."""
+
 OF_REWIND: frozenset[str] = frozenset(
     {
         "engine.rewind.noted",

@@ -6,20 +6,31 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.config.problem import Problem
 from replicator_runtime.config.validation import json_path
+from replicator_sdk.source import DeltaSource
 
 if TYPE_CHECKING:
     from replicator_runtime.config.model import PipelineConfig
-    from replicator_sdk.source import DeltaSource
     from replicator_sdk.target import DeltaTarget
 
 NO_CONDITIONS = "RPL-2061"
+NO_COPIES = "RPL-2065"
 
 
 def copying_problems(config: PipelineConfig, source: DeltaSource) -> list[Problem]:
-    """What of `tables` this source cannot do when it copies tables."""
+    """What of `tables` and `snapshot` this source cannot do when it copies tables."""
+    problems = []
+    if config.snapshot.mode != "initial" and type(source).create_snapshot_reader is DeltaSource.create_snapshot_reader:
+        problems.append(
+            Problem(
+                json_path(("snapshot", "mode")),
+                f"the source {source.name} copies no tables: its log has what it has of them",
+                "remove `mode`",
+                NO_COPIES,
+            )
+        )
     if source.filters_snapshots:
-        return []
-    return [
+        return problems
+    return problems + [
         Problem(
             json_path(("tables", place, "where")),
             f"the source {source.name} copies no part of a table",

@@ -10,6 +10,7 @@ import structlog
 
 from replicator_runtime.engine.attempt import Attempt
 from replicator_runtime.engine.control.control import Control
+from replicator_runtime.engine.control.only_copied import end_after_copy, refuse_after_copy
 from replicator_runtime.engine.control.pause import stored_pause
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.maintenance.maintenance import Maintenance
@@ -82,8 +83,9 @@ def run(
     Raises:
         ReplicatorError: When the run cannot go on; nothing is lost, a later run continues.
     """
+    only = pipeline.config.snapshot.mode == "only"
     with open_run(pipeline, stop, progress, wait_seconds=_COMMAND_SECONDS) as started:
-        return _run(started, until_current=until_current)
+        return _run(started, until_current=until_current or only)
 
 
 def _run(run: Run, *, until_current: bool) -> RunResult:
@@ -93,8 +95,11 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
     error: BaseException | None = None
     try:
         with keeping_lease(run), watching_requests(run):
+            refuse_after_copy(run)
             reached = _Attempts(lifecycle, until_current=until_current).run()
-        _raise_failing(lifecycle, reached=reached)
+            _raise_failing(lifecycle, reached=reached)
+            if reached and run.config.snapshot.mode == "only":
+                end_after_copy(run)
         run.progress.set_phase("done")
         return RunResult(run.run_id, reached, str(run.saved_offset or ""), run.saved_sequence)
     except Exception as failure:

@@ -248,6 +248,22 @@ def _found(pipeline: Pipeline, clean_up: SourceCleanUp | None) -> tuple[Leftover
         ) from error
 
 
+def release_source(pipeline: Pipeline) -> None:
+    """Remove what the replicator left at the source; nothing where the source does not say what that is.
+
+    Raises:
+        NeedsUserError: RPL-7140 when it is another source; when it refuses.
+        RetryableError: When it cannot be reached, or is still in use.
+    """
+    clean_up = _clean_up(pipeline)
+    if clean_up is None:
+        log.warning("source.not_released", why=f"the source plugin {pipeline.source.name} does not say what it leaves")
+        return
+    if identity := clean_up.identity():
+        check_known_identity(directory_of(pipeline).states().scoped("runtime"), identity)
+    clean_up.remove()
+
+
 def _remove(pipeline: Pipeline) -> None:
     clean_up = _clean_up(pipeline)
     if clean_up is not None:

@@ -11,6 +11,7 @@ from replicator_runtime.engine.planning.table_steps import NotListedError, Table
 from replicator_runtime.engine.preparation.description import selected_part
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_runtime.setting_edits import edited_settings
+from replicator_runtime.stored_forms import ONLY_COPIED
 from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import NeedsUserError
 
@@ -99,6 +100,11 @@ class _Planner:
                 "taken in" if now == "include" else "left out"
             )
             steps.append(Step(StepKind.SETTING, "newTables", f'`newTables` was "{was}" and is "{now}"', effect))
+        was, mode = (before or {}).get("mode", "initial"), self._pipeline.config.snapshot.mode
+        if store.get(ONLY_COPIED):
+            steps.append(_of_released_log(mode))
+        elif before is not None and was != mode:
+            steps.append(_of_mode(was, mode))
         return steps
 
     def new_tables(self, steps: TableSteps, tables: TableStore | None = None) -> list[Step]:
@@ -138,3 +144,26 @@ class _Planner:
         if self._listed is None:
             self._listed = {summary.table: summary for summary in self._source().list_tables()}
         return self._listed
+
+
+def _of_released_log(mode: str) -> Step:
+    """The step of a pipeline whose tables were copied, and whose log was released."""
+    change = f'its tables were copied once, and `snapshot.mode` is "{mode}"'
+    effect = "the run ends: the log was released when the copy had ended"
+    suggestion = "`replicator reset PIPELINE` copies all tables again"
+    return Step(StepKind.SETTING, "snapshot.mode", change, effect, code="RPL-2064", suggestion=suggestion, refused=True)
+
+
+def _of_mode(was: str, now: str) -> Step:
+    """The step of another `snapshot.mode`, of a pipeline whose log is still there."""
+    change = f'`snapshot.mode` was "{was}" and is "{now}"'
+    if now == "only":
+        effect = "the next run ends when all changes until its start are at the target, and removes what the replicator has at the source"
+        return Step(
+            StepKind.SETTING,
+            "snapshot.mode",
+            change,
+            effect,
+            "no later run follows the log: only `replicator reset` begins again",
+        )
+    return Step(StepKind.SETTING, "snapshot.mode", change, "the next run follows the log")

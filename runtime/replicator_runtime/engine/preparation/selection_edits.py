@@ -119,7 +119,9 @@ class SelectionEdits:
 
     def save(self) -> None:
         """Record the selection of this run, and what was decided; durable when it returns."""
-        now = {"entries": self._run.pipeline.selection.to_json(), "newTables": self._run.config.new_tables}
+        config = self._run.config
+        entries = self._run.pipeline.selection.to_json()
+        now = {"entries": entries, "newTables": config.new_tables, "mode": config.snapshot.mode}
         if self._changed or now != self._table_store.selection:
             self._changed = False
             self._table_store.selection = now

@@ -1,0 +1,1 @@
+"""Pipelines that do not copy everything and then follow the log."""
