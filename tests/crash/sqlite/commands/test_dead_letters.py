@@ -95,6 +95,8 @@ def test_rows_of_a_first_copy_and_of_changes_are_put_aside_and_listed(
     assert {(*one["columns"], one["code"]) for one in entry["letters"]} == {("visits", "RPL-3510")}
     assert "many" not in str(entry)
     assert all("key" not in one and "row" not in one for one in entry["letters"])
+    ended = pair.replicator.start_command("dead-letters", "list", str(pair.replicator.pipeline), "note").wait()
+    assert ended.error["code"] == "RPL-1281"
     [shown] = listed(pair, "main.customer", "--show-values")
     assert {one["key"]["id"] for one in shown["letters"]} == {"50", "100", "150", "200"}
     assert shown["letters"][0]["row"]["visits"] is None
@@ -160,3 +162,5 @@ def test_rows_are_put_aside_into_delta(make_pair: MakePair) -> None:
     pair.change_rows(12)
     pair.run_until_current()
     assert pair.differences() == {}
+    ended = pair.replicator.start_command("verify", str(pair.replicator.pipeline), "customer").wait()
+    assert ended.error["code"] == "RPL-1288", ended.messages

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from replicator_runtime.config.model import DeadLettersConfig
 from replicator_runtime.engine.letters.dead_letters import DeadLetters
 from replicator_runtime.engine.letters.letter_file import newest
+from replicator_runtime.engine.rewind.plan import _refuse_letters
 from replicator_sdk import (
     BatchIdentity,
     ChangeBatch,
@@ -27,7 +29,7 @@ from replicator_sdk import (
     TableSchema,
 )
 from replicator_sdk.datatype import INT64, STRING
-from replicator_sdk.errors import DataError, SnapshotNeededError
+from replicator_sdk.errors import DataError, NeedsUserError, SnapshotNeededError
 from replicator_sdk.testing.contexts import CountingMetrics, TestTargetContext
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryStore
@@ -366,3 +368,13 @@ def test_files_of_copies_that_no_table_has_are_deleted(folder: LaneFolder) -> No
     letters.forget_others({"0d"})
     assert folder.names() == []
     assert letters.open_rows(COPY) == 0
+
+
+def test_a_table_with_rows_aside_is_not_rewound(folder: LaneFolder) -> None:
+    """Which rows were aside at an earlier position is not kept."""
+    letters = opened(folder)
+    run, record = SimpleNamespace(letters=letters), SimpleNamespace(copy_id=COPY, table=T.table)
+    _refuse_letters(run, record)  # type: ignore[arg-type]
+    letters.apply(target(MemoryStore()), changes_of([Change(DMLOperation.INSERT, 1, note="x", is_bad=True)], 0, 1))
+    with pytest.raises(NeedsUserError, match="RPL-1285"):
+        _refuse_letters(run, record)  # type: ignore[arg-type]

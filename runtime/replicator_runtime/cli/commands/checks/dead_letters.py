@@ -13,6 +13,7 @@ from replicator_runtime.cli.report import Report
 if TYPE_CHECKING:
     from replicator_runtime.dead_letter import Letter
     from replicator_runtime.engine.letters.letter_file import LetterHead
+    from replicator_sdk import TableId
 
 app = typer.Typer(
     help="Rows that `onDataError: lane` put aside, since source or target refuses a value of theirs.",
@@ -47,12 +48,12 @@ def list_letters(
     """
     with Report("dead-letters.list", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.state_lookup import find_state
-        from replicator_runtime.engine.control.table_names import find_table
         from replicator_runtime.engine.letters.letter_file import newest_files
 
         location = find_state(name, namespace, base)
         found = newest_files(location.directory.dead_letters())
-        chosen = {find_table(table, [head.table for head, _ in found]) for table in tables or ()}
+        with_letters = [head.table for head, letters in found if letters]
+        chosen = {_chosen(table, with_letters) for table in tables or ()}
         report.data = []
         for head, letters in sorted(found, key=lambda item: item[0].table):
             if (chosen and head.table not in chosen) or not letters:
@@ -96,6 +97,26 @@ def replay(
             confirm(f"{what} is copied again in place: until that has ended, readers of the target see a part of it")
         arguments = {"tables": tables or []}
         ask(report, name, namespace, base, "dead-letters.replay", arguments, timeout=None if no_wait else timeout)
+
+
+def _chosen(name: str, tables: list[TableId]) -> TableId:
+    """The table that `name` means, among those with rows put aside.
+
+    Raises:
+        NeedsUserError: RPL-1281 when it means none of them.
+    """
+    from replicator_runtime.engine.control.table_names import find_table
+    from replicator_sdk.errors import NeedsUserError
+
+    try:
+        return find_table(name, tables)
+    except NeedsUserError as error:
+        raise NeedsUserError(
+            f"no row of {name} is put aside, or it is no one table of the pipeline",
+            code="RPL-1281",
+            hint="`replicator dead-letters list NAME` lists all that are, `replicator status NAME` the pipeline's tables",
+            table=name,
+        ) from error
 
 
 def _json(head: LetterHead, letter: Letter, *, show_values: bool) -> dict[str, Any]:
