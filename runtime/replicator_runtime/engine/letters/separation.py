@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from replicator_runtime.dead_letter import Key, Letter, Letters, key_texts, row_text
 from replicator_sdk import ChangeBatch, DMLOperation, TableChanges
-from replicator_sdk.errors import DataError, SnapshotNeededError
+from replicator_sdk.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,6 @@ def separate(changes: TableChanges, letters: Letters) -> Separated:
 
     Raises:
         DataError: When a value is refused and the table has no key to know the row by.
-        SnapshotNeededError: RPL-4141 when a row moved to another key while its copy may show it at either.
     """
     open_letters, actions = dict(letters), _Actions()
     for number, batch in enumerate(changes.batches()):
@@ -149,16 +148,11 @@ def _put_aside(
     missing: tuple[str, ...],
     row: dict[str, object],
 ) -> None:
-    """Open the letter of a row, or replace it, and take the row from the target."""
+    """Open the letter of a row, or replace it, and take the row of its old key from the target.
+
+    In an overlap a copy may have read the row at its new key. Then the log has what made it whole there, after this change.
+    """
     index, own_key, old_key = where
-    if changes.overlap and own_key != old_key:
-        raise SnapshotNeededError(
-            "a row with a refused value moved to another key while its table was copied",
-            code="RPL-4141",
-            table=str(changes.table),
-            position=str(changes.identity.position),
-            hint="nothing to do: the table is copied again",
-        )
     before = letters.pop(old_key, None)
     replaced = letters.pop(own_key, None)
     columns, code, reason = _why(batch, index, missing, before)
