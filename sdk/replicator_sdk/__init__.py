@@ -5,6 +5,7 @@ offer it through a `hookimpl`, and run the conformance kit in `replicator_sdk.te
 """
 
 from replicator_sdk.authoring.renames import ordered_renames
+from replicator_sdk.authoring.row_repair import RepairableConsumer
 from replicator_sdk.batch import (
     BatchIdentity,
     ChangeBatch,
@@ -130,6 +131,7 @@ __all__ = [
     "ReadUntil",
     "ReaderClosed",
     "Refusal",
+    "RepairableConsumer",
     "RewindableConsumer",
     "SchemaSeen",
     "SchemaStep",

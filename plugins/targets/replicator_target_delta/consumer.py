@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import structlog
 
+from replicator_sdk.authoring.row_repair import RepairableConsumer
 from replicator_sdk.authoring.table_ownership import owner_of
 from replicator_sdk.batch import ChangeBatch, Refusal, TableChanges
 from replicator_sdk.context import DeltaTargetContext
@@ -41,7 +42,7 @@ register("delta.rename.moved")
 log = structlog.get_logger(__name__)
 
 
-class DeltaConsumer(RangeConsumer, SnapshotLoader, RewindableConsumer):
+class DeltaConsumer(RangeConsumer, SnapshotLoader, RewindableConsumer, RepairableConsumer):
     """Applies events at Delta tables. Safe from several threads; calls for one table take turns."""
 
     follows_databases: ClassVar[bool] = True
@@ -76,6 +77,12 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader, RewindableConsumer):
     def find_refused(self, batch: ChangeBatch) -> Mapping[str, Refusal]:
         """The values that Arrow does not cast to the table's columns."""
         return find_unfitting(batch)
+
+    def repair_rows(self, changes: TableChanges) -> None:
+        """Write some rows again by one commit that leaves the table's progress where it is."""
+        table = self._table(changes.table)
+        with table.lock:
+            TableApply(table, self._config, self._context, self._spark).repair(changes)
 
     def apply_slice(self, changes: SliceChanges) -> SliceOutcome:
         """Have Spark's executors read and apply a slice of a log; one commit a table."""

@@ -30,16 +30,38 @@ def ask(
     *,
     timeout: float | None,
 ) -> None:
-    """Ask the replicator for `command`, and report what happened to it.
+    """Ask the replicator for `command`, and report what happened to it; print what was done.
+
+    Arguments and errors are those of `outcome_of`.
+    """
+    outcome = outcome_of(report, name, namespace, base, command, arguments, timeout=timeout)
+    for line in outcome.lines if outcome is not None else ():
+        report.line(line)
+
+
+def outcome_of(
+    report: Report,
+    name: str,
+    namespace: str,
+    base: str | None,
+    command: str,
+    arguments: Mapping[str, Any],
+    *,
+    timeout: float | None,
+) -> Outcome | None:
+    """Ask the replicator for `command`, and wait until it is done.
 
     Args:
-        report: Gets request and outcome.
+        report: Gets request and outcome as its data.
         name: The replicator's name, or its pipeline JSON. Only with the JSON this process does it itself when no run goes on.
         namespace: As `find_state`.
         base: As `find_state`.
-        command: A name of `engine.control.COMMANDS`.
+        command: A name of `engine.control.COMMANDS`, or of `engine.repair.REPAIRS`.
         arguments: Of the command.
         timeout: How long to wait for the outcome; None not to wait.
+
+    Returns:
+        What was done; None when it was not waited for.
 
     Raises:
         NeedsUserError: When it was refused; nothing was changed.
@@ -62,7 +84,7 @@ def ask(
     report.data = {"request": request.request_id, "state": "waiting", "lines": []}
     if timeout is None:
         report.line(f"asked for: {request.request_id}; `replicator requests {name}` shows what happens to it")
-        return
+        return None
     outcome = _Wait(requests, request, pipeline, timeout).outcome()
     report.data |= {"state": outcome.state.value, "by": outcome.by, "lines": list(outcome.lines)}
     if outcome.state is OutcomeState.WITHDRAWN:
@@ -70,8 +92,7 @@ def ask(
     if outcome.code:
         kind = BugError if outcome.state is OutcomeState.FAILED else NeedsUserError
         raise kind(outcome.message, code=outcome.code, hint=outcome.hint)
-    for line in outcome.lines:
-        report.line(line)
+    return outcome
 
 
 class _Wait:
@@ -134,11 +155,12 @@ class _Wait:
     def _carry_out(self, pipeline: Pipeline) -> None:
         """Do it here unless a run goes on, which will."""
         from replicator_runtime.engine.control.control import carry_out_alone
+        from replicator_runtime.engine.repair.command import REPAIRS
         from replicator_sdk.errors import ReplicatorError
         from replicator_state import LEASE_HELD
 
         try:
-            carry_out_alone(pipeline)
+            carry_out_alone(pipeline, REPAIRS)
         except ReplicatorError as error:
             if error.code != LEASE_HELD:
                 raise

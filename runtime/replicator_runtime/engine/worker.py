@@ -16,6 +16,7 @@ from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.maintenance.maintenance import Maintenance
 from replicator_runtime.engine.planning.approvals import Approvals
 from replicator_runtime.engine.planning.planner import plan_of_run
+from replicator_runtime.engine.repair.command import REPAIRS
 from replicator_runtime.engine.rewind.rewind import finish_rewind
 from replicator_runtime.engine.run_state.attempt_end import PlanOutOfDate, Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
@@ -133,7 +134,7 @@ class _Attempts:
         self._budget = RetryBudget(self._run.config.retries)
         self._snapshots = Snapshots(lifecycle)
         self._maintenance = Maintenance(self._run)
-        self._control = Control(lifecycle)
+        self._control = Control(lifecycle, REPAIRS)
         self._identified = False
         self._plans_again = self._has_planned_again = False
         self._streamed: tuple[Offset | None, int] = (None, 0)

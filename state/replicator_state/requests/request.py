@@ -84,6 +84,7 @@ class Outcome:
         code: Why it was refused or failed; empty otherwise.
         message: The same in words.
         hint: What to do next.
+        data: What was done, in JSON values as the command defines them.
     """
 
     state: OutcomeState
@@ -93,6 +94,7 @@ class Outcome:
     code: str = ""
     message: str = ""
     hint: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """The file's content."""
@@ -104,6 +106,7 @@ class Outcome:
             code=self.code,
             message=self.message,
             hint=self.hint,
+            **({"data": dict(self.data)} if self.data else {}),
         )
 
     @classmethod
@@ -123,6 +126,7 @@ class Outcome:
                 str(value["code"]),
                 str(value["message"]),
                 str(value["hint"]),
+                dict(value.get("data") or {}),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"no outcome: {type(error).__name__}") from error

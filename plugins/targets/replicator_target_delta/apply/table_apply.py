@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ import structlog
 
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
-from replicator_sdk.errors import DataError, SchemaDriftError
+from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError
+from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
 from replicator_sdk.target import TableProgress
@@ -29,6 +31,7 @@ from replicator_target_delta.table import Attempt, TargetTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+register("delta.repair.before", "delta.repair.after")
 log = structlog.get_logger(__name__)
 
 
@@ -84,17 +87,49 @@ class TableApply:
         if attempt.has_reached(changes.identity.position):
             return
         self._table.ownership.check_follows(attempt.record, changes.follows)
-        state, metadata = fitting_state(attempt, changes.schema, self._config, changes.identity.position)
-        size = state.written_bytes(self._config.target_file_bytes)
-        place = Place(self._spark, state, self._table.log.storage, size, self._config.soft_deletes)
-        try:
-            files, unmatched = self._write(place, changes)
-        except pa.ArrowInvalid as err:  # its text may hold the value
-            raise unfitting_value(changes) from err
+        files, unmatched, metadata = self._written(attempt, changes)
         progress = TableProgress.of(changes.identity)
         self._table.commit(
             attempt, progress, add=files.add, remove=files.remove, metadata=metadata, unmatched=unmatched
         )
+
+    def repair(self, changes: TableChanges) -> None:
+        """As `RepairableConsumer.repair_rows`."""
+        self._table.log.forget()
+        attempt = self._table.begin()
+        before = attempt.progress
+        if before is None or before.position != changes.identity.position:
+            raise RetryableError(
+                f"the target's table is {'gone' if before is None else f'at {before.position}'}",
+                code="RPL-4415",
+                table=str(changes.table),
+                position=str(changes.identity.position),
+                hint="give the command again; `replicator status` shows whether a run goes on",
+            )
+        files, _, _ = self._written(attempt, changes)
+        failpoint("delta.repair.before")
+        # A name of its own: by it a commit whose answer was lost is known again.
+        batch = f"repair-{uuid.uuid4().hex[:12]}"
+        progress = replace(self._table.ownership.taken_over(before), batch=batch)
+        self._table.commit(attempt, progress, add=files.add, remove=files.remove)
+        failpoint("delta.repair.after")
+
+    def _written(
+        self, attempt: Attempt, changes: TableChanges
+    ) -> tuple[FileChanges, str | None, dict[str, Any] | None]:
+        """The files to commit, the new `State.unmatched` (None where it stays), and the `metaData` of a new table.
+
+        Raises:
+            DataError: When a value does not fit.
+            SchemaDriftError: When the table has other columns.
+        """
+        state, metadata = fitting_state(attempt, changes.schema, self._config, changes.identity.position)
+        size = state.written_bytes(self._config.target_file_bytes)
+        place = Place(self._spark, state, self._table.log.storage, size, self._config.soft_deletes)
+        try:
+            return (*self._write(place, changes), metadata)
+        except pa.ArrowInvalid as err:  # its text may hold the value
+            raise unfitting_value(changes) from err
 
     def _write(self, place: Place, changes: TableChanges) -> tuple[FileChanges, str | None]:
         """The files to commit, and the new `State.unmatched`; None where it stays."""

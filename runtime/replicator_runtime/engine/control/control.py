@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
 from replicator_runtime.engine.control import dead_letters, pause, table_commands
+from replicator_runtime.engine.control.table_commands import Done
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
 from replicator_runtime.engine.run_state.unknown_errors import summary
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
 register("engine.request.begun", "engine.request.carried_out", "engine.request.finished")
 log = structlog.get_logger()
 
-COMMANDS: Mapping[str, Callable[[TableLifecycle, Request], Work]] = {
+Command: TypeAlias = "Callable[[TableLifecycle, Request], Work]"
+"""Checks a request, changes nothing, and raises `NeedsUserError` to refuse it."""
+COMMANDS: Mapping[str, Command] = {
     "dead-letters.replay": dead_letters.replay,
     "pause": pause.pause,
     "resume": pause.resume,
@@ -35,7 +40,7 @@ COMMANDS: Mapping[str, Callable[[TableLifecycle, Request], Work]] = {
     "table.retry": table_commands.retry,
     "table.resync": table_commands.resync,
 }
-"""By name. Each checks a request, changes nothing, and raises `NeedsUserError` to refuse it."""
+"""By name, those that need neither source nor target."""
 
 
 class Control:
@@ -43,10 +48,12 @@ class Control:
 
     Args:
         lifecycle: Of all tables, loaded.
+        more: Further commands than `COMMANDS`, by name.
     """
 
-    def __init__(self, lifecycle: TableLifecycle) -> None:
+    def __init__(self, lifecycle: TableLifecycle, more: Mapping[str, Command] = MappingProxyType({})) -> None:
         self._lifecycle = lifecycle
+        self._commands = {**COMMANDS, **more}
         self._run = lifecycle.run
         self._requests = self._run.requests
 
@@ -82,21 +89,21 @@ class Control:
         if request is None:  # deleted by hand
             return self._outcome(OutcomeState.WITHDRAWN)
         try:
-            work = _command(request)(self._lifecycle, request)
+            work = self._command(request)(self._lifecycle, request)
         except NeedsUserError as error:
             return self._not_done(OutcomeState.REFUSED, request_id, error)
         except Exception as error:  # noqa: BLE001 - it would fail again at every attempt
             return self._failed(request_id, error)
         try:
-            work.carry_out()
+            done = work.carry_out() or Done(work.lines)
         except (FencedError, NeedsUserError, RetryableError):
             self._lifecycle.load()  # what the store has, which it did not take or may not have taken
             raise
         except Exception as error:  # noqa: BLE001 - as above
             self._lifecycle.load()
             return self._failed(request_id, error)
-        log.warning("request.done", request=request_id, command=request.command, by=request.by, what=work.lines)
-        return self._outcome(OutcomeState.DONE, *work.lines)
+        log.warning("request.done", request=request_id, command=request.command, by=request.by, what=done.lines)
+        return replace(self._outcome(OutcomeState.DONE, *done.lines), data=done.data)
 
     def _failed(self, request_id: str, error: Exception) -> Outcome:
         log.debug("request.unexpected", exc_info=error)
@@ -114,6 +121,16 @@ class Control:
     def _outcome(self, state: OutcomeState, *lines: str) -> Outcome:
         return Outcome(state, datetime.now(UTC), self._name, lines)
 
+    def _command(self, request: Request) -> Command:
+        command = self._commands.get(request.command)
+        if command is None:
+            raise NeedsUserError(
+                f"this release has no command {request.command}",
+                code="RPL-1224",
+                hint="install one release for the run and for the command line; `replicator --version` says which it is",
+            )
+        return command
+
     @property
     def _name(self) -> str:
         return f"run {self._run.run_id}, epoch {self._run.epoch}"
@@ -123,19 +140,12 @@ def _unreadable(error: ValueError) -> NeedsUserError:
     return NeedsUserError(f"the request cannot be read: {error}", code="RPL-1225", hint="give the command again")
 
 
-def _command(request: Request) -> Callable[[TableLifecycle, Request], Work]:
-    command = COMMANDS.get(request.command)
-    if command is None:
-        raise NeedsUserError(
-            f"this release has no command {request.command}",
-            code="RPL-1224",
-            hint="install one release for the run and for the command line; `replicator --version` says which it is",
-        )
-    return command
+def carry_out_alone(pipeline: Pipeline, more: Mapping[str, Command] = MappingProxyType({})) -> None:
+    """Carry out what waits while no run goes on; `COMMANDS` connect to neither source nor target.
 
-
-def carry_out_alone(pipeline: Pipeline) -> None:
-    """Carry out what waits while no run goes on; connects to neither source nor target.
+    Args:
+        pipeline: The pipeline.
+        more: As for `Control`.
 
     Raises:
         ReplicatorError: RPL-7130 when a run has the lease, which carries it out itself.
@@ -145,4 +155,7 @@ def carry_out_alone(pipeline: Pipeline) -> None:
         lifecycle = TableLifecycle(run)
         run.load_offset()
         lifecycle.load()
-        Control(lifecycle).carry_out()
+        try:
+            Control(lifecycle, more).carry_out()
+        finally:
+            run.spark.stop()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_parts, is_pattern
@@ -13,8 +13,6 @@ from replicator_sdk import EventReaderDefinition
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
@@ -23,16 +21,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Done:
+    """What a command did, where that is known only afterwards.
+
+    Attributes:
+        lines: For people, a line for each part of it.
+        data: For tools, in JSON values.
+    """
+
+    lines: tuple[str, ...]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """A command that was checked.
 
     Attributes:
         lines: For people, what follows, a line for each table.
-        carry_out: Does it; durable when it returns. Done twice it changes nothing more.
+        carry_out: Does it; durable when it returns. Done twice it changes nothing more. Returns what it did where `lines` cannot say it.
     """
 
     lines: tuple[str, ...]
-    carry_out: Callable[[], None]
+    carry_out: Callable[[], Done | None]
 
 
 def retry(lifecycle: TableLifecycle, request: Request) -> Work:

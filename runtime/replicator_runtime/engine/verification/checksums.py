@@ -31,6 +31,8 @@ BUCKETS: Final = 4096
 _SEEDS: Final = (0x5EED_0001, 0x5EED_0002)
 _HALF: Final = 0xFFFF_FFFF
 _KEY: Final = ("k1", "k2")
+KEY_HASHES: Final = _KEY
+"""The names of the columns that hold the two hashes of a row's key."""
 _ROW: Final = ("r1", "r2")
 
 
@@ -149,6 +151,22 @@ def values_of(
     found = among(_named(rows, schema).select(*_key_hashes(schema), *columns), keys, spark)
     for row in found.dropDuplicates(list(_KEY)).collect():
         yield (int(row[0]), int(row[1])), tuple(row[2:])
+
+
+def rows_among(
+    rows: DataFrame, schema: TableSchema, keys: Any, spark: SparkSession, names: Sequence[str] = ()
+) -> DataFrame:
+    """The rows that have one of these keys, an array of `KEY`: the hashes of the key, then columns, called by their places.
+
+    Args:
+        rows: As for `hashed`.
+        schema: The table's schema.
+        keys: Which rows.
+        spark: The session.
+        names: Which columns; all, in order, when empty.
+    """
+    columns = [f"c{schema.names.index(name)}" for name in names or schema.names]
+    return among(_named(rows, schema).select(*_key_hashes(schema), *columns), keys, spark)
 
 
 def differing_keys(

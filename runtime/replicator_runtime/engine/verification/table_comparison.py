@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,6 +66,7 @@ class Comparison:
         left_out: The operations that the pipeline leaves out of the table.
         comparisons: How often rows were compared.
         keys: The key of some rows that differ.
+        differing: The hashes of all keys that differ, an array of `KEY`; None for a table without a key.
     """
 
     position: str
@@ -78,6 +79,7 @@ class Comparison:
     left_out: tuple[str, ...] = ()
     comparisons: int = 1
     keys: tuple[dict[str, Any], ...] = ()
+    differing: Any = field(default=None, compare=False)
 
     @property
     def is_equal(self) -> bool:
@@ -166,6 +168,7 @@ class TableComparison:
             changing=len(verdict.pending),
             comparisons=comparisons,
             keys=self._keys(shown, schema) if len(shown) else (),
+            differing=verdict.confirmed_keys if schema.primary_key else None,
         )
 
     def _keys(self, shown: Observed, schema: TableSchema) -> tuple[dict[str, Any], ...]:

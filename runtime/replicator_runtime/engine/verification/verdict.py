@@ -67,6 +67,11 @@ class Verdict:
         """The keys that differ."""
         return np.concatenate([np.zeros(0, OBSERVED), *self._confirmed])
 
+    @property
+    def confirmed_keys(self) -> npt.NDArray[Any]:
+        """The same, as arrays of `KEY`."""
+        return _keys(self.confirmed)
+
 
 def _keys(observed: Observed) -> npt.NDArray[Any]:
     keys = np.zeros(len(observed), KEY)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
+from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator, Yes
 from replicator_runtime.cli.report import Report, say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from replicator_runtime.cli.commands.checks.repair import Repaired
     from replicator_runtime.engine.verification.reading import Reading
+    from replicator_runtime.engine.verification.table_comparison import Settings
     from replicator_runtime.engine.verification.verify import Verified
+    from replicator_sdk import TableId
 
 KEYS_SHOWN = 20
 Tables = Annotated[
@@ -31,6 +37,13 @@ Timeout = Annotated[
 ShowKeys = Annotated[
     bool, typer.Option("--show-keys", help=f"Show the keys of up to {KEYS_SHOWN} rows of each table that differ.")
 ]
+Repair = Annotated[
+    bool,
+    typer.Option(
+        "--repair",
+        help="Write the rows that differ again as the source has them, delete those that it has not, and compare once more.",
+    ),
+]
 
 
 def verify(
@@ -38,38 +51,55 @@ def verify(
     tables: Tables = None,
     timeout: Timeout = 120.0,
     show_keys: ShowKeys = False,
+    repair: Repair = False,
+    yes: Yes = False,
     namespace: Namespace = "default",
     base: Base = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compare tables with their copies, row by row, at a common position. Changes nothing and stops nothing.
+    """Compare tables with their copies, row by row, at a common position. Without --repair it changes nothing and stops nothing.
 
     Needs the pipeline's file. Best beside a run. Ends with exit code 5 when a table differs; rows that change whenever they are
-    looked at are counted as changing, not as different. Example: replicator verify pipeline.json shop.orders
+    looked at are counted as changing, not as different. Example: replicator verify pipeline.json shop.orders --repair
     """
     with Report("verify", as_json=as_json, debug=debug) as report:
-        from replicator_runtime.cli.stop_signals import StopSignals
         from replicator_runtime.engine.verification.table_comparison import Settings
-        from replicator_runtime.engine.verification.verify import verify as compare
-        from replicator_runtime.execution import InThread
-        from replicator_runtime.observability.logs import configure_logging
 
         shown = report.note if sys.stderr.isatty() else _say_nothing
         settings = Settings(timeout, KEYS_SHOWN if show_keys else 0, shown)
         reading = _reading(name, namespace, base)
-        work = InThread(lambda stop, _: compare(reading(stop), tables or (), settings))
-        with StopSignals(work.stop, say) as signals:
-            configure_logging("error", "console")
-            work.start()
-            found = work.result()
-        _print(report, found)
-    if signals.exit_code:
-        raise typer.Exit(signals.exit_code)
+        found, signal = _compared(reading, tables or (), settings)
+        done: dict[TableId, Repaired] = {}
+        if repair and not signal:
+            from replicator_runtime.cli.commands.checks.repair import Repairing, names_of
+
+            done = Repairing(report, name, namespace, base, timeout).run(found, yes=yes)
+            if again := names_of(done):
+                after, signal = _compared(reading, again, settings)
+                done |= {one.table: replace(done[one.table], after=one) for one in after}
+        _print(report, found, done)
+    if signal:
+        raise typer.Exit(signal)
 
 
 def _say_nothing(text: str) -> None:
     """Where no person looks on."""
+
+
+def _compared(reading: Any, tables: Sequence[str], settings: Settings) -> tuple[list[Verified], int]:
+    """Compare in a thread, which signals stop; what was found until then, and the exit code for the signal (0: none came)."""
+    from replicator_runtime.cli.stop_signals import StopSignals
+    from replicator_runtime.engine.verification.verify import verify as compare
+    from replicator_runtime.execution import InThread
+    from replicator_runtime.observability.logs import configure_logging
+
+    work = InThread(lambda stop, _: compare(reading(stop), tables, settings))
+    with StopSignals(work.stop, say) as signals:
+        configure_logging("error", "console")
+        work.start()
+        found = work.result()
+    return found, signals.exit_code
 
 
 def _reading(name: str, namespace: str, base: str | None) -> Any:
@@ -94,8 +124,8 @@ def _reading(name: str, namespace: str, base: str | None) -> Any:
     return reading
 
 
-def _print(report: Report, found: list[Verified]) -> None:
-    """Print what was found.
+def _print(report: Report, found: list[Verified], done: Mapping[TableId, Repaired]) -> None:
+    """Print what was found, and what was repaired.
 
     Raises:
         DataError: RPL-5030 when a table differs.
@@ -103,26 +133,44 @@ def _print(report: Report, found: list[Verified]) -> None:
     """
     from replicator_sdk.errors import DataError
 
-    report.data = {"equal": all(_state(one) == "equal" for one in found), "tables": [_json(one) for one in found]}
+    shown = [_json(one, done.get(one.table)) for one in found]
+    report.data = {"equal": all(one["result"] in {"equal", "repaired"} for one in shown), "tables": shown}
     if not found:
         report.note("no table of the pipeline was compared")
     else:
         headings = ("table", "result", "rows source", "rows target", "missing", "surplus", "different", "changing")
-        report.table((*headings, "position"), [_row(one) for one in found])
+        report.table((*headings, "position"), [_row(one, line) for one, line in zip(found, shown, strict=True)])
     for one in found:
         _print_details(report, one)
-    different = [one for one in found if one.found is not None and not one.found.is_equal]
+        if one.table in done:
+            _print_repaired(report, one, done[one.table])
+    different = [one for one, line in zip(found, shown, strict=True) if line["result"] == "different"]
     if different:
         names = ", ".join(str(one.table) for one in different[:5]) + (", …" if len(different) > 5 else "")
         raise DataError(
             f"{len(different)} of {len(found)} tables differ from the source: {names}",
             code="RPL-5030",
-            hint="--show-keys shows which rows; `replicator table resync NAME TABLE --in-place` copies a table again",
+            hint="--show-keys shows which rows; --repair writes these again, and `replicator table resync NAME TABLE --in-place` copies a"
+            " whole table again",
             table=str(different[0].table),
         )
     for one in found:
         if one.error is not None:
             raise one.error
+
+
+def _print_repaired(report: Report, one: Verified, repaired: Repaired) -> None:
+    found, error, after = repaired.found, repaired.error, repaired.after
+    if error is not None:
+        report.warn(f"{one.table} was not repaired: {error}")
+    elif found is not None and (failed := found.get("error")):
+        report.warn(f"{one.table} was not repaired: {failed['code']}: {failed['message']}. Next: {failed['hint']}")
+    elif found is not None:
+        report.line(
+            f"{one.table}: {found['written']:,} rows written, {found['deleted']:,} deleted, as of {found['position']}"
+        )
+    if after is not None and after.error is not None:
+        report.warn(f"{one.table} was repaired, and could not be compared again: {after.error}")
 
 
 def _print_details(report: Report, one: Verified) -> None:
@@ -142,19 +190,20 @@ def _print_details(report: Report, one: Verified) -> None:
             report.line(f"{one.table}: {' and '.join(shown['is'])}: {values}")
 
 
-def _state(one: Verified) -> str:
+def _state(one: Verified, repaired: Repaired | None) -> str:
     if one.found is None:
         return "not compared"
+    if repaired is not None and repaired.is_done:
+        return "repaired"
     return "equal" if one.found.is_equal else "different"
 
 
-def _row(one: Verified) -> tuple[object, ...]:
-    shown = _json(one)
+def _row(one: Verified, shown: Mapping[str, object]) -> tuple[object, ...]:
     names = ("result", "rowsSource", "rowsTarget", "missing", "surplus", "different", "changing", "position")
     return (one.table, *(shown[name] for name in names))
 
 
-def _json(one: Verified) -> dict[str, object]:
+def _json(one: Verified, repaired: Repaired | None) -> dict[str, object]:
     from replicator_runtime.cli.report import error_json
 
     found = one.found
@@ -172,9 +221,10 @@ def _json(one: Verified) -> dict[str, object]:
     keys = {"keys": list(found.keys)} if found and found.keys else {}
     return {
         **one.table.to_json(),
-        "result": _state(one),
+        "result": _state(one, repaired),
         **counts,
         **keys,
+        "repaired": None if repaired is None else repaired.to_json(),
         "seconds": round(one.seconds, 1),
         "error": None if one.error is None else error_json(one.error),
     }

@@ -1,0 +1,115 @@
+"""`replicator verify --repair` makes a damaged copy equal again, by the run's own writes, and writes no other rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.end_to_end.comparison import delta_rows
+from tests.end_to_end.verify.shop import Shop, compared, counts, server_shop, sqlite_shop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DAMAGE = (
+    "DELETE FROM {} WHERE id IN (100, 101)",
+    "UPDATE {} SET name = 'damaged' WHERE id BETWEEN 110 AND 112",
+    "UPDATE {} SET price = NULL WHERE id = 120",
+    "INSERT INTO {0} SELECT * FROM {0} WHERE id = 130",
+    "UPDATE {} SET id = 90000 WHERE id = 140",
+)
+"""Of the items: seven rows to write (140 is one of them), one that the source never had, and one that is there twice."""
+_FOUND = (3, 2, 4)
+_PARTS = ("UPDATE {} SET n = NULL WHERE a = 1 AND b = 'b190'", "DELETE FROM {} WHERE b = 'b191'")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
+    return sqlite_shop(tmp_path) if request.param == "sqlite" else server_shop(request, request.param, tmp_path)
+
+
+def repair(shop: Shop, *arguments: str) -> dict[str, Any]:
+    """Repair all tables; the tables of the report, which says that all are equal."""
+    ended = shop.verify("--repair", "--yes", *arguments)
+    assert ended.status == 0, ended.messages
+    assert ended.envelope["data"]["equal"]
+    return dict(compared(ended))
+
+
+def test_damage_is_repaired_exactly_while_a_run_goes_on_and_all_tables_are_written(
+    shop: Shop, spark: SparkSession
+) -> None:
+    shop.begin()
+    running = shop.replicator.start()
+    shop.wait_until_replicating()
+    shop.damage(spark, "item", *_DAMAGE)
+    shop.damage(spark, "part", *_PARTS)
+    with shop.written():
+        found = repair(shop)
+    assert counts(found["item"]) == _FOUND
+    done = {name: found[name]["repaired"] for name in found}
+    assert done["visit"] is None
+    assert (done["item"]["written"], done["item"]["deleted"]) == (8, 1)
+    assert (done["part"]["written"], done["part"]["deleted"]) == (2, 0)
+    assert (found["item"]["result"], found["part"]["result"], found["visit"]["result"]) == (
+        "repaired", "repaired", "equal",
+    )  # fmt: skip
+    again = shop.verify()
+    assert again.status == 0, again.messages
+    assert running.stop().status == 143
+    assert rows_of_repairs(shop, "item") == 8
+    assert shop.replicator.until_current().status == 0
+    assert Counter(delta_rows(shop.replicator.lake / shop.folder / "item", ["id"]))[90000,] == 0
+
+
+def rows_of_repairs(shop: Shop, table: str) -> int:
+    """How many rows repairs wrote to the table, by its log."""
+    log = shop.replicator.lake / shop.folder / table / "_delta_log"
+    commits = [text for path in log.glob("*.json") if '"repair-' in (text := path.read_text())]
+    assert commits
+    actions = [json.loads(line) for commit in commits for line in commit.splitlines()]
+    new = [action["add"] for action in actions if "add" in action and not action["add"].get("deletionVector")]
+    return sum(json.loads(add["stats"])["numRecords"] for add in new)
+
+
+def test_without_a_run_the_command_repairs_by_itself_what_it_can(tmp_path: Path, spark: SparkSession) -> None:
+    shop = sqlite_shop(tmp_path)
+    shop.begin()
+    shop.replicator.until_current()
+    shop.damage(spark, "item", *_DAMAGE)
+    shop.damage(spark, "visit", "DELETE FROM {} WHERE who = 9 AND page IS NULL")
+    asked = shop.verify("--repair")
+    assert (asked.status, asked.error["code"]) == (3, "RPL-1228"), asked.messages
+    assert compared(shop.verify("item"))["item"]["result"] == "different"
+    ended = shop.verify("--repair", "--yes")
+    found = compared(ended)
+    assert ended.status == 5, ended.messages
+    assert {name: table["result"] for name, table in found.items()} == {
+        "item": "repaired", "part": "equal", "visit": "different",
+    }  # fmt: skip
+    assert found["visit"]["repaired"]["error"]["code"] == "RPL-1371"
+    assert counts(found["visit"]) == (13, 0, 0)
+    assert shop.verify("item", "part").status == 0
+    shop.execute("UPDATE item SET name = 'later' WHERE id IN (100, 140)", "DELETE FROM item WHERE id = 101")
+    shop.replicator.until_current()
+    assert shop.verify("item").status == 0
+
+
+def test_what_the_pipeline_leaves_out_is_left_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
+    shop = sqlite_shop(tmp_path, tables=[{"table": "item", "dmlBlacklist": ["DELETE"]}, {"table": "part"}])
+    shop.replicator.lake_settings = {"softDeletes": True}
+    shop.begin()
+    shop.replicator.until_current()
+    shop.execute("DELETE FROM item WHERE id < 5", "DELETE FROM part WHERE n < 5")
+    shop.replicator.until_current()
+    shop.damage(spark, "item", "UPDATE {} SET name = 'damaged' WHERE id IN (2, 10)")
+    shop.damage(spark, "part", "UPDATE {} SET `_is_deleted` = true WHERE n = 100")
+    found = repair(shop)
+    assert (found["item"]["repaired"]["written"], found["item"]["repaired"]["deleted"]) == (1, 0)
+    assert (found["part"]["repaired"]["written"], found["part"]["repaired"]["deleted"]) == (1, 0)
+    kept = dict(delta_rows(shop.replicator.lake / "main" / "item", ["id", "name"]))
+    assert (len(kept), kept[2], kept[10]) == (200, "damaged", "row 10")
