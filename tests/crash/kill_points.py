@@ -275,6 +275,9 @@ OF_REWIND: frozenset[str] = frozenset(
 )
 """While `replicator rewind` goes back: tried in `sqlite/commands/test_rewind.py` and `runtime/engine/rewind/test_rewind.py`."""
 
+OF_REPAIR: frozenset[str] = frozenset({"engine.repair.noted", "delta.repair.before", "delta.repair.after"})
+"""While rows that differ are written again: tried in `sqlite/commands/test_repair.py`."""
+
 PARTS_OF_REQUESTS: frozenset[str] = frozenset({"request"})
 """The part of the recovery that they need."""
 

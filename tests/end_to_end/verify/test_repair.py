@@ -111,5 +111,5 @@ def test_what_the_pipeline_leaves_out_is_left_as_it_is(tmp_path: Path, spark: Sp
     found = repair(shop)
     assert (found["item"]["repaired"]["written"], found["item"]["repaired"]["deleted"]) == (1, 0)
     assert (found["part"]["repaired"]["written"], found["part"]["repaired"]["deleted"]) == (1, 0)
-    kept = dict(delta_rows(shop.replicator.lake / "main" / "item", ["id", "name"]))
+    kept: dict[int, str] = dict(delta_rows(shop.replicator.lake / "main" / "item", ["id", "name"]))
     assert (len(kept), kept[2], kept[10]) == (200, "damaged", "row 10")

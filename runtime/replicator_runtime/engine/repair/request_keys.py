@@ -13,11 +13,26 @@ from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 REPAIR: Final = "table.repair"
 KEYS_AT_MOST: Final = 20_000
 """Of a table. A request is a small file, and its rows are held in memory; a table of more is better copied again."""
+
+
+_KEYS_IN_A_REQUEST: Final = 100_000
+
+
+def requests_of(keys: Mapping[TableId, Any]) -> Iterator[dict[str, Any]]:
+    """The arguments of as many requests as keep each of them small; as for `request_of`."""
+    waiting: dict[TableId, Any] = {}
+    for table, found in keys.items():
+        if waiting and sum(map(len, waiting.values())) + len(found) > _KEYS_IN_A_REQUEST:
+            yield request_of(waiting)
+            waiting = {}
+        waiting[table] = found
+    if waiting:
+        yield request_of(waiting)
 
 
 def request_of(keys: Mapping[TableId, Any]) -> dict[str, Any]:

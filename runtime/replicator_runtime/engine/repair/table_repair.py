@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import Offset, SnapshotReader, TableProgress, TableReader, TableVersion
 
-register("engine.repair.before_note", "engine.repair.noted", "engine.repair.written")
+register("engine.repair.noted")
 log = structlog.get_logger()
 
 
@@ -90,12 +90,10 @@ class TableRepair:
                 raise self._moved("the target's table was written meanwhile")
             rows = read_rows(self._run.spark.session(), snapshot, version, self._keys, self._left_out)
             until = snapshot.end() or snapshot.position
-            failpoint("engine.repair.before_note")
             self._note_overlap(until)
             failpoint("engine.repair.noted")
             if rows.written.num_rows or rows.deleted.num_rows:
                 consumer.repair_rows(rows.changes(self._identity(progress)))
-            failpoint("engine.repair.written")
         found = Repaired(rows.written.num_rows, rows.deleted.num_rows, str(until))
         log.warning(
             "table.repaired",

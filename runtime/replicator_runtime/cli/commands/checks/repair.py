@@ -42,7 +42,9 @@ class Repaired:
         if self.error is not None:
             return {"done": False, "error": error_json(self.error)}
         found = {key: value for key, value in (self.found or {}).items() if key not in {"database", "schema", "table"}}
-        return {"done": self.is_done, **found}
+        left = self.after.found if self.after is not None else None
+        counts = {} if left is None else {"left": left.missing + left.surplus + left.different}
+        return {"done": self.is_done, **found, **counts}
 
 
 class Repairing:
@@ -72,7 +74,7 @@ class Repairing:
         """
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.cli.control import outcome_of
-        from replicator_runtime.engine.repair.request_keys import REPAIR, request_of
+        from replicator_runtime.engine.repair.request_keys import REPAIR, requests_of
         from replicator_sdk import TableId
 
         different = [one for one in found if one.found is not None and not one.found.is_equal]
@@ -83,11 +85,13 @@ class Repairing:
         if not yes:
             confirm("\n".join(map(_plan, wanted)))
         keys = {one.table: one.found.differing for one in wanted if one.found is not None}
-        outcome = outcome_of(
-            self._report, self._name, self._namespace, self._base, REPAIR, request_of(keys), timeout=self._timeout
-        )
-        results = () if outcome is None else outcome.data.get("tables", ())
-        return done | {TableId.from_json(result): Repaired(result) for result in results}
+        for arguments in requests_of(keys):
+            outcome = outcome_of(
+                self._report, self._name, self._namespace, self._base, REPAIR, arguments, timeout=self._timeout
+            )
+            results = () if outcome is None else outcome.data.get("tables", ())
+            done |= {TableId.from_json(result): Repaired(result) for result in results}
+        return done
 
 
 def names_of(done: Mapping[TableId, Repaired]) -> list[str]:
@@ -120,4 +124,5 @@ def _plan(one: Verified) -> str:
         (found.different, "different rows are written again"),
         (found.surplus, "surplus rows are deleted"),
     )
-    return f"{one.table}: " + ", ".join(f"{count:,} {what}" for count, what in parts if count)
+    changes = ", ".join(f"{count:,} {what}" for count, what in parts if count)
+    return f"{one.table}: {changes}; no table advances while its {found.rows_source:,} rows are read"
