@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +61,6 @@ def test_damage_is_repaired_exactly_while_a_run_goes_on_and_all_tables_are_writt
     assert again.status == 0, again.messages
     assert running.stop().status == 143
     assert rows_of_repairs(shop, "item") == 8
-    assert shop.replicator.until_current().status == 0
-    assert Counter(delta_rows(shop.replicator.lake / shop.folder / "item", ["id"]))[90000,] == 0
 
 
 def rows_of_repairs(shop: Shop, table: str) -> int:
@@ -84,7 +81,8 @@ def test_without_a_run_the_command_repairs_by_itself_what_it_can(tmp_path: Path,
     shop.damage(spark, "visit", "DELETE FROM {} WHERE who = 9 AND page IS NULL")
     asked = shop.verify("--repair")
     assert (asked.status, asked.error["code"]) == (3, "RPL-1228"), asked.messages
-    assert compared(shop.verify("item"))["item"]["result"] == "different"
+    items = shop.replicator.lake / "main" / "item"
+    assert 90000 in dict(delta_rows(items, ["id", "name"]))
     ended = shop.verify("--repair", "--yes")
     found = compared(ended)
     assert ended.status == 5, ended.messages
@@ -93,23 +91,5 @@ def test_without_a_run_the_command_repairs_by_itself_what_it_can(tmp_path: Path,
     }  # fmt: skip
     assert found["visit"]["repaired"]["error"]["code"] == "RPL-1371"
     assert counts(found["visit"]) == (13, 0, 0)
-    assert shop.verify("item", "part").status == 0
-    shop.execute("UPDATE item SET name = 'later' WHERE id IN (100, 140)", "DELETE FROM item WHERE id = 101")
-    shop.replicator.until_current()
-    assert shop.verify("item").status == 0
-
-
-def test_what_the_pipeline_leaves_out_is_left_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
-    shop = sqlite_shop(tmp_path, tables=[{"table": "item", "dmlBlacklist": ["DELETE"]}, {"table": "part"}])
-    shop.replicator.lake_settings = {"softDeletes": True}
-    shop.begin()
-    shop.replicator.until_current()
-    shop.execute("DELETE FROM item WHERE id < 5", "DELETE FROM part WHERE n < 5")
-    shop.replicator.until_current()
-    shop.damage(spark, "item", "UPDATE {} SET name = 'damaged' WHERE id IN (2, 10)")
-    shop.damage(spark, "part", "UPDATE {} SET `_is_deleted` = true WHERE n = 100")
-    found = repair(shop)
-    assert (found["item"]["repaired"]["written"], found["item"]["repaired"]["deleted"]) == (1, 0)
-    assert (found["part"]["repaired"]["written"], found["part"]["repaired"]["deleted"]) == (1, 0)
-    kept: dict[int, str] = dict(delta_rows(shop.replicator.lake / "main" / "item", ["id", "name"]))
-    assert (len(kept), kept[2], kept[10]) == (200, "damaged", "row 10")
+    rows = delta_rows(items, ["id", "name"])
+    assert sorted(rows) == [(n, f"row {n}") for n in range(200)]

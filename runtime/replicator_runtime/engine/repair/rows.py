@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from replicator_runtime.engine.repair.original_values import original
 from replicator_runtime.engine.verification import checksums
 from replicator_sdk import BatchIdentity, ChangeBatch, DMLOperation, TableChanges, chunk_dataframe, combined
 from replicator_sdk.errors import NeedsUserError, RetryableError
@@ -152,13 +153,14 @@ def _original(rows: pa.Table, names: Iterable[str], schema: TableSchema, form: p
     """
     columns = {}
     for place, name in enumerate(names, len(checksums.KEY_HASHES)):
-        kept = combined(rows.column(place)).cast(form.field(name).type)
-        columns[name] = kept.cast(schema[name].type.arrow)
-        if kept.type != schema[name].type.arrow and not columns[name].cast(kept.type).equals(kept):
+        try:
+            kept = combined(rows.column(place)).cast(form.field(name).type)
+            columns[name] = original(kept, schema[name].type)
+        except ValueError:  # its text may hold a value
             raise RetryableError(
                 f"values of column {name} are not repaired, since they do not come back from the target's form as they were",
                 code="RPL-1373",
                 hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
                 table=str(schema.table),
-            )
+            ) from None
     return pa.table(columns)
