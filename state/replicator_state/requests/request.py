@@ -94,7 +94,7 @@ class Outcome:
     code: str = ""
     message: str = ""
     hint: str = ""
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_bytes(self) -> bytes:
         """The file's content."""
