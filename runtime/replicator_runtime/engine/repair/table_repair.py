@@ -17,7 +17,7 @@ from replicator_runtime.engine.repair.rows import read_rows
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
 from replicator_runtime.engine.tables.rewind_note import load_note
 from replicator_runtime.engine.tables.table_scope import TableScope
-from replicator_runtime.engine.verification.comparable import check_comparable, not_comparable
+from replicator_runtime.engine.verification.comparable import check_comparable, not_comparable, refuse_letters
 from replicator_sdk import BatchIdentity, EventReaderDefinition, Position
 from replicator_sdk.authoring.row_repair import RepairableConsumer
 from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
@@ -108,6 +108,7 @@ class TableRepair:
         """Refuse a table that is not whole at the target, or of which that is not known."""
         record, lifecycle = self._record, self._lifecycle
         check_comparable(record, self._left_out)
+        refuse_letters(self._run.letter_files, record.table)
         if lifecycle.fails(record):
             raise not_comparable(record.table, "fails")
         if record.copying or record.dropping is not None or self._run.table_store.renames:

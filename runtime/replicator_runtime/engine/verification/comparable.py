@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.letters.letter_file import newest_files
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import NeedsUserError
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.verification.reading import Reading
     from replicator_sdk import TableId
+    from replicator_state import LaneFolder
 
 
 def check_same(reading: Reading, record: TableRecord, left_out: frozenset[str]) -> None:
@@ -71,3 +73,24 @@ def not_comparable(table: TableId, why: str) -> NeedsUserError:
         hint="`replicator status` shows its state; give the command again when it is REPLICATING",
         table=str(table),
     )
+
+
+def refuse_letters(folder: LaneFolder, table: TableId) -> None:
+    """Refuse a table of which rows are put aside.
+
+    Args:
+        folder: The files of letters.
+        table: The table.
+
+    Raises:
+        NeedsUserError: RPL-1288; the copy lacks them on purpose, and a repair must not write a row that has a dead letter.
+    """
+    rows = sum(len(letters) for head, letters in newest_files(folder) if head.table == table)
+    if rows:
+        raise NeedsUserError(
+            f"{rows} rows of the table are put aside, so the copy differs on purpose",
+            code="RPL-1288",
+            hint="`replicator dead-letters list NAME` lists them, `replicator dead-letters replay NAME TABLE` reads them again;"
+            " `replicator explain-row` compares single rows",
+            table=str(table),
+        )

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.control.table_names import find_table
-from replicator_runtime.engine.letters.letter_file import newest_files
 from replicator_runtime.engine.verification.common_position import STOPPED
+from replicator_runtime.engine.verification.comparable import refuse_letters
 from replicator_runtime.engine.verification.table_comparison import TableComparison
-from replicator_sdk.errors import NeedsUserError, ReplicatorError
+from replicator_sdk.errors import ReplicatorError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,25 +71,8 @@ def verify(reading: Reading, names: Sequence[str], settings: Settings) -> list[V
 def _verified(reading: Reading, record: TableRecord, comparison: TableComparison) -> Verified:
     began = time.monotonic()
     try:
-        _refuse_letters(reading, record.table)
+        refuse_letters(reading.directory.dead_letters(), record.table)
         found, error = comparison.run(), None
     except ReplicatorError as why:
         found, error = None, why
     return Verified(record.table, time.monotonic() - began, found, error)
-
-
-def _refuse_letters(reading: Reading, table: TableId) -> None:
-    """Refuse a table of which rows are put aside.
-
-    Raises:
-        NeedsUserError: RPL-1288; the copy lacks them on purpose, and a repair must not write a row that has a dead letter.
-    """
-    rows = sum(len(letters) for head, letters in newest_files(reading.directory.dead_letters()) if head.table == table)
-    if rows:
-        raise NeedsUserError(
-            f"{rows} rows of the table are put aside, so the copy differs on purpose",
-            code="RPL-1288",
-            hint="`replicator dead-letters list NAME` lists them, `replicator dead-letters replay NAME TABLE` reads them again;"
-            " `replicator explain-row` compares single rows",
-            table=str(table),
-        )
