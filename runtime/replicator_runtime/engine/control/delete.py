@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 register("engine.delete.table", "engine.delete.tables", "engine.delete.source")
 log = structlog.get_logger()
+_NAMED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Deletable:
     Attributes:
         place: The folder of the state.
         tables: The tables that the state knows of, in order.
+        dropped: Tables that the source dropped or renamed earlier, or that left the pipeline then: the target may have kept them.
         leftovers: What is at the source; empty when it is kept, or was removed before.
         source_says: Whether the source's plugin says what it leaves.
         source_is_done: Whether an earlier deletion, which was cut off, had done all but the state.
@@ -45,6 +47,7 @@ class Deletable:
 
     place: str
     tables: tuple[TableId, ...]
+    dropped: tuple[TableId, ...]
     leftovers: tuple[Leftover, ...]
     source_says: bool
     source_is_done: bool
@@ -87,8 +90,8 @@ def survey(pipeline: Pipeline, *, target_tables: bool, keep_source: bool) -> Del
     if target_tables and not is_done:
         _refuse_edited_target(pipeline)
     leftovers = () if keep_source or is_done else _found(pipeline, clean_up)
-    tables = () if is_done else _tables(pipeline)
-    return Deletable(directory.home, tables, leftovers, clean_up is not None, is_done)
+    tables, dropped = ((), ()) if is_done else _tables(pipeline)
+    return Deletable(directory.home, tables, dropped, leftovers, clean_up is not None, is_done)
 
 
 def expected(found: Deletable, *, target_tables: bool, keep_source: bool, pipeline: Pipeline) -> Outcome:
@@ -100,7 +103,14 @@ def expected(found: Deletable, *, target_tables: bool, keep_source: bool, pipeli
     left = _left_at_the_source(found, pipeline, keep_source=keep_source)
     if not target_tables and found.tables:
         left.append(f"the tables at the target: {', '.join(map(str, found.tables))}")
-    return Outcome(tuple(deleted), tuple(left))
+    return Outcome(tuple(deleted), (*left, *_dropped(found)))
+
+
+def _dropped(found: Deletable) -> list[str]:
+    names = list(map(str, found.dropped))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    named = f"{', '.join(names[:_NAMED])}{more}"
+    return [f"tables that the source dropped or renamed earlier, where the target kept them: {named}"] * bool(names)
 
 
 def delete(pipeline: Pipeline, *, target_tables: bool, keep_source: bool) -> Outcome:
@@ -137,21 +147,26 @@ def delete(pipeline: Pipeline, *, target_tables: bool, keep_source: bool) -> Out
     log.warning("replicator.deleted", name=pipeline.config.name, namespace=pipeline.config.namespace)
     if target_tables:
         kept = _left_at_the_source(found, pipeline, keep_source=keep_source)
-        return Outcome((*deleted, *plan.deleted), (*left, *kept))
+        return Outcome((*deleted, *plan.deleted), (*left, *kept, *_dropped(found)))
     return plan
 
 
-def _tables(pipeline: Pipeline) -> tuple[TableId, ...]:
-    """The tables of all generations, since one that was reset has none yet; under all names that they may have at the target."""
+def _tables(pipeline: Pipeline) -> tuple[tuple[TableId, ...], tuple[TableId, ...]]:
+    """The tables of all generations, since one that was reset has none yet; under all names that they may have at the target.
+
+    The second are those that are replicated no more.
+    """
     directory = directory_of(pipeline)
     found: set[TableId] = set()
+    left: dict[TableId, None] = {}
     for number in directory.generations():
         states = directory.of_generation(number).states()
         store = TableStore(states.scoped("runtime"), pipeline.source.offset_type.from_fields)
         store.load()
         found |= store.records.keys() | {step.former for step in store.renames} | set(map(_renamed, store.renames))
         found |= {remains.table for remains in store.remains.noted() if not remains.snapshot_id}
-    return tuple(sorted(found, key=str))
+        left |= store.left
+    return tuple(sorted(found, key=str)), tuple(sorted(left.keys() - found, key=str))
 
 
 def _renamed(step: RenameStep) -> TableId:

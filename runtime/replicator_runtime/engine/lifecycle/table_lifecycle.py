@@ -470,8 +470,7 @@ class TableLifecycle(Pausing):
         record = self.records.get(table)
         if record is not None:
             check(record.state, Cause.FORGET, None, str(table))
-            self._store.note_remains(record)
-            del self._store.records[table]
+            self._store.forget(record)
         self._release.forget(table)
         self._stopped.pop(table, None)
         self.save()

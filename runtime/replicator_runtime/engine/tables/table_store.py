@@ -199,6 +199,10 @@ class TableRecord:
         return dropped
 
 
+MOST_LEFT = 200
+"""How many tables that are replicated no more are remembered."""
+
+
 @dataclass(slots=True)
 class _Save:
     """What threads want saved by the same write.
@@ -228,6 +232,8 @@ class TableStore:
         """The pipeline's selection when this was saved last, as `edits` writes it; None when unknown."""
         self.remains = RemainsList()
         """What is to be deleted at the target."""
+        self.left: dict[TableId, None] = {}
+        """Tables that were replicated and are no more, the newest last, at most `MOST_LEFT`: the target may have kept them."""
 
     @property
     def renames(self) -> list[RenameStep]:
@@ -239,6 +245,7 @@ class TableStore:
         with self._lock:
             tables, selection = self._file.load()
             self.remains.add_stored((selection or {}).pop("remains", ()))
+            self.left = dict.fromkeys(map(TableId.from_json, (selection or {}).pop("left", ())))
             self.selection = selection or None
             copying = {table: record for table, record in self.records.items() if record.copying}
             self.records = {r.table: r for r in map(self._record, tables)} | copying
@@ -252,6 +259,16 @@ class TableStore:
         plan = record.snapshot
         if plan is not None and not plan.done:
             self.remains.note(Remains(record.table, plan.snapshot_id))
+
+    def forget(self, record: TableRecord) -> None:
+        """It is replicated no more; what may be left of it at the target is noted."""
+        self.note_remains(record)
+        del self.records[record.table]
+        if record.schemas:
+            self.left.pop(record.table, None)
+            self.left[record.table] = None
+            for oldest in list(self.left)[:-MOST_LEFT]:
+                del self.left[oldest]
 
     def save(self, record: TableRecord | None = None) -> None:
         """Keep `record`, or everything; durable when it returns."""
@@ -281,9 +298,10 @@ class TableStore:
         self._file.put(texts, self._selection_text(), only_these=everything)
 
     def _selection_text(self) -> str:
-        """The selection, with what is to be deleted at the target where there is any."""
-        remains = self.remains.to_json()
-        return json.dumps({**(self.selection or {}), "remains": remains} if remains else self.selection)
+        """The selection, with what is to be deleted at the target, and what may be left there, where there is any."""
+        more = {"remains": self.remains.to_json(), "left": [table.to_json() for table in list(self.left)]}
+        noted = {name: value for name, value in more.items() if value}
+        return json.dumps({**(self.selection or {}), **noted} if noted else self.selection)
 
     def _json(self, record: TableRecord) -> dict[str, Any]:
         snapshot = record.snapshot

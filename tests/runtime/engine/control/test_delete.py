@@ -120,6 +120,22 @@ def test_what_a_replicator_of_the_same_name_with_its_state_elsewhere_took_over_s
     assert ours(shop.path) == []
 
 
+@pytest.mark.parametrize("tables", [False, True])
+def test_tables_that_the_source_dropped_before_are_named_among_what_stays(shop: Shop, *, tables: bool) -> None:
+    """A table of that name that is there again is replicated, and no such table."""
+    fill(shop)
+    shop.sql("CREATE TABLE gone (id INTEGER PRIMARY KEY)", "CREATE TABLE again (id INTEGER PRIMARY KEY)")
+    shop.run()
+    shop.sql("DROP TABLE gone", "DROP TABLE again")
+    shop.run()
+    shop.sql("CREATE TABLE again (id INTEGER PRIMARY KEY)")
+    for _ in range(3):
+        shop.run()
+    reset(pipeline(shop))
+    [named] = [line for line in deleted(shop, tables=tables).left if "dropped or renamed earlier" in line]
+    assert named.endswith("kept them: main.gone")
+
+
 def test_what_another_replicator_reads_stays_and_it_goes_on(shop: Shop) -> None:
     fill(shop)
     run_other(shop)
