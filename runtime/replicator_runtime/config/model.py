@@ -146,9 +146,9 @@ def _table_pattern(text: str) -> str:
 class SnapshotConfig(Settings):
     """How existing rows are copied."""
 
-    mode: Literal["initial", "only"] = Field(
+    mode: Literal["initial", "never", "only"] = Field(
         default="initial",
-        description="`initial`: existing rows, then every change. `only`: a run ends when all tables are at the target as of one position, which is"
+        description="`initial`: existing rows, then every change. `never`: tables are created empty, and get the changes from then on. `only`: a run ends when all tables are at the target as of one position, which is"
         " after its start, and removes what it needed at the source; no later run follows the log.",
     )
     max_rows_per_second: float | None = Field(

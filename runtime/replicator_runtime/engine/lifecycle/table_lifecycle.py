@@ -204,7 +204,7 @@ class TableLifecycle(Pausing):
         assert record.snapshot is not None
         self._set(record, Cause.END_COPY, TableState.REPLICATING)
         record.snapshot.done = True
-        record.failing_since, record.released = None, False
+        record.failing_since, record.released, record.wants_rows = None, False, False
         self._release.forget(record.table)
         self.save(record)
         self.run.progress.set_table(record.table, TableState.REPLICATING)
@@ -398,7 +398,7 @@ class TableLifecycle(Pausing):
         """
         self.copies.end(record.table)
         self._forget_failure(record)
-        record.resync, record.wants_copy = request_id, True
+        record.resync, record.wants_copy, record.wants_rows = request_id, True, True
 
     def fails(self, record: TableRecord) -> bool:
         """Whether it has failed and was not whole since; what is stored of its state may be older."""

@@ -45,7 +45,8 @@ def stored_plan(pipeline: Pipeline, directory: ReplicatorDirectory) -> Plan:
         tables, saved = TableStore(store, read), directory.offsets().latest()
         tables.load()
         steps = planner.table_steps(tables, None if saved is None else read(saved.fields))
-        found = [*planner.settings(store, tables.selection), *steps.of_known(), *planner.new_tables(steps, tables)]
+        known = map(planner.in_mode, steps.of_known())
+        found = [*planner.settings(store, tables.selection), *known, *planner.new_tables(steps, tables)]
         first = not tables.records and tables.selection is None
         return Plan(tuple(map(planner.with_cost, found)), first, directory.generation)
 
@@ -61,7 +62,7 @@ def plan_of_run(run: Run) -> Plan:
     tables = run.table_store
     with _Planner(run.pipeline) as planner:
         steps = planner.table_steps(tables, run.saved_offset)
-        found = (*planner.settings(run.store, tables.selection), *steps.of_known())
+        found = (*planner.settings(run.store, tables.selection), *map(planner.in_mode, steps.of_known()))
     return Plan(found, generation=run.generation)
 
 
@@ -113,7 +114,19 @@ class _Planner:
         selects, new_tables = self._pipeline.selection.selects, self._pipeline.config.new_tables
         new = [table for table in self._tables() if selects(table) and table not in known]
         found = [steps.of_new(table, new_tables=new_tables) for table in sorted(new)]
-        return [self.with_cost(step) for step in found if step is not None]
+        return [self.with_cost(self.in_mode(step, is_new=True)) for step in found if step is not None]
+
+    def in_mode(self, step: Step, *, is_new: bool = False) -> Step:
+        """The step, as far as it copies a table, in the pipeline's `snapshot.mode`."""
+        if not step.copies or self._pipeline.config.snapshot.mode != "never":
+            return step
+        if is_new:
+            return replace(
+                step, effect="it is created at the target, empty, and gets the changes from then on", copies=False
+            )
+        effect = 'the table stops: only a new copy could follow, and `snapshot.mode` is "never"'
+        suggestion = f"undo the edit; or `replicator table resync PIPELINE {step.table} --in-place` once it has stopped"
+        return replace(step, effect=effect, why="", code="RPL-2063", suggestion=suggestion, refused=True, copies=False)
 
     def with_cost(self, step: Step) -> Step:
         """The step with the rows that the source estimates."""
@@ -166,4 +179,8 @@ def _of_mode(was: str, now: str) -> Step:
             effect,
             "no later run follows the log: only `replicator reset` begins again",
         )
-    return Step(StepKind.SETTING, "snapshot.mode", change, "the next run follows the log")
+    if now == "never":
+        effect = "tables that are not at the target yet begin empty; others stay as they are, and stop where they need a new copy"
+        return Step(StepKind.SETTING, "snapshot.mode", change, effect)
+    effect = "tables that begin from now on are copied; those that began empty stay as they are until `replicator table resync` copies them"
+    return Step(StepKind.SETTING, "snapshot.mode", change, effect)

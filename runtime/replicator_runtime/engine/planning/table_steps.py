@@ -88,6 +88,8 @@ class TableSteps:
         selected = self._selection.matches(record.table)
         if selected is None or record.snapshot is None or record.snapshot.where == selected.where:
             return None
+        if record.snapshot.is_empty:
+            return None  # `snapshot.mode` has a step of its own
         was, now = (f"`{text}`" if text else "all rows" for text in (record.snapshot.where, selected.where))
         if record.needs_snapshot:
             effect, suggestion = "its copy, which has not ended, begins again", ""

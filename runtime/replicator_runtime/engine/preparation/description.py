@@ -24,7 +24,8 @@ def describe_again(lifecycle: TableLifecycle, record: TableRecord) -> bool:
     if schema is None:
         lifecycle.forget(record.table)
         return False
-    if schema != record.schema:
+    is_begun_empty = record.snapshot is not None and record.snapshot.is_empty  # the log has what was altered since
+    if schema != record.schema and not is_begun_empty:
         lifecycle.run.table_store.note_remains(record)
         record.snapshot, record.schemas = None, [(None, schema)]
     lifecycle.save()

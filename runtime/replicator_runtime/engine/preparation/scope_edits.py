@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from replicator_runtime.config import SelectedTable
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import TableSchema
+    from replicator_sdk import TableId, TableSchema
 
 
 def why_copied_again(
@@ -43,6 +43,16 @@ def why_copied_again(
     if not copies:
         raise _cannot_follow(record, let_in)
     return f"{', '.join(sorted(let_in))} are let in again" if let_in else "other columns are selected"
+
+
+def needs_rows(table: TableId) -> NeedsUserError:
+    """The error of a table that only a new copy could make whole, in a pipeline that makes none unasked."""
+    return NeedsUserError(
+        'only a new copy of the table could go on, and `snapshot.mode` is "never"',
+        code="RPL-2063",
+        hint=f"`replicator table resync PIPELINE {table} --in-place` copies it with its rows; after an edit of `tables`, undoing it helps as well",
+        table=str(table),
+    )
 
 
 def _same_columns(record: TableRecord, now: TableScope, described: Callable[[], TableSchema]) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.config.selection import matched_by
-from replicator_runtime.engine.preparation.scope_edits import why_copied_again
+from replicator_runtime.engine.preparation.scope_edits import needs_rows, why_copied_again
 from replicator_runtime.engine.run_state.attempt_end import PlanOutOfDate
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_sdk.errors import NeedsUserError
@@ -107,6 +107,8 @@ class SelectionEdits:
             PlanOutOfDate: When a whole copy would be replaced of which the plan says nothing: the source was altered since.
         """
         why, now = why_copied_again(record, selected, described, copies=self._copies), TableScope.of(selected)
+        if why and record.was_begun and self._run.config.snapshot.mode == "never":
+            raise needs_rows(record.table)
         if why:
             accepted, is_whole = self._run.accepted_copies, not (record.needs_snapshot or record.wants_copy)
             if accepted is not None and record.table not in accepted and is_whole:

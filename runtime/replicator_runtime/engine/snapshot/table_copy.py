@@ -11,9 +11,10 @@ import pyarrow as pa
 import structlog
 
 from replicator_runtime.engine.letters.copy_letters import FittingReader, letters_of_chunks
+from replicator_runtime.engine.preparation.scope_edits import needs_rows
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
-from replicator_runtime.engine.tables.table_store import SnapshotRecord
+from replicator_runtime.engine.tables.table_store import NO_ROWS, SnapshotRecord
 from replicator_sdk import DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
 from replicator_sdk.errors import BugError, DataError, NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
@@ -71,7 +72,10 @@ class TableCopy:
         """
         self._wait_for_turn()
         try:
-            self._copy_strictly_first()
+            if self._begins_empty():
+                self._begin_empty()
+            else:
+                self._copy_strictly_first()
         except RetryableError as error:
             if self._is_stopping:  # what it failed with is met again by the next copy, if it is an error
                 raise SnapshotsStopped from error
@@ -87,6 +91,49 @@ class TableCopy:
             log.warning("snapshot.refused_values", table=str(self._copy.record.table), code=error.code)
             self._refusal = error
             self._copy_rows()
+
+    def _begins_empty(self) -> bool:
+        """Whether the table is created at the target without rows.
+
+        Raises:
+            NeedsUserError: RPL-2063 for one that was begun, and that no operator has asked to be copied.
+        """
+        record = self._copy.record
+        if self._run.config.snapshot.mode != "never" or record.wants_rows:
+            return False
+        if record.was_begun and (record.snapshot is None or not record.snapshot.is_empty):
+            raise needs_rows(record.table)
+        return True
+
+    def _begin_empty(self) -> None:
+        """Create the table at the target as it is now, or as it was when a run that was cut off began it.
+
+        The position is kept from the first time on: what was committed since is in the log, and nowhere else.
+        """
+        record = self._copy.record
+        if self._run.pipeline.source.filters_snapshots:
+            self._where = NO_ROWS
+        with ExitStack() as opened:
+            consumer = self._shared or self._own_consumer(opened)
+            plan = record.snapshot
+            if plan is None:
+                with self._open(opened) as snapshot:
+                    _check_whole_updates(record, snapshot, NO_ROWS)
+                    plan = SnapshotRecord(uuid.uuid4().hex, (), snapshot.position, snapshot.position, where=NO_ROWS)
+                    self._begin(plan, snapshot)
+            else:
+                self._lifecycle.begin_copy(record)
+            schema, first = record.schema, Position(plan.first)
+            if isinstance(consumer, SnapshotLoader):
+                consumer.begin_snapshot(schema, plan.snapshot_id, first)
+                consumer.finish_snapshot(schema, plan.snapshot_id, first)
+            else:
+                for operation in (DDLOperation.CREATE_TABLE, DDLOperation.TRUNCATE_TABLE):
+                    consumer.apply_ddl(DDLEvent(plan.first, operation, schema.table, schema, is_snapshot=True))
+                consumer.flush()
+        self._lifecycle.end_copy(record)
+        failpoint("engine.snapshot.finished")
+        log.info("snapshot.begun_empty", table=str(record.table), position=str(plan.first))
 
     def _copy_rows(self) -> None:
         record = self._copy.record
@@ -130,6 +177,7 @@ class TableCopy:
         if plan is not record.snapshot:  # the log of a resumed one is applied from where its first rows were read
             record.learn_from_copy(Position(snapshot.position), snapshot.schema)
             self._run.table_store.note_remains(record)
+            record.was_begun = True
         record.snapshot = plan
         if self._refusal is None:
             self._lifecycle.begin_copy(record)
@@ -264,10 +312,10 @@ def _check_whole_updates(record: TableRecord, snapshot: TableSnapshot, where: st
     """Check that an update of a row that this copy leaves out can be applied."""
     if where and snapshot.partial_updates:
         raise NeedsUserError(
-            "its copy leaves rows out by `where`, and an update of such a row could not be applied: the log may lack values that it left"
+            "its copy leaves rows out, and an update of such a row could not be applied: the log may lack values that it left"
             " as they were",
             code="RPL-2062",
-            hint=f"{snapshot.partial_updates}; or remove `where` of the table in `tables`",
+            hint=f"{snapshot.partial_updates}; or remove what leaves them out: `where` of the table in `tables`, or `snapshot.mode`",
             table=str(record.table),
         )
 

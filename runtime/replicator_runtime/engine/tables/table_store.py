@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from replicator_state import StateStore
 
 
+NO_ROWS = "0 = 1"
+"""The condition of a copy that begins empty."""
+
+
 @dataclass(slots=True)
 class SnapshotRecord:
     """A snapshot that was begun.
@@ -46,6 +50,11 @@ class SnapshotRecord:
     last: Offset
     done: bool = False
     where: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no rows on purpose."""
+        return self.where == NO_ROWS
 
 
 @dataclass(slots=True)
@@ -81,6 +90,10 @@ class TableRecord:
     """The last request to resume it, which is thereby carried out."""
     renames: list[RenameStep] = field(default_factory=list)
     """What the target is still to rename, in order, of this table and of those that it exchanges names with."""
+    was_begun: bool = False
+    """Whether a copy of it was begun, with rows or empty: from then on it is never begun empty."""
+    wants_rows: bool = False
+    """Whether an operator asked for a copy with its rows, until that has ended."""
     selected: bool = False
     """Whether the pipeline selects it and the source has it, or its copy runs, in this attempt; not kept."""
     gone: bool = False
@@ -320,6 +333,8 @@ class TableStore:
             "released": record.released,
             "resync": record.resync,
             "wantsCopy": record.wants_copy,
+            "wasBegun": record.was_begun,
+            "wantsRows": record.wants_rows,
             "pause": record.pause and record.pause.to_json(),
             "resumed": record.resumed,
             "snapshot": snapshot
@@ -359,6 +374,8 @@ class TableStore:
             released=value.get("released", False),
             resync=value.get("resync", ""),
             wants_copy=value.get("wantsCopy", False),
+            was_begun=value.get("wasBegun", True),
+            wants_rows=value.get("wantsRows", False),
             pause=(pause := value.get("pause")) and Pause.from_json(pause, self._read_offset),
             resumed=value.get("resumed", ""),
         )

@@ -52,9 +52,9 @@ def check_comparable(record: TableRecord, left_out: frozenset[str]) -> None:
         )
     if record.snapshot is not None and record.snapshot.where:
         raise NeedsUserError(
-            "the table's copy has only the rows of its `where`, so it differs on purpose",
+            'the table\'s copy has not all rows (`where`, or `snapshot.mode` "never"), so it differs on purpose',
             code="RPL-1364",
-            hint="name the other tables; or remove `where` and copy the table again by `replicator table resync`",
+            hint="name the other tables; or copy the table again, with all rows, by `replicator table resync`",
             table=str(record.table),
         )
     if record.needs_snapshot or record.wants_copy or record.released:
