@@ -15,7 +15,7 @@ from replicator_runtime.engine.preparation.scope_edits import needs_rows
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
 from replicator_runtime.engine.tables.table_store import NO_ROWS, SnapshotRecord
-from replicator_sdk import DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
+from replicator_sdk import BatchConsumer, DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
 from replicator_sdk.errors import BugError, DataError, NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -117,6 +117,8 @@ class TableCopy:
             consumer = self._shared or self._own_consumer(opened)
             plan = record.snapshot
             if plan is None:
+                if isinstance(consumer, BatchConsumer) and consumer.progress(record.table) is not None:
+                    raise needs_rows(record.table)  # a former generation, or a table of that name, has filled it
                 with self._open(opened) as snapshot:
                     _check_whole_updates(record, snapshot, NO_ROWS)
                     plan = SnapshotRecord(uuid.uuid4().hex, (), snapshot.position, snapshot.position, where=NO_ROWS)

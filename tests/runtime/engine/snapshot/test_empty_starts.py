@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.control import carry_out_alone
+from replicator_runtime.engine.control.reset import reset
 from replicator_sdk import failpoint
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_source_sqlite.plugin import SqliteSource
@@ -98,6 +101,22 @@ def test_a_table_that_needs_a_copy_stops_and_is_copied_when_asked(never: Shop) -
 def resync(shop: Shop, table: str) -> None:
     requests(shop).submit("table.resync", {"tables": [table], "inPlace": True})
     carry_out_alone(build_pipeline(shop.document, host=Host()))  # type: ignore[arg-type]
+
+
+def test_a_reset_does_not_empty_what_the_target_has(never: Shop) -> None:
+    never.run()
+    fill(never)
+    never.run()
+    reset(build_pipeline(never.document, host=Host()))  # type: ignore[arg-type]
+    with pytest.raises(NeedsUserError, match="RPL-2063"):
+        never.run()
+    never.assert_equal()
+    for table in ("customers", "notes"):
+        with contextlib.suppress(NeedsUserError):
+            resync(never, table)
+    change(never)
+    never.run()
+    never.assert_equal()
 
 
 def test_a_pipeline_that_has_copied_its_tables_keeps_them_when_it_becomes_never(shop: Shop) -> None:
