@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_name, is_pattern
+from replicator_runtime.engine.structure.policy import check_source
 from replicator_runtime.setting_edits import settings_edits
 from replicator_runtime.spelling import near_name
 from replicator_runtime.stored_tables import StoredTables
 from replicator_sdk.discovery.assessment import ColumnAssessment, Finding, Severity, Support
 from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
-from replicator_sdk.source import EventReaderDefinition
+from replicator_sdk.source import DeltaSource, EventReaderDefinition
 from replicator_state import ReplicatorDirectory
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
     with pipeline.source.create_table_assessor() as at_source, pipeline.target.create_table_assessor() as at_target:
         source += at_source.assess().findings
         source += _about_blacklists(pipeline)
+        source += _about_policies(pipeline)
         said = {finding.code for finding in source}
         source += [finding for finding in _about_log(pipeline) if finding.code not in said]
         target += at_target.assess().findings
@@ -237,6 +239,16 @@ def _about_blacklists(pipeline: Pipeline) -> list[Finding]:
             suggestion="nothing, or remove the entry",
         )
     ]
+
+
+def _about_policies(pipeline: Pipeline) -> list[Finding]:
+    """Whether the source can have the pipeline's `ddlPolicies`."""
+    takes_snapshots = type(pipeline.source).create_snapshot_reader is not DeltaSource.create_snapshot_reader
+    try:
+        check_source(pipeline.config.ddl_policies, takes_snapshots=takes_snapshots)
+    except ReplicatorError as error:
+        return [replace(_finding_of(error, None), name="ddl_policies")]
+    return []
 
 
 def _about_settings(pipeline: Pipeline) -> dict[str, list[Finding]]:

@@ -89,6 +89,14 @@ class SnapshotNeededError(RetryableError):
     error_class = "snapshot_needed"
 
 
+class RowsRewrittenError(SnapshotNeededError):
+    """A change of structure at the source gave existing rows other values, and the log has neither these nor the change.
+
+    For a reader that finds it beside the log, as a column's type that was changed in PostgreSQL. `table` is always set. The
+    pipeline's `ddlPolicies` decide whether an operator is asked before the table is copied.
+    """
+
+
 class NeedsUserError(ReplicatorError):
     """Only a person can fix it: a wrong password, a missing grant or table, a bad setting."""
 

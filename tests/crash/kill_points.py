@@ -231,6 +231,12 @@ OF_LETTERS_OF_COPIES: frozenset[str] = frozenset(
 )
 """The same of a first copy."""
 
+OF_HOLDS: frozenset[str] = frozenset(
+    {"engine.hold.before_save", "engine.hold.after_save", "engine.request.carried_out", "engine.lane.after_write"}
+    | {"engine.lane.before_step", "engine.lane.after_step", "engine.lane.ended", "engine.drop.applied"}
+)
+"""While changes of structure are held and decided: tried in `sqlite/commands/test_held_changes.py`."""
+
 OF_RESET: frozenset[str] = frozenset({"engine.generation.before", "engine.generation.begun"})
 """While `replicator reset` begins another generation: tried in `sqlite/commands/test_reset.py`."""
 

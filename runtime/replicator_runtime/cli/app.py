@@ -21,7 +21,7 @@ from replicator_runtime.cli.commands import (
     validate,
 )
 from replicator_runtime.cli.commands.checks import dead_letters, explain_row, verify
-from replicator_runtime.cli.commands.pipelines import delete, pause, plan
+from replicator_runtime.cli.commands.pipelines import ddl, delete, pause, plan
 
 app = typer.Typer(
     name="replicator",
@@ -58,6 +58,7 @@ app.command("resume")(pause.resume)
 app.command("delete")(delete.delete)
 app.command("rewind")(offsets.rewind)
 app.add_typer(table.app, name="table")
+app.add_typer(ddl.app, name="ddl")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(dead_letters.app, name="dead-letters")
 

@@ -207,6 +207,40 @@ class DeadLettersConfig(Settings):
     max_bytes: int = Field(default=67_108_864, ge=1024, description="Bytes of one table's rows, about.")
 
 
+Policy = Literal["apply", "ask", "fail"]
+KeepingPolicy = Literal["apply", "ignore", "ask", "fail"]
+
+
+class DDLPoliciesConfig(Settings):
+    """What follows at the target from changes of structure at the source.
+
+    `apply` follows them, `ask` holds the table's changes in its lane until `replicator ddl approve` or `ddl reject`, `fail`
+    stops the table, and `ignore` keeps what the target has.
+    """
+
+    add_column: Policy = Field(default="apply", description="A column is added.")
+    drop_column: KeepingPolicy = Field(
+        default="apply", description="A column is dropped. `ignore` keeps it; new rows have NULL there."
+    )
+    rename_column: Policy = Field(default="apply", description="A column is renamed.")
+    widen_type: Policy = Field(default="apply", description="A column's new type holds all values of the former one.")
+    change_type: Policy = Field(default="apply", description="A column gets another type that may not.")
+    truncate: KeepingPolicy = Field(default="apply", description="All rows are removed. `ignore` keeps them.")
+    drop_table: KeepingPolicy = Field(default="apply", description="A table is dropped. `ignore` keeps the target's.")
+
+    @property
+    def edited(self) -> dict[str, str]:
+        """The policies other than `apply`, by the name of the kind as in the JSON."""
+        return {name: policy for name, policy in self.model_dump(by_alias=True).items() if policy != "apply"}
+
+
+_LEFT_OUT_BY: dict[DDLName, tuple[str, ...]] = {
+    "ALTER_TABLE": ("addColumn", "dropColumn", "renameColumn", "widenType", "changeType"),
+    "TRUNCATE_TABLE": ("truncate",),
+    "DROP_TABLE": ("dropTable",),
+}
+
+
 def _as_spark_writes_it(value: object) -> object:
     """Spark's settings are text; JSON numbers and booleans are taken in the spelling Spark reads."""
     if isinstance(value, bool):
@@ -294,6 +328,10 @@ class PipelineConfig(Settings):
     ddl_blacklist: tuple[DDLName, ...] = Field(
         default=("DROP_DATABASE",), description="Schema changes to leave out, in every table."
     )
+    ddl_policies: DDLPoliciesConfig = Field(
+        default_factory=DDLPoliciesConfig,
+        description="What follows at the target from changes of structure at the source.",
+    )
     retries: RetriesConfig = Field(default_factory=RetriesConfig, description="How long a failure is retried.")
     spark: SparkConfig = Field(default_factory=SparkConfig, description="The Spark session.")
     batch: BatchConfig = Field(default_factory=BatchConfig, description="When gathered changes are applied.")
@@ -332,3 +370,13 @@ class PipelineConfig(Settings):
         default_factory=MaintenanceConfig, description="The target's maintenance of its tables."
     )
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig, description="What one process may use.")
+
+    @model_validator(mode="after")
+    def _says_one_thing_of_each_change(self) -> Self:
+        for name in self.ddl_blacklist:
+            both = sorted(self.ddl_policies.edited.keys() & set(_LEFT_OUT_BY.get(name, ())))
+            if both:
+                raise ValueError(
+                    f"`ddlBlacklist` leaves {name} out, and `ddlPolicies` has another policy for {', '.join(both)}: take one of them away"
+                )
+        return self

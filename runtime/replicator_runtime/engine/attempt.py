@@ -27,6 +27,8 @@ from replicator_runtime.engine.slices.distributed_stream import DistributedStrea
 from replicator_runtime.engine.slices.slice_store import SliceStore
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.engine.stream.stream import Stream
+from replicator_runtime.engine.structure.decided_drops import finish_drops
+from replicator_runtime.engine.structure.policy import check_source
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import (
@@ -88,6 +90,7 @@ class Attempt:
             self._exit.callback(self._lifecycle.positions.save)
             self._forget_old_schemas()
             self._lifecycle.takes_snapshots = takes_snapshots(self._run, self._definition({}))
+            check_source(self._run.config.ddl_policies, takes_snapshots=self._lifecycle.takes_snapshots)
             records = discover(self._lifecycle)
             if self._snapshots.begin_attempt() and len(records) < self._selected():
                 raise Rejoin  # a table that is gone was copied until now: only another discovery finds that it is gone
@@ -98,10 +101,12 @@ class Attempt:
             self._exit.callback(self._consumer.stop)
             self._consumer.start()
             finish_renames(self._lifecycle, self._consumer)
+            if finish_drops(self._lifecycle, self._consumer):
+                raise Rejoin
             discard_remains(self._lifecycle, self._consumer)
             applier = self._make_applier(self._consumer)
             self._exit.callback(applier.close)
-            self._applier = LaneApplier(applier, self._lanes)
+            self._applier = LaneApplier(applier, self._lanes, self._lifecycle.records)
             self._exit.callback(self._applier.close)
             if self._lifecycle.takes_snapshots:
                 self._with_snapshots(records)
@@ -266,8 +271,9 @@ class Attempt:
         for table, watermark in watermarks.items():
             selected = self._run.pipeline.selection.matches(table)
             scope = None if selected is None else TableScope.of(selected)
-            watermark.filtered = scope is not None and bool(scope.left_out)
             record = self._lifecycle.records.get(table)
+            watermark.filtered = scope is not None and bool(scope.left_out)
+            watermark.filtered |= record is not None and record.keeps_rows
             watermark.is_part = record is not None and record.snapshot is not None and bool(record.snapshot.where)
             watermark.lacks_rows = watermark.is_part or (scope is not None and scope.lacks_written_rows)
         self._applied = dict(watermarks)

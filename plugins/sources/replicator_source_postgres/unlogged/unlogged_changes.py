@@ -8,7 +8,7 @@ from dataclasses import replace
 import structlog
 
 from replicator_sdk.context import DeltaSourceContext
-from replicator_sdk.errors import SnapshotNeededError
+from replicator_sdk.errors import RowsRewrittenError, SnapshotNeededError
 from replicator_sdk.schema import TableId
 from replicator_source_postgres.catalogue import Catalogue
 from replicator_source_postgres.replication.publication import removed_from_publication
@@ -16,6 +16,7 @@ from replicator_source_postgres.unlogged.fingerprint import FingerprintStore, Pa
 from replicator_source_postgres.unlogged.fingerprint_query import FingerprintQuery, NewPartition
 
 log = structlog.get_logger(__name__)
+_REWRITTEN = "its rows were rewritten by ALTER TABLE"
 
 
 class UnloggedChanges:
@@ -136,7 +137,7 @@ class UnloggedChanges:
             return None
         if self._query.holds_rows_older_than(oid, before.horizon):
             return None
-        return "its rows were rewritten by ALTER TABLE"
+        return _REWRITTEN
 
     def _tree_difference(self, before: TableFingerprint, now: TableFingerprint) -> str | None:
         for oid, member in before.members.items():
@@ -175,7 +176,8 @@ class UnloggedChanges:
 
 def copy_again(table: TableId, why: str) -> SnapshotNeededError:
     """The error for a table that has to be copied again, because of a change that the log does not hold."""
-    return SnapshotNeededError(
+    kind = RowsRewrittenError if why == _REWRITTEN else SnapshotNeededError
+    return kind(
         f"{table}: {why}; the log does not hold that, so the table is copied again",
         code="RPL-3606",
         table=str(table),

@@ -105,6 +105,8 @@ def _lag(found: Mapping[str, Any]) -> str:
 
 def _pause(pause: Mapping[str, Any]) -> str:
     """What follows from a pause."""
+    if asks := pause.get("asks"):
+        return f"waits for a decision since {pause['since']}: {asks}; `replicator ddl list` shows it, `replicator ddl approve` or `reject` decides"
     if pause["copiedAgain"]:
         return f"paused since {pause['since']}; it is copied again when it is resumed"
     kept = f"{pause['laneRows']:,} changes ({pause['laneBytes']:,} bytes) are in its lane"

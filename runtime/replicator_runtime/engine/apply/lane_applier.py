@@ -1,17 +1,22 @@
-"""Puts the changes of paused tables into their lanes, and has the target take those of the others."""
+"""Puts the changes of paused tables into their lanes, and has the target take those of the others, as its tables are."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.apply.applier import Applier
 from replicator_runtime.engine.run_state.error_policy import error_of_table
+from replicator_runtime.engine.structure.kept_columns import changes_for_target, event_for_target
 from replicator_sdk.errors import FencedError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from replicator_runtime.engine.batching.batching import TableBatch
     from replicator_runtime.engine.lanes.lanes import Lanes
+    from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import DDLEvent, DeferredConsumer, Offset, TableId
 
 
@@ -21,11 +26,13 @@ class LaneApplier(Applier):
     Args:
         applier: For the tables that have no lane; its owner closes it.
         lanes: Those of the attempt.
+        records: What is known of all tables; read when changes are applied.
     """
 
-    def __init__(self, applier: Applier, lanes: Lanes) -> None:
+    def __init__(self, applier: Applier, lanes: Lanes, records: Mapping[TableId, TableRecord]) -> None:
         self._applier = applier
         self._lanes = lanes
+        self._records = records
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="lanes")  # starts its thread when used
 
     @property
@@ -45,9 +52,9 @@ class LaneApplier(Applier):
     def apply(self, batches: list[TableBatch], offset: Offset) -> dict[TableId, Exception]:
         """Apply the changes of each table or put them into its lane; those in lanes are durable on return."""
         kept = [item for item in batches if item.changes.table in self._lanes]
+        others = [self._for_target(item) for item in batches if item.changes.table not in self._lanes]
         if not kept:
-            return self._applier.apply(batches, offset)
-        others = [item for item in batches if item.changes.table not in self._lanes]
+            return self._applier.apply(others, offset)
         writing = self._pool.submit(self._write, kept)
         try:
             failures = self._applier.apply(others, offset) if others else {}
@@ -56,6 +63,10 @@ class LaneApplier(Applier):
         if written is not None:
             raise written
         return {**failures, **writing.result()}
+
+    def _for_target(self, item: TableBatch) -> TableBatch:
+        changes = changes_for_target(item.changes, self._records.get(item.changes.table))
+        return item if changes is item.changes else replace(item, changes=changes)
 
     def _write(self, batches: list[TableBatch]) -> dict[TableId, Exception]:
         failures: dict[TableId, Exception] = {}
@@ -77,7 +88,7 @@ class LaneApplier(Applier):
         if event.table in self._lanes:
             self._lanes[event.table].write_event(event)
         else:
-            self._applier.apply_ddl(event)
+            self._applier.apply_ddl(event_for_target(event, self._records.get(event.table)))
 
     def create_table(self, event: DDLEvent, generation: int) -> None:
         """Create the event's table, or put the event into its lane."""

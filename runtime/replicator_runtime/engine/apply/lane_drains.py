@@ -12,6 +12,8 @@ import structlog
 from replicator_runtime.engine.maintenance.table_locks import Held, TableLocks
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
+from replicator_runtime.engine.structure.kept_columns import changes_for_target, event_for_target, without_drops
+from replicator_runtime.engine.structure.policy import check_names
 from replicator_sdk import BatchConsumer, DDLOperation, DeferredConsumer
 from replicator_sdk.errors import BugError
 from replicator_sdk.failpoint import failpoint, register
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.lanes.lane import Lane, LaneStep
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import DDLEvent
 
 register("engine.lane.before_step", "engine.lane.after_step", "engine.lane.emptied", "engine.lane.ended")
 log = structlog.get_logger()
@@ -41,11 +44,12 @@ class LaneDrain:
 
     Attributes:
         is_at_the_end: Whether little or nothing of the lane is left: the table may take its changes to the lane no more.
+        is_asking: Whether it ended at a change of structure that an operator is to decide on.
     """
 
     def __init__(self, lifecycle: TableLifecycle, record: TableRecord, lane: Lane, locks: TableLocks) -> None:
         self.record = record
-        self.is_at_the_end = False
+        self.is_at_the_end = self.is_asking = False
         self._lifecycle = lifecycle
         self._run = lifecycle.run
         self._lane = lane
@@ -67,7 +71,7 @@ class LaneDrain:
         return self._last.is_set()
 
     def run(self) -> bool:
-        """Give the target all that is in the lane; returns whether that was done (False: stopped).
+        """Give the target all that is in the lane; returns whether that was done (False: stopped, or asking).
 
         Raises:
             Exception: Why the target, or the store, did not take or give it; with the table.
@@ -86,6 +90,9 @@ class LaneDrain:
         assert isinstance(consumer, BatchConsumer)
         while not (self._stop.is_set() or run.stop.is_set()):
             step = self._lane.next_step(run.generation, run.epoch, limits.max_rows, limits.max_bytes)
+            if step is not None and self._asks(step):
+                self.is_asking = True
+                return False
             if step is not None:
                 self._apply(consumer, step)
             elif self._last.is_set():
@@ -97,20 +104,27 @@ class LaneDrain:
                 self._last.wait(_WAIT_SECONDS)
         return False
 
+    def _asks(self, step: LaneStep) -> bool:
+        """Whether the step is a change of structure that is not decided."""
+        return step.event is not None and any(held.position == step.position for held in self.record.undecided)
+
     def _apply(self, consumer: BatchConsumer, step: LaneStep) -> None:
         table, lifecycle = self.record.table, self._lifecycle
         failpoint("engine.lane.before_step")
-        if step.event is not None:
+        if step.changes is not None:
+            with self._locks.hold({table}, Held.ROWS):
+                self._run.letters.apply(consumer, changes_for_target(step.changes, self.record))
+            _settle(consumer, step)
+        elif (event := self._event_for_target(step)) is not None:
             with self._locks.hold({table}):
-                if step.event.operation is DDLOperation.TRUNCATE_TABLE:
-                    self._run.letters.truncate(consumer, step.event)
-                consumer.apply_ddl(step.event)
+                if event.operation is DDLOperation.TRUNCATE_TABLE:
+                    self._run.letters.truncate(consumer, event)
+                consumer.apply_ddl(event)
             self._run.metrics.count("ddl", table=table)
         else:
-            assert step.changes is not None
-            with self._locks.hold({table}, Held.ROWS):
-                self._run.letters.apply(consumer, step.changes)
-            _settle(consumer, step)
+            # The target stays where it is, and the decision is found again should the run end here.
+            self._lane.take(step)
+            return
         failpoint("engine.lane.after_step")
         self._lane.take(step)
         lifecycle.positions.reached(table, self.record.copy_id, step.position)
@@ -120,6 +134,14 @@ class LaneDrain:
             self._run.progress.applied(table, step.changes.rows, step.changes.source_timestamp)
         self._run.progress.set_lane(table, self._lane.rows, self._lane.nbytes)
         lifecycle.progressed(table)
+
+    def _event_for_target(self, step: LaneStep) -> DDLEvent | None:
+        """The change of structure as the target gets it; None when it was rejected and nothing is left of it."""
+        assert step.event is not None
+        check_names(step.event, self.record)
+        decision = self.record.decision_at(step.position)
+        event = step.event if decision is None or decision.approved else without_drops(step.event)
+        return None if event is None else event_for_target(event, self.record)
 
 
 def _settle(consumer: BatchConsumer, step: LaneStep) -> None:
@@ -199,6 +221,9 @@ class LaneDrains:
             self._tables.failed(record.table, error)
         elif error is not None:
             raise error
+        elif drain.is_asking:
+            self._lifecycle.stop_resuming(record)
+            return True
         elif future.result():
             self._lifecycle.end_lane(record)
             failpoint("engine.lane.ended")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
-from replicator_runtime.engine.control import dead_letters, pause, table_commands
+from replicator_runtime.engine.control import dead_letters, held_changes, pause, table_commands
 from replicator_runtime.engine.control.table_commands import Done
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
@@ -39,6 +39,8 @@ COMMANDS: Mapping[str, Command] = {
     "table.resume": table_commands.resume,
     "table.retry": table_commands.retry,
     "table.resync": table_commands.resync,
+    "ddl.approve": held_changes.approve,
+    "ddl.reject": held_changes.reject,
 }
 """By name, those that need neither source nor target."""
 

@@ -83,7 +83,7 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
 
     Raises:
         NeedsUserError: RPL-1220 for an unknown table; RPL-1222 when the source takes no snapshots; RPL-1223 when the copy is
-            to be made beside the table; RPL-1225 without tables; RPL-1293 for a paused one.
+            to be made beside the table; RPL-1225 without tables; RPL-1293 for a paused one; RPL-1294 for one that waits for a decision.
     """
     records = _records(lifecycle, request.arguments)
     if not _takes_snapshots(lifecycle.run):
@@ -100,6 +100,7 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
         )
 
     for record in records:
+        _refuse_waiting(record)
         if record.pause is not None and not record.pause.resuming:
             raise NeedsUserError(
                 f"{record.table} is paused",
@@ -159,10 +160,12 @@ def resume(lifecycle: TableLifecycle, request: Request) -> Work:
     """`table.resume`: the target gets what came while tables were paused, then they go on.
 
     Raises:
-        NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1291 for one that is not paused.
+        NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1291 for one that is not paused, RPL-1294 for one
+            that waits for a decision.
     """
     records = _records(lifecycle, request.arguments)
     for record in records:
+        _refuse_waiting(record)
         if record.pause is None and record.resumed != request.request_id:
             raise NeedsUserError(
                 f"{record.table} is {record.state}, and not paused",
@@ -181,6 +184,16 @@ def resume(lifecycle: TableLifecycle, request: Request) -> Work:
 
     how = {r.table: "copied again" if r.needs_snapshot else "resumed" for r in records}
     return Work(tuple(f"{table} is {what}" for table, what in how.items()), carry_out)
+
+
+def _refuse_waiting(record: TableRecord) -> None:
+    if record.undecided:
+        raise NeedsUserError(
+            f"{record.table} waits for a decision: {record.asks}",
+            code="RPL-1294",
+            hint="`replicator ddl approve NAME ID` or `replicator ddl reject NAME ID` decides; `replicator ddl list` shows what waits",
+            table=str(record.table),
+        )
 
 
 def _takes_snapshots(run: Run) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.lifecycle.copies import Copies
+from replicator_runtime.engine.lifecycle.deciding import Deciding
 from replicator_runtime.engine.lifecycle.log_release import LogRelease
 from replicator_runtime.engine.lifecycle.pausing import Pausing
 from replicator_runtime.engine.lifecycle.postponed_tables import PostponedTables
@@ -37,7 +38,7 @@ register("engine.release.before_save", "engine.release.after_save")
 log = structlog.get_logger()
 
 
-class TableLifecycle(Pausing):
+class TableLifecycle(Deciding, Pausing):
     """All tables of one run. Only this class changes a table's state; each change is one of `TRANSITIONS`.
 
     The states are kept in the run's table store. A method that says so makes its decision durable; the others leave that
@@ -57,7 +58,7 @@ class TableLifecycle(Pausing):
     """
 
     def __init__(self, run: Run) -> None:
-        self.run = run
+        self.run: Run = run
         self.positions = LastPositions(run.store, run.read_offset)
         self.copies = Copies()
         self.takes_snapshots = True
@@ -163,12 +164,6 @@ class TableLifecycle(Pausing):
             if self.run.pipeline.selection.matches(record.table) is not None:
                 self.run.progress.set_table(record.table, record.state)
                 self.show_pause(record)
-
-    def show_pause(self, record: TableRecord) -> None:
-        """Show since when it is paused, if it is."""
-        if (pause := record.pause) is not None:
-            again = record.needs_snapshot
-            self.run.progress.set_pause(record.table, pause.since, resuming=pause.resuming, copied_again=again)
 
     def take_in(self, table: TableId) -> TableRecord:
         """The record of `table`; a new one, PENDING, when it is not known yet."""
@@ -333,7 +328,8 @@ class TableLifecycle(Pausing):
 
     def _can_be_copied_again(self, record: TableRecord) -> bool:
         """Whether a new copy makes the table whole, and removes no rows that are kept on purpose."""
-        return self.takes_snapshots and not (record.scope is not None and record.scope.keeps_deleted_rows)
+        keeps = record.keeps_rows or (record.scope is not None and record.scope.keeps_deleted_rows)
+        return self.takes_snapshots and not keeps
 
     def _give_log_up(self, record: TableRecord) -> None:
         """Forget the table's copy, so that the offset may move, and let its next copy wait."""
@@ -418,7 +414,7 @@ class TableLifecycle(Pausing):
     def _drop_copy(self, record: TableRecord) -> None:
         self.copies.end(record.table)
         self._store.note_remains(record)
-        record.snapshot = None
+        record.drop_snapshot()
 
     def _forget_copy(self, record: TableRecord) -> None:
         self._store.note_remains(record)

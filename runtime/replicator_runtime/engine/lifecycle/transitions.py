@@ -80,16 +80,16 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.JOIN, _KNOWN, (_PAUSED,), "preparation"),
     _transitions(Cause.CREATE, (_PENDING, _REPLICATING, _FAILING), (_REPLICATING,), "preparation stream slices"),
     _transitions(Cause.FAIL, _KNOWN, (_FAILING,), "preparation apply snapshot"),
-    _transitions(Cause.STOP, _KNOWN, (_FAILING,), "preparation worker"),
+    _transitions(Cause.STOP, _KNOWN, (_FAILING,), "preparation structure worker"),
     _transitions(Cause.RELEASE_FAILING, (_FAILING,), (_FAILING,), "apply attempt"),
     _transitions(Cause.RECORD_LOST_HISTORY, _KNOWN, (_FAILING,), "worker"),
     _transitions(Cause.COPY_AGAIN, _KNOWN, (_PENDING, _PAUSED), "preparation apply"),
     _transitions(Cause.START_OVER, _KNOWN, (_PENDING, _PAUSED), "preparation"),
     _transitions(Cause.RENAME, (_REPLICATING,), (_REPLICATING,), "stream"),
-    _transitions(Cause.PAUSE, _KNOWN, (_PAUSED,), "control"),
+    _transitions(Cause.PAUSE, _KNOWN, (_PAUSED,), "control stream apply"),
     _transitions(Cause.RESUME, _KNOWN, (_PENDING, _PAUSED), "control"),
     _transitions(Cause.END_LANE, (_PAUSED,), (_REPLICATING,), "apply"),
-    _transitions(Cause.FORGET, _KNOWN, (None,), "preparation apply"),
+    _transitions(Cause.FORGET, _KNOWN, (None,), "preparation structure apply"),
 )
 TRANSITIONS: tuple[Transition, ...] = tuple(transition for part in _PARTS for transition in part)
 

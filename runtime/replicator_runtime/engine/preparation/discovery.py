@@ -63,7 +63,7 @@ def discover(lifecycle: TableLifecycle) -> list[TableRecord]:
         record.selected = table in taken or record.copying  # what its copy lacks is in the log after the saved offset
         left = table not in listed and matches(table) is not None
         record.gone = left and not record.needs_snapshot and not record.copying
-    if not any(record.selected or record.gone for record in records.values()):
+    if not any(record.selected or record.gone or record.is_drop_decided for record in records.values()):
         raise _nothing_left(lifecycle)
     return selected
 
@@ -192,7 +192,7 @@ def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:
     """
     run = lifecycle.run
     lifecycle.forget_missing()
-    known = [r.table for r in lifecycle.records.values() if r.copying or not r.needs_snapshot]
+    known = [r.table for r in lifecycle.records.values() if r.copying or not r.needs_snapshot or r.undecided]
     for entry in run.pipeline.selection.unmatched([*present, *known]):
         if is_pattern(entry):
             continue

@@ -49,6 +49,7 @@ class PauseView:
         copied_again: Whether the table is copied again when it is resumed, since it has no lane.
         lane_rows: Changes in its lane.
         lane_bytes: Bytes stored of it.
+        asks: The changes of structure that an operator is to decide on; empty when there are none.
     """
 
     since: float
@@ -56,6 +57,7 @@ class PauseView:
     copied_again: bool
     lane_rows: int = 0
     lane_bytes: int = 0
+    asks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +233,13 @@ class Progress:
                 pause=view.pause if state in (TableState.PAUSED, TableState.FAILING) else None,
             )
 
-    def set_pause(self, table: TableId, since: float, *, resuming: bool, copied_again: bool) -> None:
+    def set_pause(self, table: TableId, since: float, *, resuming: bool, copied_again: bool, asks: str = "") -> None:
         """A table is paused; the values are those of `PauseView`."""
         with self._lock:
             view = self._tables.get(table, TableView(table))
             before = view.pause if not copied_again else None
             rows, nbytes = (before.lane_rows, before.lane_bytes) if before is not None else (0, 0)
-            pause = PauseView(since, resuming, copied_again, rows, nbytes)
+            pause = PauseView(since, resuming, copied_again, rows, nbytes, asks)
             self._tables[table] = replace(view, pause=pause)
 
     def set_lane(self, table: TableId, rows: int, nbytes: int) -> None:

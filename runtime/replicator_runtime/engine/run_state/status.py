@@ -109,6 +109,7 @@ def _pause(pause: PauseView) -> dict[str, Any]:
         "copiedAgain": pause.copied_again,
         "laneRows": pause.lane_rows,
         "laneBytes": pause.lane_bytes,
+        "asks": pause.asks or None,
     }
 
 

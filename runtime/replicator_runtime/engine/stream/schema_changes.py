@@ -10,6 +10,18 @@ import structlog
 from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.stream.steps_after_copy import steps_after_copy
+from replicator_runtime.engine.structure.kept_columns import without_drops
+from replicator_runtime.engine.structure.kinds import in_words
+from replicator_runtime.engine.structure.policy import (
+    Ruling,
+    cannot_ignore,
+    change_of,
+    check_names,
+    failing,
+    rewriting_of,
+    rule,
+    rule_of_rewriting,
+)
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import DDLEvent, DDLOperation, Position
 from replicator_sdk.errors import BugError
@@ -127,18 +139,10 @@ class SchemaChanges:
         record = self._lifecycle.take_in(event.table)
         selected = self._run.pipeline.selection.matches(event.table)
         if selected is not None and event.operation in selected.ddl_blacklist:
-            if event.operation is DDLOperation.ALTER_TABLE:
-                raise blacklisted_alter(event)
-            if event.operation is DDLOperation.DROP_TABLE:
-                self._tables.forget(event.table)
-                raise Rejoin
-            if event.needs_snapshot:  # the rows are now those of another table: leaving the event out would mix the two
-                self._note(record, event)
-                self._copy_again(record, event)
-                raise Rejoin
+            self._leave_out(record, event)
             return
         if event.operation is DDLOperation.DROP_TABLE and event.table in self._tables.lanes:
-            self._tables.lose_lane(record, "the source has dropped the table")
+            self._drop_in_lane(record, event)
             raise Rejoin
         assert event.position is not None
         since_copy = _since_copy(record, event)
@@ -146,13 +150,17 @@ class SchemaChanges:
             return
         event = since_copy
         assert event.position is not None
+        for_target = self._ruled(record, event)
         self._note(record, event)
+        if for_target is None:
+            log.warning("ddl.ignored", table=str(event.table), operation=str(event.operation))
+            return
         failpoint("engine.ddl.before_apply")
         if event.operation is DDLOperation.CREATE_TABLE:
             self._applier.create_table(event, self._run.generation)
             record.created = True
         else:
-            self._applier.apply_ddl(event)
+            self._applier.apply_ddl(for_target)
         failpoint("engine.ddl.after_apply")
         if event.operation is DDLOperation.DROP_TABLE:
             self._tables.forget(event.table)  # a new table of that name joins like any other
@@ -167,6 +175,88 @@ class SchemaChanges:
         if event.needs_snapshot:
             self._copy_again(record, event)
             raise Rejoin
+
+    def _leave_out(self, record: TableRecord, event: DDLEvent) -> None:
+        """Follow the `ddlBlacklist`, which has the event's operation."""
+        if event.operation is DDLOperation.ALTER_TABLE:
+            raise blacklisted_alter(event)
+        if event.operation is DDLOperation.DROP_TABLE:
+            self._tables.forget(event.table)
+            raise Rejoin
+        if event.needs_snapshot:  # the rows are now those of another table: leaving the event out would mix the two
+            self._note(record, event)
+            self._copy_again(record, event)
+            raise Rejoin
+
+    def _ruled(self, record: TableRecord, event: DDLEvent) -> DDLEvent | None:
+        """What the target gets of the event, now or by the table's lane; None for nothing.
+
+        Raises:
+            Rejoin: When the table waits for a decision from now on, or is gone.
+            SchemaDriftError: RPL-6002 or RPL-6003 by the pipeline's policy, RPL-6004 where the target has kept a column of its name.
+        """
+        policies, is_kept = self._run.config.ddl_policies, event.table in self._tables.lanes
+        ruling = rule(event, record, policies)
+        if ruling is Ruling.FAIL:
+            raise failing(event.table, in_words(event), event.position)
+        assert event.position is not None
+        if ruling is Ruling.ASK:
+            change = change_of(event, record.schema_at(event.position.offset), policies)
+            if is_kept:
+                self._lifecycle.hold_in_lane(record, change)
+                return event
+            has_lane = not event.needs_snapshot and event.operation is not DDLOperation.DROP_TABLE
+            self._lifecycle.hold(record, change, has_lane=has_lane)
+            raise Rejoin
+        if ruling is Ruling.IGNORE:
+            self._note_ignored(record, event)
+        if is_kept:
+            return event
+        check_names(event, record)
+        return event if ruling is Ruling.APPLY else without_drops(event)
+
+    def hold_rewritten(self, record: TableRecord) -> None:
+        """Rows of the table were rewritten by a change that is not in the log: ask an operator, or let it fail, if the pipeline says so.
+
+        Raises:
+            SchemaDriftError: RPL-6003 by the pipeline's policy.
+            Rejoin: When the table waits for a decision from now on.
+        """
+        ruling = rule_of_rewriting(self._run.config.ddl_policies)
+        change = rewriting_of(record.table, Position(self._tables.batcher.offset))
+        if ruling is Ruling.FAIL:
+            raise failing(record.table, change.text, change.position)
+        if ruling is not Ruling.ASK:
+            return
+        if record.table in self._tables.lanes:
+            self._lifecycle.hold_in_lane(record, change)
+            self._tables.lose_lane(record, "its rows were rewritten at the source")
+        else:
+            self._lifecycle.hold(record, change, has_lane=False)
+        raise Rejoin
+
+    def _note_ignored(self, record: TableRecord, event: DDLEvent) -> None:
+        """Store that the target goes on without the change, so that a replay does as well, also after an edit of the pipeline."""
+        assert event.position is not None
+        if record.decision_at(event.position) is None:
+            policies = self._run.config.ddl_policies
+            change = change_of(event, record.schema_at(event.position.offset), policies)
+            if change.only_approved:
+                raise cannot_ignore(event, change)
+            self._lifecycle.decide(record, change, approved=False, request_id="")
+            self._lifecycle.save()
+        if event.operation is DDLOperation.DROP_TABLE:
+            self._tables.forget(event.table)
+            raise Rejoin
+
+    def _drop_in_lane(self, record: TableRecord, event: DDLEvent) -> None:
+        """A paused table is gone: its lane is dropped. Where an operator is asked of it, or of the table's other changes, also of this."""
+        assert event.position is not None
+        policies = self._run.config.ddl_policies
+        if record.undecided or rule(event, record, policies) is Ruling.ASK:
+            change = change_of(event, record.schema_at(event.position.offset), policies)
+            self._lifecycle.hold_in_lane(record, change)
+        self._tables.lose_lane(record, "the source has dropped the table")
 
     def _copy_again(self, record: TableRecord, event: DDLEvent) -> None:
         why = f"{event.operation}: its rows may have values that the log does not have"

@@ -32,7 +32,7 @@ from replicator_runtime.engine.stream.schema_changes import SchemaChanges
 from replicator_runtime.engine.stream.table_renames import TableRenames
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import ChangeBatch, DDLOperation, ReaderClosed
-from replicator_sdk.errors import ReplicatorError, SnapshotNeededError
+from replicator_sdk.errors import ReplicatorError, RowsRewrittenError, SchemaDriftError, SnapshotNeededError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.maintenance.maintenance import Maintenance
     from replicator_runtime.engine.snapshot.snapshots import Snapshots
+    from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import EventReader, Offset, TableId, TableSchema
 
 _TICK = 0.2
@@ -192,8 +193,21 @@ class Stream:
         here = [r for r in records if str(r.schema_at(self._batcher.offset).table) == error.table]
         for record in here or [r for r in records if str(r.table) == error.table]:
             self._in_flight.flush()
-            self._tables.failed(record.table, error)
+            self._tables.failed(record.table, self._judged(record, error))
             raise Rejoin
+
+    def _judged(self, record: TableRecord, error: ReplicatorError) -> ReplicatorError:
+        """The error that the table fails with: another one where the pipeline has a policy for rewritten rows.
+
+        Raises:
+            Rejoin: When an operator is asked first.
+        """
+        if isinstance(error, RowsRewrittenError):
+            try:
+                self._schema_changes.hold_rewritten(record)
+            except SchemaDriftError as refused:
+                return refused
+        return error
 
     def _take(self, item: Item) -> None:
         if isinstance(item, ChangeBatch):

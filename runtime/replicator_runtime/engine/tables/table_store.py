@@ -11,13 +11,13 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from replicator_runtime.engine.tables.pause import Pause
+from replicator_runtime.engine.tables.pause import Decision, HeldChange, Pause
 from replicator_runtime.engine.tables.remains import Remains, RemainsList
 from replicator_runtime.engine.tables.rename_step import RenameStep
 from replicator_runtime.engine.tables.table_file import TableFile, table_key
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_state import TableState
-from replicator_sdk import Offset, Position, SnapshotChunk, TableId, TableSchema
+from replicator_sdk import Column, DDLOperation, Offset, Position, SnapshotChunk, TableId, TableSchema
 from replicator_sdk.offset import offset_from_json, offset_to_json
 from replicator_sdk.schema import rename_table
 
@@ -88,6 +88,12 @@ class TableRecord:
     """Set from a request to pause it until the target has all changes that came meanwhile."""
     resumed: str = ""
     """The last request to resume it, which is thereby carried out."""
+    decisions: list[Decision] = field(default_factory=list)
+    """What was decided of its changes of structure, as far back as an offset is kept from which they may be read again."""
+    kept_columns: tuple[Column, ...] = ()
+    """Columns that the source has dropped and the target has kept."""
+    keeps_rows: bool = False
+    """Whether the target has kept rows that the source has truncated."""
     renames: list[RenameStep] = field(default_factory=list)
     """What the target is still to rename, in order, of this table and of those that it exchanges names with."""
     was_begun: bool = False
@@ -184,15 +190,44 @@ class TableRecord:
     def _count_until(self, position: Position) -> int:
         return sum(since is None or since <= position for since, _ in self.schemas)
 
+    def decision_at(self, position: Position | None) -> Decision | None:
+        """What was decided of the change of structure at `position`; None when nothing was."""
+        return next((decision for decision in self.decisions if decision.position == position), None)
+
+    @property
+    def undecided(self) -> list[HeldChange]:
+        """The changes of structure that it waits for a decision of."""
+        changes = [] if self.pause is None else self.pause.changes
+        return [change for change in changes if self.decision_at(change.position) is None]
+
+    @property
+    def is_drop_decided(self) -> bool:
+        """Whether the source has dropped it, and it was decided what follows, which the next attempt does."""
+        changes = [] if self.pause is None else self.pause.changes
+        drops = (change for change in changes if change.operation is DDLOperation.DROP_TABLE)
+        return any(self.decision_at(change.position) is not None for change in drops)
+
+    @property
+    def asks(self) -> str:
+        """The same in words; empty when there are none."""
+        return "; ".join(f"{change.text} ({change.change_id})" for change in self.undecided)
+
     def end_resuming(self) -> None:
         """It is to be copied again: if its lane was given to the target, that makes no difference any more."""
         if self.pause is not None and self.pause.resuming:
-            self.pause = None
+            self.pause.resuming = False
+            if not self.undecided:
+                self.pause = None
+
+    def drop_snapshot(self) -> None:
+        """Its rows are to be read again: the target's table is replaced, with what it has kept."""
+        self.snapshot, self.kept_columns, self.keeps_rows = None, (), False
 
     def forget_copy(self) -> None:
         """The table is to be described and copied again; nothing of the log before that copy is needed."""
         self.end_resuming()
-        self.snapshot, self.scope, self.schemas = None, None, []
+        self.drop_snapshot()
+        self.scope, self.schemas = None, []
         self.selected = self.gone = False
 
     def forget_schemas_before(self, offset: Offset) -> None:
@@ -337,6 +372,9 @@ class TableStore:
             "wantsRows": record.wants_rows,
             "pause": record.pause and record.pause.to_json(),
             "resumed": record.resumed,
+            "decisions": [decision.to_json() for decision in record.decisions],
+            "keptColumns": [column.to_json() for column in record.kept_columns],
+            "keepsRows": record.keeps_rows,
             "snapshot": snapshot
             and {
                 "id": snapshot.snapshot_id,
@@ -378,6 +416,9 @@ class TableStore:
             wants_rows=value.get("wantsRows", False),
             pause=(pause := value.get("pause")) and Pause.from_json(pause, self._read_offset),
             resumed=value.get("resumed", ""),
+            decisions=[Decision.from_json(found, self._read_offset) for found in value.get("decisions", ())],
+            kept_columns=tuple(map(Column.from_json, value.get("keptColumns", ()))),
+            keeps_rows=value.get("keepsRows", False),
         )
 
     def _position(self, value: dict[str, Any] | None) -> Position | None:

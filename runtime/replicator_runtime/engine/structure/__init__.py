@@ -1,0 +1,1 @@
+"""What follows at the target from changes of structure at the source."""
