@@ -176,8 +176,14 @@ class UnloggedChanges:
 
 def copy_again(table: TableId, why: str) -> SnapshotNeededError:
     """The error for a table that has to be copied again, because of a change that the log does not hold."""
-    kind = RowsRewrittenError if why == _REWRITTEN else SnapshotNeededError
-    return kind(
+    if why == _REWRITTEN:
+        return RowsRewrittenError(
+            f"{table}: {why}; the log does not hold that, so the table is copied again",
+            code="RPL-3606",
+            table=str(table),
+            hint="nothing to do: the replicator copies the table again",
+        )
+    return SnapshotNeededError(
         f"{table}: {why}; the log does not hold that, so the table is copied again",
         code="RPL-3606",
         table=str(table),

@@ -63,7 +63,7 @@ class Deciding(ABC):
         self._ask(record, change)
         if not has_lane:
             self._drop_copy(record)
-        self._show(record, Cause.PAUSE, TableState.PAUSED)
+        self._show(record, Cause.HOLD, TableState.PAUSED)
         self.show_pause(record)
         self._save_hold(record, change)
 
@@ -99,7 +99,7 @@ class Deciding(ABC):
         """Its lane has a change that is not decided: the target gets the rest when it is; durable when this returns."""
         assert record.pause is not None
         record.pause.resuming, record.pause.base = False, None
-        self._show(record, Cause.PAUSE, TableState.PAUSED)
+        self._show(record, Cause.STOP_RESUMING, TableState.PAUSED)
         self.show_pause(record)
         self.save()
 

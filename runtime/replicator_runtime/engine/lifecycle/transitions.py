@@ -40,6 +40,8 @@ class Cause(enum.StrEnum):
     START_OVER = "is to be described and copied again"
     RENAME = "is renamed"
     PAUSE = "is paused"
+    HOLD = "waits for a decision"
+    STOP_RESUMING = "its lane has a change that is not decided"
     RESUME = "is resumed"
     END_LANE = "the target has its lane"
     FORGET = "gone, or forgotten"
@@ -86,7 +88,9 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.COPY_AGAIN, _KNOWN, (_PENDING, _PAUSED), "preparation apply"),
     _transitions(Cause.START_OVER, _KNOWN, (_PENDING, _PAUSED), "preparation"),
     _transitions(Cause.RENAME, (_REPLICATING,), (_REPLICATING,), "stream"),
-    _transitions(Cause.PAUSE, _KNOWN, (_PAUSED,), "control stream apply"),
+    _transitions(Cause.PAUSE, _KNOWN, (_PAUSED,), "control"),
+    _transitions(Cause.HOLD, _KNOWN, (_PAUSED,), "stream"),
+    _transitions(Cause.STOP_RESUMING, (_PAUSED,), (_PAUSED,), "apply"),
     _transitions(Cause.RESUME, _KNOWN, (_PENDING, _PAUSED), "control"),
     _transitions(Cause.END_LANE, (_PAUSED,), (_REPLICATING,), "apply"),
     _transitions(Cause.FORGET, _KNOWN, (None,), "preparation structure apply"),
