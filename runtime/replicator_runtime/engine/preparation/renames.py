@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
+from replicator_runtime.engine.structure.kept_columns import event_for_target
 from replicator_runtime.engine.tables.remains import Remains
 from replicator_runtime.engine.tables.rename_step import is_aside
 from replicator_sdk.errors import SnapshotNeededError
@@ -32,7 +33,7 @@ def finish_renames(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
     steps = list(lifecycle.run.table_store.renames)
     for step in steps:
         try:
-            consumer.apply_ddl(step.event)
+            consumer.apply_ddl(event_for_target(step.event, lifecycle.records.get(step.event.table)))
         except Exception as error:
             if not isinstance(error, SnapshotNeededError) and verdict(error, isolate=True) is not Verdict.TABLE:
                 raise

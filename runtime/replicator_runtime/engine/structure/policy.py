@@ -73,10 +73,12 @@ def _why_only_approved(event: DDLEvent, schema: TableSchema, policies: DDLPolici
     others = sorted((kinds_of(event) & policies.edited.keys()) - _IGNORABLE)
     if others:
         return f"later rows do not fit a table without it ({', '.join(others)})"
-    if event.operation is not DDLOperation.ALTER_TABLE:
+    if event.operation is DDLOperation.DROP_TABLE:
         return ""
     if event.needs_snapshot:
         return "it changed rows in a way that the log does not have: the table is copied again, as the source has it"
+    if event.operation is not DDLOperation.ALTER_TABLE:
+        return ""
     if not schema.primary_key:
         return "the table has no key: its rows are found by all their columns"
     dropped = {step.previous.name for step in event.alters if step.kind is AlterKind.DROP_COLUMN and step.previous}
