@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.planning.table_steps import replicates_without_copy
 from replicator_runtime.engine.preparation.scope_edits import why_copied_again
+from replicator_runtime.engine.tables.table_file import TableFile
 from replicator_runtime.engine.tables.table_store import TableStore
+from replicator_sdk import TableId
 from replicator_state import ReplicatorDirectory
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline, SelectedTable, Selection
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import TableId, TableSchema
+    from replicator_sdk import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,16 @@ class StoredTables:
         if why or asked or selected.columns is None or (self._copies and record.needs_snapshot):
             return NextRun(copied_again=why)
         return NextRun(follows=_still_there(record.schema, present))
+
+
+def known_tables(directory: ReplicatorDirectory) -> list[TableId]:
+    """The tables that the state knows, also those that the pipeline does not select any more; reads only.
+
+    Raises:
+        ReplicatorError: When the state cannot be read.
+    """
+    tables, _ = TableFile(directory.states().scoped("runtime")).load()
+    return [TableId.from_json(table["table"]) for table in tables]
 
 
 def _still_there(known: TableSchema, present: TableSchema) -> frozenset[str]:

@@ -351,7 +351,8 @@ class SnapshotLoader(ABC):
 
         The engine calls it for small tables in place of the three methods above, which this calls by default. A target that
         overrides it may do so in one commit; what the table had before stays until then. An interrupted call is followed
-        by `begin_snapshot` with the same plan, or by another plan.
+        by `begin_snapshot` with the same plan, or by another plan. With `DeltaTarget.copies_beside` it is called for large tables,
+        too: readers see nothing of the plan before that commit, which no superseded run can make.
 
         Args:
             schema: The table's schema at `position`.
@@ -425,6 +426,7 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
         name: The plugin's name in the pipeline JSON.
         title: One line for lists.
         config_type: Its settings model.
+        copies_beside: Whether `load_whole` of its consumers takes tables of any size in one commit, as `table resync` without --in-place needs.
         takes_lane: Whether `onDataError: lane` may be set: its consumers are `SnapshotLoader`s, and none is a `DeferredConsumer`.
     """
 
@@ -433,6 +435,7 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
     title: ClassVar[str] = ""
     config_type: ClassVar[type[PluginConfig]]
     takes_lane: ClassVar[bool] = False
+    copies_beside: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT_co) -> None:
         self.config = config

@@ -194,6 +194,19 @@ OF_REQUESTS: frozenset[str] = frozenset(
 )
 """While a run, or a command by itself, carries out what an operator asks for: tried in `sqlite/commands/test_requests.py`."""
 
+OF_DROP: frozenset[str] = frozenset({"engine.drop.before", "engine.drop.deleted", "engine.drop.forgotten"})
+"""While `replicator table drop` deletes a table's copy and forgets the table: tried in `sqlite/commands/tables/test_table_drop.py`."""
+
+OF_COPY_BESIDE: tuple[str, ...] = (
+    "engine.request.carried_out",
+    "engine.snapshot.planned",
+    "delta.snapshot.whole_written",
+    "delta.commit.before",
+    "delta.snapshot.whole_committed",
+    "engine.snapshot.finished",
+)
+"""While a copy is made beside a table: tried in `sqlite/commands/tables/test_copy_beside.py`."""
+
 OF_PAUSES: frozenset[str] = frozenset(
     {"engine.request.carried_out", "engine.lane.before_write", "engine.lane.after_write"}
     | {"engine.offset.before_save", "engine.offset.after_save"}

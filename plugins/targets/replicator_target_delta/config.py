@@ -30,7 +30,7 @@ class DropTables(enum.StrEnum):
 
 _OTHER_COLUMNS: Final = SettingEdit(
     "each table of earlier runs has other columns, and stops at its next change",
-    "put it back; or copy each table again, without rows that are marked as deleted: `replicator table resync NAME TABLE… --in-place`",
+    "put it back; or copy each table again, without rows that are marked as deleted: `replicator table resync NAME TABLE…`",
     Severity.ERROR,
     "RPL-6405",
 )

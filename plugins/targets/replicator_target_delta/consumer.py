@@ -215,7 +215,7 @@ class DeltaConsumer(RangeConsumer, SnapshotLoader, RewindableConsumer, Repairabl
         read: ChunkReader,
         all_read: Callable[[], None],
     ) -> int:
-        """Load a small table in one commit."""
+        """Load a table in one commit, which replaces what it had."""
         table = self._table(schema.table)
         self._folders.prepare(self._folder(schema.table))
         with table.lock:

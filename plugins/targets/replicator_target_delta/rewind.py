@@ -154,7 +154,7 @@ class TableRewind:
             code="RPL-3411",
             table=str(self._table.table),
             hint="choose a later offset from `replicator offsets list`, or copy the table again:"
-            " `replicator table resync NAME TABLE --in-place`",
+            " `replicator table resync NAME TABLE`",
         )
 
 

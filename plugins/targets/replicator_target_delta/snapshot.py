@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from replicator_sdk.distributed.executors import is_local, run_here, run_on_executors
 from replicator_sdk.distributed.stopping import StoppableReader, never
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableSchema
@@ -133,13 +133,27 @@ class TableSnapshotLoad:
         read: ChunkReader,
         all_read: Callable[[], None],
     ) -> int:
-        """Replace what the table has by all of `chunks` in one commit; until then no reader sees any of it."""
-        attempt, ownership = self._table.begin(), self._table.ownership
-        metadata = self._changed_metadata(attempt, schema)
-        layout = attempt.state.layout if metadata is None else Layout.of(json.loads(metadata["schemaString"]))
-        files = self._files(attempt.state, layout, snapshot_id, chunks, read)
+        """Replace what the table has by all of `chunks` in one commit; until then no reader sees any of it.
+
+        Reading and writing may take hours. What other programs have committed meanwhile, such as an OPTIMIZE, is replaced as well.
+
+        Raises:
+            RetryableError: RPL-4412 when one has changed the table's columns or properties meanwhile.
+        """
+        first, ownership = self._table.begin(), self._table.ownership
+        metadata = self._changed_metadata(first, schema)
+        layout = first.state.layout if metadata is None else Layout.of(json.loads(metadata["schemaString"]))
+        files = self._files(first.state, layout, snapshot_id, chunks, read)
         failpoint("delta.snapshot.whole_written")
         all_read()
+        attempt = self._table.begin()
+        if attempt.state.metadata != first.state.metadata:
+            raise RetryableError(
+                "another program has changed the table's columns or properties while it was copied",
+                code="RPL-4412",
+                table=str(schema.table),
+                hint="nothing to do: it is copied again by itself; keep other programs from altering the table meanwhile",
+            )
         begun = ownership.snapshot_begun(snapshot_id, position)
         loaded = ownership.record(ownership.chunks_loaded(begun, {c.index for c in chunks}), attempt.record)
         self._table.commit(
@@ -180,6 +194,8 @@ class TableSnapshotLoad:
 
     def _write(self, work: ChunkLoad, chunks: Sequence[SnapshotChunk]) -> list[list[dict[str, Any]]]:
         """Executors take several chunks; a small table is not worth a Python process of Spark's, which takes seconds to start."""
+        if not chunks:
+            return []
         if len(chunks) == 1 and is_local(self._spark):
             return [run_here(replace(work, read=StoppableReader(work.read, self._is_stopping)), chunks[0])]
         return run_on_executors(self._spark, work, chunks, self._is_stopping)

@@ -54,7 +54,7 @@ class DeltaTableReader(TableReader):
                 f"there is no table at {self._path(schema.table)}",
                 code="RPL-3414",
                 table=str(schema.table),
-                hint="copy it again by `replicator table resync NAME TABLE --in-place`",
+                hint="copy it again by `replicator table resync NAME TABLE`",
             )
         if not TableDefinition(state.metadata).matches(schema, self._config.metadata_names()):
             raise SchemaDriftError(
@@ -63,7 +63,7 @@ class DeltaTableReader(TableReader):
                 table=str(schema.table),
                 position=str(progress.position),
                 hint="give the command again once the run has applied the change of structure; where no run can, copy the table"
-                " again by `replicator table resync NAME TABLE --in-place`",
+                " again by `replicator table resync NAME TABLE`",
             )
         form = pa.schema([pa.field(c.name, logical_arrow_type(spark_type(c.type))) for c in schema.columns])
         return TableVersion(str(state.version), progress, form, self._rows(schema, state.version))

@@ -48,6 +48,7 @@ def test_no_named_point_is_left_out() -> None:
     tried |= kill_points.OF_REWIND | kill_points.OF_RESET_OF_LOGS
     tried |= kill_points.OF_DELETE | kill_points.OF_DELETE_AT_POSTGRES
     tried |= kill_points.OF_PAUSES | kill_points.OF_RESUMES | kill_points.OF_LETTERS | kill_points.OF_HOLDS
+    tried |= kill_points.OF_DROP
     elsewhere = (
         "test.",
         "bigquery.",

@@ -95,6 +95,10 @@ def test_the_json_has_request_state_and_lines(replicator: Replicator, pipeline: 
         (("retry", "ordrs"), "RPL-1220", "did you mean"),
         (("resync", "orders", "--yes"), "RPL-1223", "--in-place"),
         (("resync", "orders", "--in-place"), "RPL-1228", "--yes"),
+        (("resync", "ordrs", "--in-place"), "RPL-1220", "did you mean"),
+        (("drop", "ordrs"), "RPL-1220", "did you mean"),
+        (("drop", "orders"), "RPL-1228", "--yes"),
+        (("drop", "orders", "--yes"), "RPL-1234", "`exclude`"),
         (("resync", "shop.nothing", "--in-place", "--yes"), "RPL-1220", "replicator status"),
     ],
 )
@@ -107,6 +111,21 @@ def test_what_is_refused_is_one_line_with_the_next_step_and_ends_with_3(
     assert f"error {code}: " in done.stderr
     assert hint in done.stderr.partition("Next: ")[2]
     assert "will be copied again" not in done.stdout
+
+
+def test_a_target_that_cannot_delete_a_table_keeps_it_and_the_replicator_forgets_it_only_when_asked(
+    replicator: Replicator, pipeline: Path
+) -> None:
+    document = json.loads(pipeline.read_text())
+    document["tables"] = [{"table": "old_orders"}]
+    pipeline.write_text(json.dumps(document))
+    refused = replicator("table", "drop", pipeline, "orders", "--yes")
+    assert refused.exit_code == 3
+    assert "error RPL-1235: " in refused.stderr
+    assert "cannot delete tables" in refused.stderr
+    assert "--keep-target" in refused.stderr.partition("Next: ")[2]
+    done = replicator("table", "drop", pipeline, "orders", "--keep-target")
+    assert done.stdout == "main.orders is no table of the replicator any more; its copy at the target stays as it is\n"
 
 
 def test_what_is_not_confirmed_leaves_no_request(

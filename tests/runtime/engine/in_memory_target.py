@@ -46,13 +46,16 @@ class InMemoryTable:
 
 @dataclass
 class TargetStorage:
-    """All tables, a hook that tests use to fail at a step, whether DROP_TABLE removes a table here, and whether it renames tables."""
+    """All tables, a hook that tests use to fail at a step, whether DROP_TABLE removes a table here, and whether it renames tables
+    and copies beside them.
+    """
 
     tables: dict[TableId, InMemoryTable] = field(default_factory=dict)
     fault: Callable[[str, TableId], None] = lambda step, table: None
     ddl: list[DDLEvent] = field(default_factory=list)
     drops: bool = False
     renames: bool = True
+    beside: bool = False
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         [table] = [t for t in self.tables.values() if t.schema.table.table == name]
@@ -196,6 +199,32 @@ class InMemoryConsumer(BatchConsumer, SnapshotLoader):
         assert kept.progress is not None
         kept.progress = replace(kept.progress, snapshot_chunks=None, position=position, epoch=self._context.epoch)
         STORAGE.fault("finished", schema.table)
+
+    def load_whole(
+        self,
+        schema: TableSchema,
+        snapshot_id: str,
+        position: Position,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
+        all_read: Callable[[], None],
+    ) -> int:
+        if not STORAGE.beside:
+            return super().load_whole(schema, snapshot_id, position, chunks, read, all_read)
+        STORAGE.fault("load", schema.table)
+        rows = Counter(
+            tuple(hashable(row[n]) for n in schema.names)
+            for chunk in chunks
+            for batch in pickle.loads(pickle.dumps(read))(chunk)
+            for row in batch.to_pylist()
+        )
+        all_read()
+        progress = TableProgress(self._context.generation, self._context.epoch, position, snapshot_id=snapshot_id)
+        loaded = frozenset(chunk.index for chunk in chunks)
+        STORAGE.fault("loaded", schema.table)
+        STORAGE.tables[schema.table] = InMemoryTable(schema, rows, progress, loaded=loaded)
+        STORAGE.fault("finished", schema.table)
+        return rows.total()
 
 
 def hashable(value: Any) -> Any:

@@ -274,7 +274,7 @@ class KeyedApply:
             code="RPL-5401",
             table=table,
             position=position,
-            hint="rows were removed at the target by another program: copy the table again: `replicator table resync NAME TABLE --in-place`",
+            hint="rows were removed at the target by another program: copy the table again: `replicator table resync NAME TABLE`",
         )
 
 

@@ -53,7 +53,7 @@ def fitting_state(
             code="RPL-6405",
             table=str(schema.table),
             position=str(position),
-            hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
+            hint="copy the table again: `replicator table resync NAME TABLE`",
         )
     attempt.state.key = tuple(attempt.state.layout[name].physical for name in schema.primary_key)
     return attempt.state, None

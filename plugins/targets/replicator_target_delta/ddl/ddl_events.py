@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 register("delta.ddl.before", "delta.ddl.after")
-_CHOICES: Final = (
-    "copy the table again: `replicator table resync NAME TABLE --in-place`, or leave the column out by `columns`"
-)
+_CHOICES: Final = "copy the table again: `replicator table resync NAME TABLE`, or leave the column out by `columns`"
 
 
 class TableDDL:
@@ -81,7 +79,7 @@ class TableDDL:
                 code="RPL-6402",
                 table=str(event.table),
                 position=str(event.position),
-                hint="copy the table again: `replicator table resync NAME TABLE --in-place`, or move the target's table away",
+                hint="copy the table again: `replicator table resync NAME TABLE`, or move the target's table away",
             )
         else:
             self._commit(attempt, event)
@@ -145,7 +143,7 @@ class TableDDL:
                 code="RPL-6403",
                 table=str(event.table),
                 position=str(event.position),
-                hint="the target was altered by another program: copy the table again: `replicator table resync NAME TABLE --in-place`",
+                hint="the target was altered by another program: copy the table again: `replicator table resync NAME TABLE`",
             )
 
     def _must_lack(self, definition: TableDefinition, name: str, event: DDLEvent) -> None:
@@ -156,7 +154,7 @@ class TableDDL:
                 code="RPL-6407",
                 table=str(event.table),
                 position=str(event.position),
-                hint="copy the table again: `replicator table resync NAME TABLE --in-place`; a replicator's own column gets another name by `metadataPrefix`",
+                hint="copy the table again: `replicator table resync NAME TABLE`; a replicator's own column gets another name by `metadataPrefix`",
             )
 
     def _rewrite(self, attempt: Attempt, event: DDLEvent, metadata: dict[str, Any], values: dict[str, _Source]) -> None:

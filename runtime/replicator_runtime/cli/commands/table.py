@@ -25,8 +25,14 @@ Tables = Annotated[
     ),
 ]
 InPlace = Annotated[
-    bool, typer.Option("--in-place", help="Readers of the target see a part of the table until the copy has ended.")
+    bool,
+    typer.Option(
+        "--in-place",
+        help="Copy into the table itself, for targets that cannot do it beside: readers see a part of it until the copy has ended.",
+    ),
 ]
+
+KeepTarget = Annotated[bool, typer.Option("--keep-target", help="Leave the copies at the target as they are.")]
 
 
 @app.command("retry")
@@ -102,8 +108,9 @@ def resync(
 ) -> None:
     """Describe tables at the source and copy them again; what the target has of them is replaced.
 
+    The copy is made beside the table and replaces it at once, where the target can (Delta); others need --in-place.
     The outcome says that the copy will be made; `replicator status` shows how far it is. Sources without snapshots (Kafka)
-    cannot do it. Example: replicator table resync pipeline.json shop.orders --in-place
+    cannot do it. Example: replicator table resync pipeline.json shop.orders
     """
     arguments = {"tables": tables, "inPlace": in_place}
     lost = f"{', '.join(tables)}: what the target has is replaced, rows included that the source has deleted"
@@ -117,6 +124,38 @@ def resync(
         as_json=as_json,
         debug=debug,
         lost="" if yes else lost,
+    )
+
+
+@app.command("drop")
+def drop(
+    name: Replicator,
+    tables: Tables,
+    keep_target: KeepTarget = False,
+    yes: Yes = False,
+    timeout: Timeout = 60.0,
+    no_wait: NoWait = False,
+    namespace: Namespace = "default",
+    base: Base = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Take tables out of the replicator that `tables` do not select any more, and delete their copies at the target.
+
+    First take them out of the pipeline's `tables`, or exclude them there: a table that is selected would be copied again, and is refused.
+    Example: replicator table drop pipeline.json shop.orders
+    """
+    lost = f"{', '.join(tables)}: the copy at the target is deleted with all its rows and earlier versions"
+    _ask(
+        "drop",
+        name,
+        namespace,
+        base,
+        {"tables": tables, "keepTarget": keep_target},
+        None if no_wait else timeout,
+        as_json=as_json,
+        debug=debug,
+        lost="" if yes or keep_target else lost,
     )
 
 
@@ -136,8 +175,13 @@ def _ask(
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.cli.control import ask
         from replicator_runtime.cli.state_lookup import find_state
+        from replicator_runtime.engine.control.table_names import find_table
+        from replicator_runtime.stored_tables import known_tables
 
         if lost:
-            find_state(name, namespace, base)
+            location = find_state(name, namespace, base)
+            known = known_tables(location.directory)
+            for table in arguments["tables"] if known else ():  # a run that has just begun may find them
+                find_table(table, known)
             confirm(lost)
         ask(report, name, namespace, base, f"table.{command}", arguments, timeout=timeout)

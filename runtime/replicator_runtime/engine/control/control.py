@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from replicator_runtime.engine.control import dead_letters, held_changes, pause, table_commands
-from replicator_runtime.engine.control.table_commands import Done
+from replicator_runtime.engine.control.table_commands import Done, NotDoneError
+from replicator_runtime.engine.control.table_drop import drop
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
 from replicator_runtime.engine.run_state.unknown_errors import summary
@@ -41,6 +42,7 @@ COMMANDS: Mapping[str, Command] = {
     "table.resync": table_commands.resync,
     "ddl.approve": held_changes.approve,
     "ddl.reject": held_changes.reject,
+    "table.drop": drop,
 }
 """By name, those that need neither source nor target."""
 
@@ -96,8 +98,15 @@ class Control:
             return self._not_done(OutcomeState.REFUSED, request_id, error)
         except Exception as error:  # noqa: BLE001 - it would fail again at every attempt
             return self._failed(request_id, error)
+        return self._carried_out(request, work)
+
+    def _carried_out(self, request: Request, work: Work) -> Outcome:
+        """Do what was checked; the outcome."""
+        request_id = request.request_id
         try:
             done = work.carry_out() or Done(work.lines)
+        except NotDoneError as refused:
+            return self._not_done(OutcomeState.REFUSED, request_id, refused.error)
         except (FencedError, NeedsUserError, RetryableError):
             self._lifecycle.load()  # what the store has, which it did not take or may not have taken
             raise
@@ -143,7 +152,7 @@ def _unreadable(error: ValueError) -> NeedsUserError:
 
 
 def carry_out_alone(pipeline: Pipeline, more: Mapping[str, Command] = MappingProxyType({})) -> None:
-    """Carry out what waits while no run goes on; `COMMANDS` connect to neither source nor target.
+    """Carry out what waits while no run goes on; of `COMMANDS` only `table.drop` connects, to the target.
 
     Args:
         pipeline: The pipeline.

@@ -39,11 +39,23 @@ class Work:
 
     Attributes:
         lines: For people, what follows, a line for each table.
-        carry_out: Does it; durable when it returns. Done twice it changes nothing more. Returns what it did where `lines` cannot say it.
+        carry_out: Does it; durable when it returns. Done twice it changes nothing more. Returns what it did where `lines` cannot say it. May raise `NotDoneError`.
     """
 
     lines: tuple[str, ...]
     carry_out: Callable[[], Done | None]
+
+
+class NotDoneError(Exception):
+    """A command was refused while it was carried out; the run goes on.
+
+    Attributes:
+        error: What the outcome says.
+    """
+
+    def __init__(self, error: NeedsUserError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def retry(lifecycle: TableLifecycle, request: Request) -> Work:
@@ -53,7 +65,7 @@ def retry(lifecycle: TableLifecycle, request: Request) -> Work:
         NeedsUserError: RPL-1220 for an unknown table, RPL-1221 for one that does not fail, RPL-1225 without tables.
     """
     missing = _missing(lifecycle, request.arguments)
-    names = [name for name in _names(request.arguments) if name not in missing]
+    names = [name for name in named(request.arguments) if name not in missing]
     records = _records(lifecycle, {"tables": names}) if names else []
     for record in records:
         if not lifecycle.fails(record):
@@ -63,7 +75,7 @@ def retry(lifecycle: TableLifecycle, request: Request) -> Work:
                 hint="`replicator status` shows the state of each table",
                 table=str(record.table),
             )
-    copies = _takes_snapshots(lifecycle.run)
+    copies = replicates_by_snapshots(lifecycle.run)
 
     def carry_out() -> None:
         """Nothing of it is stored: a start tries every table."""
@@ -83,22 +95,30 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
 
     Raises:
         NeedsUserError: RPL-1220 for an unknown table; RPL-1222 when the source takes no snapshots; RPL-1223 when the copy is
-            to be made beside the table; RPL-1225 without tables; RPL-1293 for a paused one; RPL-1294 for one that waits for a decision.
+            to be made beside the table and the target cannot; RPL-1237 when that cannot be throttled;
+            RPL-1225 without tables; RPL-1293 for a paused one; RPL-1294 for one that waits for a decision.
     """
     records = _records(lifecycle, request.arguments)
-    if not _takes_snapshots(lifecycle.run):
+    if not replicates_by_snapshots(lifecycle.run):
         raise NeedsUserError(
             "the source takes no snapshots: no table can be copied again by itself",
             code="RPL-1222",
             hint="replicate the table by a pipeline of its own, with another `name` and place at the target, which reads the log from its start",
         )
-    if not request.arguments.get("inPlace"):
+    beside = not request.arguments.get("inPlace")
+    if beside and not lifecycle.run.pipeline.target.copies_beside:
         raise NeedsUserError(
-            "the target cannot make the copy beside the table yet",
+            f"the target {lifecycle.run.pipeline.target.name} cannot make the copy beside the table",
             code="RPL-1223",
             hint="give --in-place: until the copy has ended, readers of the target see a part of the table",
         )
 
+    if beside and lifecycle.run.config.snapshot.max_rows_per_second is not None:
+        raise NeedsUserError(
+            "copies are throttled by `snapshot.maxRowsPerSecond`, and a copy beside the table is read all at once",
+            code="RPL-1237",
+            hint="give --in-place: until the copy has ended, readers of the target see a part of the table",
+        )
     for record in records:
         _refuse_waiting(record)
         if record.pause is not None and not record.pause.resuming:
@@ -113,7 +133,7 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
         """Note it; the next attempt copies."""
         new = [record for record in records if record.resync != request.request_id]
         for record in new:
-            lifecycle.want_copy(record, request.request_id)
+            lifecycle.want_copy(record, request.request_id, beside=beside)
         if new:
             lifecycle.save()
 
@@ -129,7 +149,7 @@ def pause(lifecycle: TableLifecycle, request: Request) -> Work:
             the source takes no snapshots.
     """
     records = _records(lifecycle, request.arguments)
-    if not _takes_snapshots(lifecycle.run):
+    if not replicates_by_snapshots(lifecycle.run):
         raise NeedsUserError(
             "the source takes no snapshots: a table whose changes are not kept any more could not be made whole again",
             code="RPL-1292",
@@ -183,7 +203,8 @@ def resume(lifecycle: TableLifecycle, request: Request) -> Work:
             lifecycle.save()
 
     how = {r.table: "copied again" if r.needs_snapshot else "resumed" for r in records}
-    return Work(tuple(f"{table} is {what}" for table, what in how.items()), carry_out)
+    by = "the next run" if lifecycle.run.alone else "the run that goes on"
+    return Work(tuple(f"{table} will be {what} by {by}" for table, what in how.items()), carry_out)
 
 
 def _refuse_waiting(record: TableRecord) -> None:
@@ -196,16 +217,22 @@ def _refuse_waiting(record: TableRecord) -> None:
         )
 
 
-def _takes_snapshots(run: Run) -> bool:
+def replicates_by_snapshots(run: Run) -> bool:
+    """Whether the engine copies the source's tables."""
     return takes_snapshots(run, EventReaderDefinition({}, run.pipeline.out_of_range))
 
 
 def _records(lifecycle: TableLifecycle, arguments: Mapping[str, Any]) -> list[TableRecord]:
     known = _known(lifecycle)
-    return [known[table] for table in dict.fromkeys(find_table(name, known) for name in _names(arguments))]
+    return [known[table] for table in dict.fromkeys(find_table(name, known) for name in named(arguments))]
 
 
-def _names(arguments: Mapping[str, Any]) -> list[str]:
+def named(arguments: Mapping[str, Any]) -> list[str]:
+    """The tables that a request names, as the operator wrote them.
+
+    Raises:
+        NeedsUserError: RPL-1225 when it names none.
+    """
     names = arguments.get("tables")
     if not isinstance(names, list) or not names:
         raise NeedsUserError("the request names no tables", code="RPL-1225", hint="give the command again")
@@ -220,6 +247,6 @@ def _known(lifecycle: TableLifecycle) -> dict[TableId, TableRecord]:
 def _missing(lifecycle: TableLifecycle, arguments: Mapping[str, Any]) -> list[str]:
     """Those that `tables` names and no run has found: each attempt looks for them, as the next one does."""
     entries = lifecycle.run.pipeline.selection.unmatched(_known(lifecycle))
-    named = {entry_parts(entry) for entry in entries if not is_pattern(entry)}
-    wanted = {name: parse_name(name) or () for name in _names(arguments)}
-    return [name for name, parts in wanted.items() if parts and any(entry[-len(parts) :] == parts for entry in named)]
+    exact = {entry_parts(entry) for entry in entries if not is_pattern(entry)}
+    wanted = {name: parse_name(name) or () for name in named(arguments)}
+    return [name for name, parts in wanted.items() if parts and any(entry[-len(parts) :] == parts for entry in exact)]

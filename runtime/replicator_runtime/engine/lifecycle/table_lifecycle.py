@@ -198,7 +198,7 @@ class TableLifecycle(Deciding, Pausing):
         """All its rows are at the target; durable when this returns."""
         assert record.snapshot is not None
         self._set(record, Cause.END_COPY, TableState.REPLICATING)
-        record.snapshot.done = True
+        record.snapshot.done, record.beside = True, False
         record.failing_since, record.released, record.wants_rows = None, False, False
         self._release.forget(record.table)
         self.save(record)
@@ -211,7 +211,7 @@ class TableLifecycle(Deciding, Pausing):
         """
         assert record.snapshot is not None
         self._set(record, Cause.FIND_COPIED, TableState.REPLICATING)
-        record.snapshot.done, record.released = True, False
+        record.snapshot.done, record.released, record.beside = True, False, False
         self.save()
 
     def join(self, record: TableRecord) -> None:
@@ -383,18 +383,19 @@ class TableLifecycle(Deciding, Pausing):
         self._forget_copy(record)
         record.wants_copy = False
 
-    def want_copy(self, record: TableRecord, request_id: str) -> None:
+    def want_copy(self, record: TableRecord, request_id: str, *, beside: bool = False) -> None:
         """Have it described and copied again by the next attempt that finds it at the source. The caller saves.
 
         What is known of the table stays until then: one that the source has dropped still gets its last changes.
 
         Args:
             record: The table; a copy of it that runs ends, and its failure is forgotten.
-            request_id: The request that asks for it.
+            request_id: The request.
+            beside: Whether one commit is to replace what the target has.
         """
         self.copies.end(record.table)
         self._forget_failure(record)
-        record.resync, record.wants_copy, record.wants_rows = request_id, True, True
+        record.resync, record.wants_copy, record.wants_rows, record.beside = request_id, True, True, beside
 
     def fails(self, record: TableRecord) -> bool:
         """Whether it has failed and was not whole since; what is stored of its state may be older."""

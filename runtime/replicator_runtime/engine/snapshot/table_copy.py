@@ -142,11 +142,12 @@ class TableCopy:
         with ExitStack() as opened:
             consumer = self._shared or self._own_consumer(opened)
             with self._open(opened) as snapshot:
-                if record.released and (record.snapshot is None or not record.snapshot.chunks):
+                beside = record.beside and self._run.pipeline.target.copies_beside
+                if not beside and record.released and (record.snapshot is None or not record.snapshot.chunks):
                     self._read_once(snapshot)
                 _check_whole_updates(record, snapshot, self._where)
-                plan = _plan(record, snapshot, self._where)
-                at_once = plan is not record.snapshot and len(snapshot.chunks) == 1
+                plan = _new_plan(snapshot, (), self._where) if beside else _plan(record, snapshot, self._where)
+                at_once = beside or (plan is not record.snapshot and len(snapshot.chunks) == 1)
                 self._begin(plan, snapshot)
                 if not isinstance(consumer, SnapshotLoader):
                     self._apply_rows(consumer, plan, snapshot)
@@ -243,20 +244,20 @@ class TableCopy:
         loader.finish_snapshot(schema, plan.snapshot_id, first)
 
     def _load_whole(self, loader: SnapshotLoader, plan: SnapshotRecord, snapshot: TableSnapshot) -> None:
-        """Let the target load the only chunk of a new plan, which the target may do in one commit."""
+        """Let the target load all chunks of a new plan, which it may do in one commit, and does where the copy is made beside the table."""
 
         def all_read() -> None:
             failpoint("engine.snapshot.chunks_loaded")
             self._stretch(plan, snapshot)
 
-        schema, progress = snapshot.schema, self._run.progress
-        progress.snapshot_chunks(schema.table, 0, 0, 1)
+        schema, progress, total = snapshot.schema, self._run.progress, len(snapshot.chunks)
+        progress.snapshot_chunks(schema.table, 0, 0, total)
         self._check_stop()
         began = self._throttle.now()
         read = self._reader(plan, snapshot, snapshot.chunks)
         rows = loader.load_whole(schema, plan.snapshot_id, Position(plan.first), snapshot.chunks, read, all_read)
         self._throttle.took(rows, began)
-        progress.snapshot_chunks(schema.table, rows, 1, 1)
+        progress.snapshot_chunks(schema.table, rows, total, total)
         self._run.metrics.count("dml.insert", rows, table=schema.table)
         self._lifecycle.progressed(schema.table)
 
@@ -327,11 +328,15 @@ def _plan(record: TableRecord, snapshot: TableSnapshot, where: str) -> SnapshotR
     kept = record.snapshot
     is_same = kept is not None and kept.where == where and snapshot.schema == record.schema
     if kept is None or not is_same or not kept.chunks or not snapshot.resumable:
-        chunks = snapshot.chunks if snapshot.resumable else ()
-        return SnapshotRecord(uuid.uuid4().hex, chunks, snapshot.position, snapshot.position, where=where)
+        return _new_plan(snapshot, snapshot.chunks if snapshot.resumable else (), where)
     if [c.to_json() for c in kept.chunks] != [c.to_json() for c in snapshot.chunks]:
         raise BugError("a resumed snapshot changed its chunks", code="RPL-9008", table=str(snapshot.schema.table))
     return kept
+
+
+def _new_plan(snapshot: TableSnapshot, chunks: Sequence[SnapshotChunk], where: str) -> SnapshotRecord:
+    """A plan that is resumed with `chunks`; without any it is never resumed, as where one commit is to take all of them."""
+    return SnapshotRecord(uuid.uuid4().hex, tuple(chunks), snapshot.position, snapshot.position, where=where)
 
 
 def _waves(chunks: Sequence[SnapshotChunk], *, one_by_one: bool) -> list[Sequence[SnapshotChunk]]:

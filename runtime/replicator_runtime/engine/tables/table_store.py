@@ -84,6 +84,8 @@ class TableRecord:
     """The last request that it is copied again, which is thereby carried out."""
     wants_copy: bool = False
     """Whether it is to be described and copied again as soon as the source lists it; until then it goes on as it is."""
+    beside: bool = False
+    """Whether its next copy is made beside what the target has of it, which one commit replaces."""
     pause: Pause | None = None
     """Set from a request to pause it until the target has all changes that came meanwhile."""
     resumed: str = ""
@@ -94,6 +96,8 @@ class TableRecord:
     """Columns that the source has dropped and the target has kept."""
     keeps_rows: bool = False
     """Whether the target has kept rows that the source has truncated."""
+    removed: str = ""
+    """The last request to drop it, which is thereby carried out."""
     renames: list[RenameStep] = field(default_factory=list)
     """What the target is still to rename, in order, of this table and of those that it exchanges names with."""
     was_begun: bool = False
@@ -370,11 +374,13 @@ class TableStore:
             "wantsCopy": record.wants_copy,
             "wasBegun": record.was_begun,
             "wantsRows": record.wants_rows,
+            "beside": record.beside,
             "pause": record.pause and record.pause.to_json(),
             "resumed": record.resumed,
             "decisions": [decision.to_json() for decision in record.decisions],
             "keptColumns": [column.to_json() for column in record.kept_columns],
             "keepsRows": record.keeps_rows,
+            "removed": record.removed,
             "snapshot": snapshot
             and {
                 "id": snapshot.snapshot_id,
@@ -414,11 +420,13 @@ class TableStore:
             wants_copy=value.get("wantsCopy", False),
             was_begun=value.get("wasBegun", True),
             wants_rows=value.get("wantsRows", False),
+            beside=value.get("beside", False),
             pause=(pause := value.get("pause")) and Pause.from_json(pause, self._read_offset),
             resumed=value.get("resumed", ""),
             decisions=[Decision.from_json(found, self._read_offset) for found in value.get("decisions", ())],
             kept_columns=tuple(map(Column.from_json, value.get("keptColumns", ()))),
             keeps_rows=value.get("keepsRows", False),
+            removed=value.get("removed", ""),
         )
 
     def _position(self, value: dict[str, Any] | None) -> Position | None:

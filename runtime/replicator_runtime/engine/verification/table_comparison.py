@@ -278,7 +278,7 @@ def _too_many(table: TableId) -> NeedsUserError:
     return NeedsUserError(
         f"more than {KEYS_AT_MOST:,} rows differ, which is too many to be distinguished from rows that change",
         code="RPL-1368",
-        hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
+        hint="copy the table again: `replicator table resync NAME TABLE`",
         table=str(table),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicator_sdk.errors import RetryableError
+from replicator_sdk.errors import FencedError, RetryableError
 from replicator_sdk.offset import Position
 from replicator_sdk.target import BatchConsumer
 from replicator_sdk.testing.failures.explained import at_step, comparing
@@ -17,6 +17,10 @@ from replicator_sdk.testing.target_claims.target_system import TargetClaims, Tar
 from replicator_sdk.testing.target_script import apply, load, load_whole, snapshot_chunks
 
 CASES = load_cases()
+
+
+class _SourceIsAwayError(Exception):
+    """What a copy fails with that has read all rows."""
 
 
 class SnapshotClaims(TargetClaims):
@@ -120,6 +124,51 @@ class SnapshotClaims(TargetClaims):
             held = self._loader(third).begin_snapshot(table.schema, "second", Position(MemoryOffset(2)))
             assert held == {chunk.index for chunk in chunks}
         self._compare(system, {table.schema.table: fewer})
+
+    def test_a_copy_beside_a_table_is_seen_whole_or_not_at_all(self, system: TargetSystem) -> None:
+        """Where the target says that it copies beside tables: before its end, and after a failure, readers see the rows of before."""
+        if not system.target.copies_beside:
+            pytest.skip("the target does not copy beside tables (copies_beside)")
+        table = _large_table(system)
+        fewer = ReferenceTable(table.schema, table.rows[::2])
+        name = table.schema.table
+        with consumer(system) as first:
+            load_whole(self._loader(first), table, "first", Position(MemoryOffset(1)))
+        with consumer(system, epoch=2) as second:
+
+            def fails() -> None:
+                self._compare(system, {name: table})
+                raise _SourceIsAwayError
+
+            with pytest.raises(_SourceIsAwayError):
+                load_whole(self._loader(second), fewer, "second", Position(MemoryOffset(2)), fails)
+            self._compare(system, {name: table})
+            load_whole(
+                self._loader(second),
+                fewer,
+                "third",
+                Position(MemoryOffset(2)),
+                lambda: self._compare(system, {name: table}),
+            )
+        self._compare(system, {name: fewer})
+
+    def test_a_superseded_run_replaces_no_table(self, system: TargetSystem) -> None:
+        """A newer run wrote the table while an older one read all rows of its copy: that copy is not seen."""
+        if not system.target.copies_beside:
+            pytest.skip("the target does not copy beside tables (copies_beside)")
+        table = _large_table(system)
+        fewer = ReferenceTable(table.schema, table.rows[::2])
+        with consumer(system, epoch=2) as older, consumer(system, epoch=3) as newer:
+            load_whole(self._loader(older), table, "first", Position(MemoryOffset(1)))
+
+            def taken_over() -> None:
+                load_whole(self._loader(newer), table, "newer", Position(MemoryOffset(3)))
+
+            at_step("replace the table by an older run")
+            with pytest.raises((FencedError, RetryableError)):
+                load_whole(self._loader(older), fewer, "older", Position(MemoryOffset(2)), taken_over)
+            assert self._progress(newer, table).snapshot_id == "newer"
+        self._compare(system, {table.schema.table: table})
 
     @pytest.mark.parametrize("fault", [Reject(), FailAfterWrite()], ids=["rejected", "answer lost"])
     def test_a_failed_load_at_once_can_be_repeated(self, system: TargetSystem, fault: Fault) -> None:

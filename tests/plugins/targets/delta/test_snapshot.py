@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -310,3 +311,34 @@ def test_a_copy_that_is_to_stop_ends_within_seconds_and_goes_on_without_loss(
     monkeypatch.undo()
     load(lake)
     assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(30))
+
+
+def test_what_another_program_commits_while_a_table_is_copied_beside_is_replaced_as_well(lake: Lake) -> None:
+    load(lake)
+    log = sorted(lake.path(TABLE).glob("_delta_log/*.json"))
+
+    def other() -> None:
+        """Another program's commit, without rows or columns."""
+        info = '{"commitInfo": {"timestamp": 1, "operation": "OPTIMIZE"}}'
+        (log[0].parent / f"{len(log):020}.json").write_text(info)
+
+    lake.consumer().load_whole(KEYED, "beside", at(6), CHUNKS[:2], Numbers(), other)
+    assert sorted(r["id"] for r in lake.rows(TABLE)) == list(range(20))
+    assert lake.version(TABLE) == len(log) + 1
+
+
+def test_a_table_whose_properties_are_changed_while_it_is_copied_beside_is_copied_again(lake: Lake) -> None:
+    load(lake)
+    log = sorted(lake.path(TABLE).glob("_delta_log/*.json"))
+
+    def other() -> None:
+        actions = [json.loads(line) for file in log for line in file.read_text().splitlines()]
+        metadata = [action["metaData"] for action in actions if "metaData" in action][-1]
+        metadata["configuration"]["owner"] = "someone"
+        (log[0].parent / f"{len(log):020}.json").write_text(json.dumps({"metaData": metadata}))
+
+    with pytest.raises(RetryableError, match="RPL-4412"):
+        lake.consumer().load_whole(KEYED, "beside", at(6), CHUNKS[:2], Numbers(), other)
+    assert len(lake.rows(TABLE)) == 30
+    lake.consumer().load_whole(KEYED, "again", at(6), CHUNKS[:2], Numbers(), lambda: None)
+    assert len(lake.rows(TABLE)) == 20

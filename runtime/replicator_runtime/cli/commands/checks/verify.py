@@ -150,7 +150,7 @@ def _print(report: Report, found: list[Verified], done: Mapping[TableId, Repaire
         raise DataError(
             f"{len(different)} of {len(found)} tables differ from the source: {names}",
             code="RPL-5030",
-            hint="--show-keys shows which rows; --repair writes these again, and `replicator table resync NAME TABLE --in-place` copies a"
+            hint="--show-keys shows which rows; --repair writes these again, and `replicator table resync NAME TABLE` copies a"
             " whole table again",
             table=str(different[0].table),
         )
