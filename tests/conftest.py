@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as the target bigquery does: before anything imports gRPC
 
 from tests.crash import kills
+
+# Beside other work an example takes as long as it takes: that is no failure.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 pytest_plugins = [
     "tests.services.postgres.fixtures",
