@@ -115,7 +115,8 @@ class Deciding(ABC):
         Returns:
             Whether the table is to be resumed: it is paused, and only waited for this.
         """
-        oldest = self.run.oldest_offset()
+        # The lane of a paused table has changes of before the oldest offset.
+        oldest = self.run.oldest_offset() if record.pause is None else None
         kept = [d for d in record.decisions if oldest is None or not d.position.offset < oldest]
         record.decisions = [*kept, Decision(change.change_id, change.position, approved, request_id)]
         if not approved:

@@ -385,3 +385,24 @@ def test_ignoring_what_later_rows_do_not_fit_without_is_refused(shop: Shop) -> N
     policies(shop, renameColumn="ignore")
     with pytest.raises(ReplicatorError, match=r"ddlPolicies\.renameColumn"):
         build_pipeline(shop.document, host=Host())  # type: ignore[arg-type]
+
+
+def test_decisions_of_a_paused_table_hold_until_it_is_resumed_however_old_they_are(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lane has changes of before the oldest offset that is kept."""
+    started(shop, addColumn="ask")
+    for alter in (ALTER, "ALTER TABLE notes ADD COLUMN more INTEGER DEFAULT 5"):
+        shop.sql(alter)
+        shop.run()
+        shop.sql("INSERT INTO notes (text) VALUES ('after')", "INSERT INTO customers (name) VALUES ('after')")
+        shop.run()
+    first, second = (change["id"] for change in waiting(shop))
+    monkeypatch.setattr(run_module.Run, "oldest_offset", lambda run: run.saved_offset)
+    decide(shop, "approve", first)
+    assert [change["id"] for change in waiting(shop)] == [second]
+    decide(shop, "approve", second)
+    assert waiting(shop) == []
+    policies(shop)
+    three_runs(shop)
+    assert files(shop) == []
