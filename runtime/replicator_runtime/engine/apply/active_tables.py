@@ -134,13 +134,20 @@ class ActiveTables:
         """
         record = self._lifecycle.records[table]
         if isinstance(error, SnapshotNeededError):
-            if self._lifecycle.takes_snapshots:
+            if self._lifecycle.takes_snapshots and self._keeps(record):
+                error = _would_be_lost(table, error)
+            elif self._lifecycle.takes_snapshots:
                 log.warning("table.copied_again", table=str(table), code=error.code, error=str(error))
                 self.copy_again(record)
                 raise Rejoin
-            error = _no_copy(table, error)
+            else:
+                error = _no_copy(table, error)
         self._lifecycle.fail(record, error)
         self._stop_taking(table)
+
+    def _keeps(self, record: TableRecord) -> bool:
+        """Whether the target has what an operator has kept, which no copy may remove that nobody has asked for."""
+        return (record.keeps_rows or bool(record.kept_columns)) and record.table not in self.lanes
 
     def copied_before(self, table: TableId, position: Position) -> TableSchema | None:
         """As `TableRecord.copied_before`; None as well for a table that is not known."""
@@ -173,6 +180,16 @@ class ActiveTables:
     def _stop_taking(self, table: TableId) -> None:
         self.watermarks.pop(table, None)
         self.batcher.drop(table)
+
+
+def _would_be_lost(table: TableId, error: SnapshotNeededError) -> NeedsUserError:
+    return NeedsUserError(
+        f"only a new copy makes the table whole, and it would remove what the target has kept: {error.message}",
+        code="RPL-6005",
+        table=str(table),
+        position=error.position,
+        hint="copy what is to be kept elsewhere, then `replicator table resync NAME TABLE`",
+    )
 
 
 def _no_copy(table: TableId, error: SnapshotNeededError | None) -> NeedsUserError:

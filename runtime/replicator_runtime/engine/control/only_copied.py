@@ -52,8 +52,17 @@ def end_after_copy(run: Run) -> None:
     The note comes first: a source whose log is gone, and no note, would be a lost log.
 
     Raises:
+        NeedsUserError: RPL-2066 when a table is paused: no later run could give the target its lane.
         ReplicatorError: When the source cannot be released; the next run does it.
     """
+    paused = next((r for r in run.table_store.records.values() if r.pause is not None), None)
+    if paused is not None:
+        raise NeedsUserError(
+            f"{paused.table} is paused, so the target does not have all of it: the source's log is not released",
+            code="RPL-2066",
+            hint="`replicator table resume NAME TABLE`, or `replicator ddl approve NAME ID` where it waits for a decision; then run again",
+            table=str(paused.table),
+        )
     offset = str(run.saved_offset or "")
     _put(run, offset, released=False)
     failpoint("engine.only.copied")

@@ -51,6 +51,7 @@ class DeadLetters:
         read_offset: Reads the source's offsets.
         copy_of: Names a table's copy: its letters are of that copy, under whatever name the table has.
         metrics: Counts what is put aside.
+        kept_of: The columns that a table's target has kept and the source has dropped.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class DeadLetters:
         read_offset: Callable[[Mapping[str, bytes]], Offset],
         copy_of: Callable[[TableId], str],
         metrics: Metrics,
+        kept_of: Callable[[TableId], frozenset[str]] = lambda _: frozenset(),
     ) -> None:
         self._folder = folder
         self._policy, self._bounds = config.on_data_error, config.dead_letters
@@ -68,6 +70,7 @@ class DeadLetters:
         self._read_offset = read_offset
         self._copy_of = copy_of
         self._metrics = metrics
+        self._kept_of = kept_of
         self._lock = threading.Lock()
         self._names: defaultdict[str, list[str]] | None = None
         self._versions: dict[str, list[Version]] = {}
@@ -120,7 +123,7 @@ class DeadLetters:
         self._tidy(versions, at)
         current = newest(versions, at) if at is not None else None
         before: Letters = {} if current is None else current.letters
-        separated = separate(changes, before)
+        separated = separate(changes, before, self._kept_of(changes.table))
         if separated.letters != before:
             self._check(changes.table, separated.letters, str(changes.identity.position))
             head = (changes.table, changes.schema.primary_key)

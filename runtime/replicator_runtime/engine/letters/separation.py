@@ -71,12 +71,13 @@ class _Actions:
         return False
 
 
-def separate(changes: TableChanges, letters: Letters) -> Separated:
+def separate(changes: TableChanges, letters: Letters, kept: frozenset[str] = frozenset()) -> Separated:
     """Put refused rows aside, and those that need a row that was put aside.
 
     Args:
         changes: With what is refused (`ChangeBatch.refused`), of a table with a key.
         letters: Those open before; not changed.
+        kept: Columns that the target has kept and the source has dropped: what updates do not say of them is not missing.
 
     Raises:
         DataError: When a value is refused and the table has no key to know the row by.
@@ -84,7 +85,7 @@ def separate(changes: TableChanges, letters: Letters) -> Separated:
     open_letters, actions = dict(letters), _Actions()
     for number, batch in enumerate(changes.batches()):
         actions.rows += len(batch)
-        _look_at(changes, number, batch, open_letters, actions)
+        _look_at(changes, number, batch, open_letters, actions, kept)
     nothing_left = actions.keep_one()
     rewritten = _rewritten(changes, actions)
     rewritten.overlap |= nothing_left  # so that a DELETE of no row is no error
@@ -104,7 +105,14 @@ def refusal_error(changes: TableChanges, batch: ChangeBatch, column: str) -> Dat
     )
 
 
-def _look_at(changes: TableChanges, number: int, batch: ChangeBatch, letters: Letters, actions: _Actions) -> None:
+def _look_at(
+    changes: TableChanges,
+    number: int,
+    batch: ChangeBatch,
+    letters: Letters,
+    actions: _Actions,
+    kept: frozenset[str],
+) -> None:
     key = batch.schema.primary_key
     if batch.refused and not key:
         raise refusal_error(changes, batch, next(iter(batch.refused)))
@@ -122,7 +130,7 @@ def _look_at(changes: TableChanges, number: int, batch: ChangeBatch, letters: Le
     chosen = pa.array(index)
     own_keys, old_keys = (list(zip(*(c.take(chosen).to_pylist() for c in keys), strict=True)) for keys in (own, old))
     rows = batch.row.take(chosen).to_pylist()
-    lacks = {name: mask.to_numpy(zero_copy_only=False) for name, mask in batch.unchanged.items()}
+    lacks = {name: mask.to_numpy(zero_copy_only=False) for name, mask in batch.unchanged.items() if name not in kept}
     for place, (row, own_key, old_key) in enumerate(zip(index.tolist(), own_keys, old_keys, strict=True)):
         if op[row] == _DELETE:
             if letters.pop(own_key, None) is not None and not changes.overlap:
@@ -134,7 +142,7 @@ def _look_at(changes: TableChanges, number: int, batch: ChangeBatch, letters: Le
             continue
         was_aside = letters.pop(old_key, None) is not None
         letters.pop(own_key, None)
-        if was_aside and op[row] == _UPDATE and not changes.overlap:
+        if was_aside and op[row] == _UPDATE and (kept or not changes.overlap):
             actions.note(number, row, _INSERTED)
 
 
@@ -247,7 +255,7 @@ def _without(batch: ChangeBatch, actions: dict[int, int]) -> ChangeBatch:
     op[deleted], op[inserted] = _DELETE, _INSERT
     keep = pa.array(action != _LEFT_OUT)
     before = _before(batch, turned, inserted)
-    lacking = {n: pc.and_not(mask, pa.array(deleted)).filter(keep) for n, mask in batch.unchanged.items()}
+    lacking = {n: pc.and_not(mask, pa.array(deleted | inserted)).filter(keep) for n, mask in batch.unchanged.items()}
     kept = keep.to_numpy(zero_copy_only=False)
     return replace(
         batch,

@@ -63,6 +63,8 @@ class TableRepair:
         self._keys = keys
         selected = self._run.pipeline.selection.matches(record.table)
         self._left_out = frozenset[str]() if selected is None else TableScope.of(selected).left_out
+        if record.keeps_rows:  # an operator has kept rows that the source has truncated
+            self._left_out |= {"TRUNCATE_TABLE"}
 
     def run(self) -> Repaired:
         """Repair it; durable when this returns. Done again it writes the same rows as the source has them by then.
@@ -108,7 +110,7 @@ class TableRepair:
         """Refuse a table that is not whole at the target, or of which that is not known."""
         record, lifecycle = self._record, self._lifecycle
         check_comparable(record, self._left_out)
-        refuse_letters(self._run.letter_files, record.table)
+        refuse_letters(self._run.letter_files, record)
         if lifecycle.fails(record):
             raise not_comparable(record.table, "fails")
         if record.copying or record.dropping is not None or self._run.table_store.renames:

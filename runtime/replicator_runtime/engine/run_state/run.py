@@ -110,7 +110,7 @@ class Run:
         self.spark = SparkHandle(self.pipeline)
         self.table_store = TableStore(self.store, self.read_offset)
         self.letters = DeadLetters(
-            self.letter_files, self.config, self.epoch, self.read_offset, self._copy_of, self.metrics
+            self.letter_files, self.config, self.epoch, self.read_offset, self._copy_of, self.metrics, self._kept_of
         )
 
     @property
@@ -135,6 +135,10 @@ class Run:
     def _copy_of(self, table: TableId) -> str:
         record = self.table_store.records.get(table)
         return "" if record is None else record.copy_id
+
+    def _kept_of(self, table: TableId) -> frozenset[str]:
+        record = self.table_store.records.get(table)
+        return frozenset() if record is None else frozenset(column.name for column in record.kept_columns)
 
     def load_offset(self) -> None:
         """Read the offset saved last, by an earlier run or attempt."""

@@ -201,7 +201,7 @@ class SchemaChanges:
             raise failing(event.table, in_words(event), event.position)
         assert event.position is not None
         if ruling is Ruling.ASK:
-            change = change_of(event, record.schema_at(event.position.offset), policies)
+            change = change_of(event, record, policies)
             if is_kept:
                 self._lifecycle.hold_in_lane(record, change)
                 return event
@@ -240,7 +240,7 @@ class SchemaChanges:
         assert event.position is not None
         if record.decision_at(event.position) is None:
             policies = self._run.config.ddl_policies
-            change = change_of(event, record.schema_at(event.position.offset), policies)
+            change = change_of(event, record, policies)
             if change.only_approved:
                 raise cannot_ignore(event, change)
             self._lifecycle.decide(record, change, approved=False, request_id="")
@@ -254,7 +254,7 @@ class SchemaChanges:
         assert event.position is not None
         policies = self._run.config.ddl_policies
         if record.undecided or rule(event, record, policies) is Ruling.ASK:
-            change = change_of(event, record.schema_at(event.position.offset), policies)
+            change = change_of(event, record, policies)
             self._lifecycle.hold_in_lane(record, change)
         self._tables.lose_lane(record, "the source has dropped the table")
 

@@ -14,9 +14,13 @@ from replicator_sdk.errors import NeedsUserError, SchemaDriftError
 if TYPE_CHECKING:
     from replicator_runtime.config.model import DDLPoliciesConfig
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import DDLEvent, Position, TableId, TableSchema
+    from replicator_sdk import DDLEvent, Position, TableId
 
 _IGNORABLE = frozenset({"dropColumn", "truncate", "dropTable"})
+_PARTIAL = (
+    'the target does not have all rows (`where`, `snapshot.mode` "never" or `dmlBlacklist`), and an update of another row does not'
+    " say what a kept column has"
+)
 
 
 class Ruling(enum.Enum):
@@ -47,12 +51,12 @@ def rule(event: DDLEvent, record: TableRecord, policies: DDLPoliciesConfig) -> R
     return Ruling.APPLY
 
 
-def change_of(event: DDLEvent, schema: TableSchema, policies: DDLPoliciesConfig) -> HeldChange:
+def change_of(event: DDLEvent, record: TableRecord, policies: DDLPoliciesConfig) -> HeldChange:
     """The change as an operator is asked about it.
 
     Args:
         event: The change, with its position.
-        schema: The table's before it.
+        record: Its table.
         policies: The pipeline's.
     """
     assert event.position is not None
@@ -64,11 +68,11 @@ def change_of(event: DDLEvent, schema: TableSchema, policies: DDLPoliciesConfig)
         in_words(event),
         time.time(),
         tuple(column for column in dropped if column is not None),
-        _why_only_approved(event, schema, policies),
+        _why_only_approved(event, record, policies),
     )
 
 
-def _why_only_approved(event: DDLEvent, schema: TableSchema, policies: DDLPoliciesConfig) -> str:
+def _why_only_approved(event: DDLEvent, record: TableRecord, policies: DDLPoliciesConfig) -> str:
     """Why the target cannot go on without the change; empty when it can."""
     others = sorted((kinds_of(event) & policies.edited.keys()) - _IGNORABLE)
     if others:
@@ -77,12 +81,25 @@ def _why_only_approved(event: DDLEvent, schema: TableSchema, policies: DDLPolici
         return ""
     if event.needs_snapshot:
         return "it changed rows in a way that the log does not have: the table is copied again, as the source has it"
-    if event.operation is not DDLOperation.ALTER_TABLE:
-        return ""
+    return _why_not_kept(event, record) if event.operation is DDLOperation.ALTER_TABLE else ""
+
+
+def _why_not_kept(event: DDLEvent, record: TableRecord) -> str:
+    """The same of a change that drops columns."""
+    assert event.position is not None
+    schema = record.schema_at(event.position.offset)
     if not schema.primary_key:
         return "the table has no key: its rows are found by all their columns"
     dropped = {step.previous.name for step in event.alters if step.kind is AlterKind.DROP_COLUMN and step.previous}
-    return "it drops a column of the key" if dropped & set(schema.primary_key) else ""
+    if dropped & set(schema.primary_key):
+        return "it drops a column of the key"
+    return _PARTIAL if dropped and _lacks_rows(record) else ""
+
+
+def _lacks_rows(record: TableRecord) -> bool:
+    """Whether the target may get an update of a row that it does not have."""
+    is_part = record.snapshot is not None and bool(record.snapshot.where)
+    return is_part or (record.scope is not None and record.scope.lacks_written_rows)
 
 
 def rule_of_rewriting(policies: DDLPoliciesConfig) -> Ruling:

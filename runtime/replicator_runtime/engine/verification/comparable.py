@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replicator_runtime.engine.letters.letter_file import newest_files
+from replicator_runtime.engine.letters.letter_file import open_letters
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import NeedsUserError
 
@@ -57,6 +57,15 @@ def check_comparable(record: TableRecord, left_out: frozenset[str]) -> None:
             hint="name the other tables; or copy the table again, with all rows, by `replicator table resync`",
             table=str(record.table),
         )
+    if record.kept_columns:
+        kept = ", ".join(column.name for column in record.kept_columns)
+        raise NeedsUserError(
+            f"the target has kept what the source has dropped ({kept}), so the copy differs on purpose",
+            code="RPL-1364",
+            hint="name the other tables; or copy the table again as the source has it, without these columns, by"
+            " `replicator table resync`",
+            table=str(record.table),
+        )
     if record.needs_snapshot or record.wants_copy or record.released:
         raise not_comparable(record.table, "is still to be copied")
     if record.pause is not None:
@@ -75,22 +84,22 @@ def not_comparable(table: TableId, why: str) -> NeedsUserError:
     )
 
 
-def refuse_letters(folder: LaneFolder, table: TableId) -> None:
+def refuse_letters(folder: LaneFolder, record: TableRecord) -> None:
     """Refuse a table of which rows are put aside.
 
     Args:
         folder: The files of letters.
-        table: The table.
+        record: The table, under whatever name its letters were written.
 
     Raises:
         NeedsUserError: RPL-1288; the copy lacks them on purpose, and a repair must not write a row that has a dead letter.
     """
-    rows = sum(len(letters) for head, letters in newest_files(folder) if head.table == table)
+    rows = open_letters(folder, record.copy_id)
     if rows:
         raise NeedsUserError(
             f"{rows} rows of the table are put aside, so the copy differs on purpose",
             code="RPL-1288",
             hint="`replicator dead-letters list NAME` lists them, `replicator dead-letters replay NAME TABLE` reads them again;"
             " `replicator explain-row` compares single rows",
-            table=str(table),
+            table=str(record.table),
         )

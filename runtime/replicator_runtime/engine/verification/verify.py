@@ -71,7 +71,7 @@ def verify(reading: Reading, names: Sequence[str], settings: Settings) -> list[V
 def _verified(reading: Reading, record: TableRecord, comparison: TableComparison) -> Verified:
     began = time.monotonic()
     try:
-        refuse_letters(reading.directory.dead_letters(), record.table)
+        refuse_letters(reading.directory.dead_letters(), record)
         found, error = comparison.run(), None
     except ReplicatorError as why:
         found, error = None, why

@@ -16,6 +16,7 @@ from replicator_sdk.source import DeltaSource
 from replicator_source_sqlite.plugin import SqliteSource
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.planning.test_plans import approve, plan
+from tests.runtime.engine.stream.test_paused_tables import alone
 from tests.runtime.engine.test_run import Host, Shop, change, fill, shop
 
 if TYPE_CHECKING:
@@ -78,6 +79,22 @@ def test_a_run_that_was_cut_off_while_it_released_the_source_is_finished_by_the_
     shop.assert_equal()
     with pytest.raises(NeedsUserError, match="RPL-2064"):
         shop.run()
+    assert_ended(shop)
+
+
+def test_a_paused_table_keeps_the_source_from_being_released(shop: Shop) -> None:
+    """What it has in its lane would never come to the target."""
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    change(shop)
+    shop.document["snapshot"] = {"mode": "only"}
+    with pytest.raises(NeedsUserError, match=r"RPL-2066.*notes.*table resume"):
+        shop.run(until_current=False)
+    assert ours(shop) != []
+    alone(shop, "resume", "notes")
+    shop.run(until_current=False)
+    shop.assert_equal()
     assert_ended(shop)
 
 

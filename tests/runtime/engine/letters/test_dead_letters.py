@@ -16,6 +16,7 @@ from replicator_runtime.dead_letter import Key, Letter
 from replicator_runtime.engine.letters.dead_letters import DeadLetters
 from replicator_runtime.engine.letters.letter_file import newest
 from replicator_runtime.engine.rewind.plan import _refuse_letters
+from replicator_runtime.engine.verification.comparable import refuse_letters
 from replicator_sdk import (
     BatchIdentity,
     ChangeBatch,
@@ -415,3 +416,44 @@ def test_a_table_with_rows_aside_is_not_rewound(folder: LaneFolder) -> None:
     letters.apply(target(MemoryStore()), changes_of([Change(DMLOperation.INSERT, 1, note="x", is_bad=True)], 0, 1))
     with pytest.raises(NeedsUserError, match="RPL-1285"):
         _refuse_letters(run, record)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_row_comes_back_by_an_update_that_lacks_only_a_column_that_the_target_has_kept(
+    folder: LaneFolder, overlap: bool
+) -> None:
+    """Also where the target drops updates of rows that it does not have: it has kept rows, too."""
+    store, config = MemoryStore(), Config()
+    letters = DeadLetters(
+        folder,
+        config,  # type: ignore[arg-type]
+        1,
+        MemoryOffset.from_fields,
+        lambda _: COPY,
+        CountingMetrics(),
+        lambda _: frozenset({"large"}),
+    )
+    log = [
+        Change(DMLOperation.INSERT, 1, note="a", large="kept"),
+        Change(DMLOperation.INSERT, 2, note="a", large="kept"),
+        Change(DMLOperation.UPDATE, 1, note="b", is_bad=True, is_partial=True),
+        Change(DMLOperation.UPDATE, 1, note="c", is_partial=True),
+        Change(DMLOperation.UPDATE, 2, note="c", is_partial=True),
+    ]
+    for last in (2, 3, 5):
+        first = {2: 0, 3: 2, 5: 3}[last]
+        changes = changes_of(log, first, last, overlap=overlap, drops_lost_updates=overlap)
+        letters.apply(target(store), changes)
+    assert rows_of(store) == {1: ("c", None), 2: ("c", "kept")}
+    assert keys_of(folder, letters) == set()
+
+
+def test_a_renamed_table_with_rows_aside_is_not_compared(folder: LaneFolder) -> None:
+    """The file has the table's name of before: a repair would write a row that has a letter, and its next change would double it."""
+    letters = opened(folder)
+    renamed: Any = SimpleNamespace(copy_id=COPY, table=TableId("shop", "client"))
+    refuse_letters(folder, renamed)
+    letters.apply(target(MemoryStore()), changes_of([Change(DMLOperation.INSERT, 1, note="x", is_bad=True)], 0, 1))
+    with pytest.raises(NeedsUserError, match="RPL-1288"):
+        refuse_letters(folder, renamed)
+    refuse_letters(folder, SimpleNamespace(copy_id="0d", table=T.table))  # type: ignore[arg-type]

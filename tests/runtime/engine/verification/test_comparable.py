@@ -12,7 +12,8 @@ from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_store import SnapshotRecord, TableRecord
 from replicator_runtime.engine.verification.comparable import check_same
 from replicator_runtime.engine.verification.reading import Reading
-from replicator_sdk import NumberOffset, TableId
+from replicator_sdk import Column, NumberOffset, TableId
+from replicator_sdk.datatype import INT64
 from replicator_sdk.errors import NeedsUserError
 
 TABLE = TableId("shop", "orders")
@@ -58,3 +59,10 @@ def test_a_table_beside_an_unfinished_rewind_is_refused() -> None:
     with pytest.raises(NeedsUserError) as raised:
         check(record(), rewinding=True)
     assert raised.value.code == "RPL-1365"
+
+
+def test_a_table_with_kept_columns_is_refused() -> None:
+    with pytest.raises(NeedsUserError) as raised:
+        check(record(kept_columns=(Column("size", INT64),)))
+    assert raised.value.code == "RPL-1364"
+    assert "size" in raised.value.message
