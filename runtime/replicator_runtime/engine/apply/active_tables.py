@@ -146,7 +146,7 @@ class ActiveTables:
         self._stop_taking(table)
 
     def _keeps(self, record: TableRecord) -> bool:
-        """Whether the target has what an operator has kept, which no copy may remove that nobody has asked for."""
+        """Whether the target has what an operator has kept, which no copy may remove unasked."""
         return (record.keeps_rows or bool(record.kept_columns)) and record.table not in self.lanes
 
     def copied_before(self, table: TableId, position: Position) -> TableSchema | None:
