@@ -59,13 +59,13 @@ def errors(shop: Replicator) -> dict[str, str]:
 
 
 def wait(until: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 200
     while not until():
         assert time.monotonic() < deadline
         time.sleep(0.3)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(800)
 def test_deleted_tables_fail_and_none_comes_back_with_only_later_rows(shop: Replicator) -> None:
     running = shop.start()
     wait(lambda: (lake(shop, TABLES[-1]) / "_delta_log").exists() and equal(shop, *TABLES))
