@@ -24,6 +24,7 @@ def status(
         from replicator_runtime.cli.liveness import liveness, waits_for_first_run
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
         from replicator_runtime.engine.control.pause import stored_pause
+        from replicator_runtime.engine.letters.letter_file import newest_files
         from replicator_sdk.errors import NeedsUserError
 
         location = find_state(name, namespace, base)
@@ -41,17 +42,23 @@ def status(
         lives = liveness(directory, found)
         waiting = directory.requests().waiting()
         paused = stored_pause(directory.states().scoped("runtime"))
+        aside = sorted((head.table, len(rows)) for head, rows in newest_files(directory.dead_letters()) if rows)
         report.data = {
             **found,
             "processEnded": lives.process_ended,
             "requestsWaiting": waiting,
             "paused": None if paused is None else {"by": paused.by, "since": paused.since},
+            "rowsPutAside": [{**table.to_json(), "rows": rows} for table, rows in aside],
         }
         if lives.process_ended:
             report.warn(f"{lives}; it loses nothing: start it again with `replicator run`")
         elif lives.silent_seconds:
             report.warn(f"{lives}, so it may have been killed, or its host cannot be reached; look at its process")
         _print(report, found)
+        for table, rows in aside:
+            report.line(
+                f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list {name}`"
+            )
         if paused is not None:
             report.line(f"{paused}: the source has to keep its log; `replicator resume {name}` lets it go on")
         if waiting:

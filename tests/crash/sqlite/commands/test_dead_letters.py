@@ -90,6 +90,8 @@ def test_rows_of_a_first_copy_and_of_changes_are_put_aside_and_listed(
 ) -> None:
     pair = refusing(make_pair(like=refused))
     [entry] = listed(pair)
+    status = pair.replicator.start_command("status", str(pair.replicator.pipeline)).wait()
+    assert status.envelope["data"]["rowsPutAside"] == [{**entry["table"], "rows": entry["rows"]}]
     assert entry["rows"] == 4
     assert {one["operation"] for one in entry["letters"]} == {"COPY"}
     assert {(*one["columns"], one["code"]) for one in entry["letters"]} == {("visits", "RPL-3510")}
