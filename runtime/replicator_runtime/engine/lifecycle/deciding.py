@@ -118,7 +118,8 @@ class Deciding(ABC):
         # The lane of a paused table has changes of before the oldest offset.
         oldest = self.run.oldest_offset() if record.pause is None else None
         kept = [d for d in record.decisions if oldest is None or not d.position.offset < oldest]
-        record.decisions = [*kept, Decision(change.change_id, change.position, approved, request_id)]
+        columns = () if approved else tuple(column.name for column in change.columns)
+        record.decisions = [*kept, Decision(change.change_id, change.position, approved, request_id, columns)]
         if not approved:
             names = {column.name for column in change.columns}
             others = (column for column in record.kept_columns if column.name not in names)

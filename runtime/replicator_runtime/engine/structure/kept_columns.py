@@ -26,7 +26,7 @@ def changes_for_target(changes: TableChanges, record: TableRecord | None) -> Tab
     """
     if record is None or not (record.kept_columns or record.keeps_rows):
         return changes
-    schema = _with_kept(changes.schema, record.kept_columns)
+    schema = _with_kept(changes.schema, record.kept_at(changes.identity.position))
     return TableChanges(
         schema,
         changes.identity,
@@ -48,7 +48,7 @@ def event_for_target(event: DDLEvent, record: TableRecord | None) -> DDLEvent:
         return event
     if event.operation is DDLOperation.CREATE_TABLE:
         return event
-    return replace(event, schema=_with_kept(event.schema, record.kept_columns))
+    return replace(event, schema=_with_kept(event.schema, record.kept_at(event.position)))
 
 
 def without_drops(event: DDLEvent) -> DDLEvent | None:

@@ -153,7 +153,7 @@ def check_names(event: DDLEvent, record: TableRecord) -> None:
     Raises:
         SchemaDriftError: RPL-6004.
     """
-    kept = {column.name for column in record.kept_columns}
+    kept = {column.name for column in record.kept_at(event.position)}
     for step in event.alters:
         named = step.kind in {AlterKind.ADD_COLUMN, AlterKind.RENAME_COLUMN} and step.column is not None
         if named and step.column is not None and step.column.name in kept:

@@ -73,12 +73,14 @@ class Decision:
         position: Likewise.
         approved: Whether the target gets it.
         request: The request of the operator who decided; empty where the pipeline did.
+        kept: The columns that the target keeps from the change on.
     """
 
     change_id: str
     position: Position
     approved: bool
     request: str
+    kept: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The form stored."""
@@ -87,12 +89,14 @@ class Decision:
             "position": self.position.to_json(),
             "approved": self.approved,
             "request": self.request,
+            "kept": list(self.kept),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], read_offset: Callable[[Mapping[str, bytes]], Offset]) -> Decision:
         """The inverse of `to_json`."""
-        return cls(value["id"], Position.from_json(value["position"], read_offset), value["approved"], value["request"])
+        position = Position.from_json(value["position"], read_offset)
+        return cls(value["id"], position, value["approved"], value["request"], tuple(value.get("kept", ())))
 
 
 @dataclass(slots=True)

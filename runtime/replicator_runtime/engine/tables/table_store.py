@@ -198,6 +198,16 @@ class TableRecord:
         """What was decided of the change of structure at `position`; None when nothing was."""
         return next((decision for decision in self.decisions if decision.position == position), None)
 
+    def kept_at(self, position: Position | None) -> tuple[Column, ...]:
+        """Those of `kept_columns` that the source has dropped by `position`; before that they are columns like others, or not there."""
+        later = {
+            name
+            for decision in self.decisions
+            if position is not None and position < decision.position
+            for name in decision.kept
+        }
+        return tuple(column for column in self.kept_columns if column.name not in later)
+
     @property
     def undecided(self) -> list[HeldChange]:
         """The changes of structure that it waits for a decision of."""
