@@ -96,6 +96,8 @@ class RowsRewrittenError(SnapshotNeededError):
     pipeline's `ddlPolicies` decide whether an operator is asked before the table is copied.
     """
 
+    error_class = "rows_rewritten"
+
 
 class NeedsUserError(ReplicatorError):
     """Only a person can fix it: a wrong password, a missing grant or table, a bad setting."""

@@ -30,8 +30,9 @@ def test_a_config_error_names_the_place_in_the_json() -> None:
 
 def test_every_recovery_has_its_own_exit_code_and_class() -> None:
     """A snapshot that is needed shows as retryable does, a table's lost history as what needs the user."""
-    shared = (ReplicatorError, ConfigError, errors.BugError, errors.SnapshotNeededError, errors.TableHistoryLostError)
+    snapshots = (errors.SnapshotNeededError, errors.RowsRewrittenError)
+    shared = (ReplicatorError, ConfigError, errors.BugError, *snapshots, errors.TableHistoryLostError)
     kinds = [k for k in KINDS if k not in shared]
     assert len({k.exit_code for k in kinds}) == len(kinds)
     assert len({k.error_class for k in KINDS if k is not ReplicatorError}) == len(KINDS) - 1
-    assert [k for k in KINDS if k.retryable] == [errors.RetryableError, errors.SnapshotNeededError]
+    assert [k for k in KINDS if k.retryable] == [errors.RetryableError, *snapshots]
