@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.control.table_commands import resync
-from replicator_runtime.engine.control.table_names import find_table
+from replicator_runtime.engine.control.table_names import find_table, quoted_name
 from replicator_sdk.errors import NeedsUserError
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.control.table_commands import Work
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
-    from replicator_sdk import TableId
     from replicator_state import Request
 
 
@@ -39,13 +38,7 @@ def replay(lifecycle: TableLifecycle, request: Request) -> Work:
             code="RPL-1280",
             hint="`replicator dead-letters list NAME` lists those that are; nothing was changed",
         )
-    arguments = {"tables": [_quoted(table) for table in chosen], "inPlace": True}
+    arguments = {"tables": [quoted_name(table) for table in chosen], "inPlace": True}
     work = resync(lifecycle, replace(request, arguments=arguments))
     lines = tuple(f"{line}, with {rows[table]} rows put aside" for table, line in zip(chosen, work.lines, strict=True))
     return replace(work, lines=lines)
-
-
-def _quoted(table: TableId) -> str:
-    """A name that `find_table` finds for certain."""
-    parts = (part for part in (table.database, table.schema, table.table) if part)
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)

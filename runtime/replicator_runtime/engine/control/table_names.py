@@ -32,6 +32,12 @@ def parse_name(text: str) -> tuple[str, ...] | None:
     return None
 
 
+def named_tables(name: str, tables: Iterable[TableId]) -> list[TableId]:
+    """All of `tables` that `name` may mean."""
+    wanted = parse_name(name) or ()
+    return [table for table in tables if wanted and _parts(table)[-len(wanted) :] == wanted]
+
+
 def find_table(name: str, tables: Iterable[TableId]) -> TableId:
     """The one of `tables` that `name` means.
 
@@ -39,8 +45,7 @@ def find_table(name: str, tables: Iterable[TableId]) -> TableId:
         NeedsUserError: RPL-1220 when there is none, or more than one.
     """
     known = list(tables)
-    wanted = parse_name(name) or ()
-    found = [table for table in known if wanted and _parts(table)[-len(wanted) :] == wanted]
+    found = named_tables(name, known)
     if len(found) == 1:
         return found[0]
     if found:
@@ -64,6 +69,11 @@ def find_table(name: str, tables: Iterable[TableId]) -> TableId:
         hint=(f"did you mean {near[0]}? " if near else "") + "`replicator status` lists the tables of the pipeline",
         table=name,
     )
+
+
+def quoted_name(table: TableId) -> str:
+    """A name by which `find_table` finds exactly this table."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in _parts(table))
 
 
 def _parts(table: TableId) -> tuple[str, ...]:

@@ -96,11 +96,9 @@ class Repairing:
 
 def names_of(done: Mapping[TableId, Repaired]) -> list[str]:
     """The names of the tables to compare again, as commands take them."""
-    return [
-        ".".join('"' + part.replace('"', '""') + '"' for part in (table.database, table.schema, table.table) if part)
-        for table, repaired in done.items()
-        if repaired.is_done
-    ]
+    from replicator_runtime.engine.control.table_names import quoted_name
+
+    return [quoted_name(table) for table, repaired in done.items() if repaired.is_done]
 
 
 def _why_not(one: Verified) -> ReplicatorError | None:

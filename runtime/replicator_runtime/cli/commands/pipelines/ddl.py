@@ -162,31 +162,27 @@ def _named(names: list[str], waiting: list[dict[str, Any]]) -> list[str]:
     Raises:
         NeedsUserError: RPL-1220 for a name that means several tables; RPL-1298 for a table of which nothing waits.
     """
-    from replicator_runtime.engine.control.table_names import find_table
+    from replicator_runtime.engine.control.table_names import find_table, named_tables
     from replicator_sdk import TableId
     from replicator_sdk.errors import NeedsUserError
 
     tables = {TableId.from_json(change): change["name"] for change in waiting}
     ids: list[str] = []
     for name in names:
-        if name in {change["id"] for change in waiting}:
+        meant = named_tables(name, tables)
+        # An id that does not wait is of a change that was decided, or is out of date: who carries it out says which.
+        if name in {change["id"] for change in waiting} or (len(meant) != 1 and _is_id(name)):
             ids.append(name)
             continue
-        try:
-            table = find_table(name, tables)
-        except NeedsUserError as error:
-            if _is_id(name):  # of one that was decided, or is out of date: who carries it out says which
-                ids.append(name)
-                continue
-            if "several" in error.message:
-                raise
+        if not meant:
             raise NeedsUserError(
                 f"no change of {name} waits for a decision; nothing was changed",
                 code="RPL-1298",
                 hint="`replicator ddl list NAME` shows those that wait",
                 table=name,
-            ) from error
-        ids += [change["id"] for change in waiting if change["name"] == tables[table]]
+            )
+        table = tables[find_table(name, meant)]
+        ids += [change["id"] for change in waiting if change["name"] == table]
     return ids
 
 
