@@ -63,6 +63,11 @@ class Selection:
         """Whether `table` is replicated."""
         return _any_matches(self._entries, table) and not _any_matches(self._excluded, table)
 
+    def narrowed(self, tables: Iterable[TableId]) -> frozenset[TableId]:
+        """Those of `tables` of which only some columns are selected."""
+        found = map(self.matches, tables)
+        return frozenset(one.table for one in found if one is not None and one.columns is not None)
+
     def names(self, table: TableId) -> bool:
         """Whether an entry selects `table` by its name, not by a pattern."""
         named = (entry for entry in self._entries if not is_pattern(entry) and entry.table == table.table)

@@ -132,8 +132,7 @@ class Attempt:
 
     def _definition(self, schemas: dict[TableId, TableSchema]) -> EventReaderDefinition:
         pipeline = self._run.pipeline
-        selected = map(pipeline.selection.matches, {**self._lifecycle.records, **schemas})
-        narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
+        narrowed = pipeline.selection.narrowed({**self._lifecycle.records, **schemas})
         stopped = frozenset(self._lifecycle.stopped)
         selects = pipeline.selection.selects
         marks = pipeline.config.on_data_error != "fail"

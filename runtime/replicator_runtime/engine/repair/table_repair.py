@@ -18,7 +18,8 @@ from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, T
 from replicator_runtime.engine.tables.rewind_note import load_note
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.verification.comparable import check_comparable, not_comparable, refuse_letters
-from replicator_sdk import BatchIdentity, EventReaderDefinition, Position
+from replicator_runtime.engine.verification.reading import snapshot_definition
+from replicator_sdk import BatchIdentity, Position
 from replicator_sdk.authoring.row_repair import RepairableConsumer
 from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
 from replicator_sdk.failpoint import failpoint, register
@@ -132,13 +133,8 @@ class TableRepair:
         return progress
 
     def _snapshot_reader(self) -> SnapshotReader:
-        pipeline, records = self._run.pipeline, self._lifecycle.records
-        schemas = {record.table: record.schema for record in records.values() if record.schemas}
-        selected = map(pipeline.selection.matches, records)
-        narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
-        definition = EventReaderDefinition(
-            schemas, pipeline.out_of_range, narrowed, frozenset(), pipeline.selection.selects
-        )
+        pipeline = self._run.pipeline
+        definition = snapshot_definition(pipeline, self._lifecycle.records)
         reader = pipeline.source.create_snapshot_reader(definition, SourceContext(self._run))
         if reader is None:
             raise NeedsUserError(

@@ -71,21 +71,13 @@ class Reading:
         status = self.directory.states().read_status()
         return status is None or status.get("phase") in _ENDED
 
-    def definition(self, records: Mapping[TableId, TableRecord]) -> EventReaderDefinition:
-        """For a reader of snapshots of these tables, as a run makes it."""
-        pipeline = self.pipeline
-        selected = map(pipeline.selection.matches, records)
-        narrowed = frozenset(s.table for s in selected if s is not None and s.columns is not None)
-        schemas = {record.table: record.schema for record in records.values() if record.schemas}
-        return EventReaderDefinition(schemas, pipeline.out_of_range, narrowed, frozenset(), pipeline.selection.selects)
-
     def snapshot_reader(self) -> SnapshotReader:
         """A reader of the source's tables; the caller closes it.
 
         Raises:
             NeedsUserError: RPL-1361 when the source has none.
         """
-        definition = self.definition(self.records())
+        definition = snapshot_definition(self.pipeline, self.records())
         reader = self.pipeline.source.create_snapshot_reader(definition, ReadingSourceContext(self))
         if reader is None:
             raise NeedsUserError(
@@ -113,6 +105,15 @@ class Reading:
     def pause(self, seconds: float) -> None:
         """Wait, unless the comparison is to end."""
         self.stop.wait(seconds)
+
+
+def snapshot_definition(pipeline: Pipeline, records: Mapping[TableId, TableRecord]) -> EventReaderDefinition:
+    """For a reader of snapshots with all rows of these tables, as a run makes it."""
+    schemas = {record.table: record.schema for record in records.values() if record.schemas}
+    selection = pipeline.selection
+    return EventReaderDefinition(
+        schemas, pipeline.out_of_range, selection.narrowed(records), frozenset(), selection.selects
+    )
 
 
 class _Kept:
