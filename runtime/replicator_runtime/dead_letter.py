@@ -43,6 +43,18 @@ class Letter:
     changes: int
     row: str
 
+    def to_json(self) -> dict[str, Any]:
+        """What may be shown of it to anyone: neither its key nor a value."""
+        return {
+            "operation": self.operation,
+            "columns": list(self.columns),
+            "code": self.code,
+            "reason": self.reason,
+            "position": self.position,
+            "sequence": self.sequence,
+            "changes": self.changes,
+        }
+
     @property
     def nbytes(self) -> int:
         """About how much it takes."""

@@ -142,8 +142,8 @@ def newest_files(folder: LaneFolder) -> list[tuple[LetterHead, Letters]]:
     return [(head, letters) for _, head, letters in by_table.values()]
 
 
-def open_letters(folder: LaneFolder, copy_id: str) -> int:
-    """How many rows are put aside of the table with this copy, as the file says that was written last.
+def open_letters(folder: LaneFolder, copy_id: str) -> Letters:
+    """The rows that are put aside of the table with this copy, as the file says that was written last.
 
     Raises:
         ReplicatorError: As `newest_files`.
@@ -151,10 +151,10 @@ def open_letters(folder: LaneFolder, copy_id: str) -> int:
     names = sorted((name for name in folder.names() if copy_of(name) == copy_id), key=_written)
     for name in reversed(names):
         try:
-            return len(_parsed(name, folder.read(name))[1])
+            return _parsed(name, folder.read(name))[1]
         except FileNotFoundError:  # a run has deleted it since it was listed
             continue
-    return 0
+    return {}
 
 
 def _parsed(name: str, content: bytes) -> tuple[LetterHead, Letters]:

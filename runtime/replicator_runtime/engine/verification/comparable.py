@@ -94,7 +94,7 @@ def refuse_letters(folder: LaneFolder, record: TableRecord) -> None:
     Raises:
         NeedsUserError: RPL-1288; the copy lacks them on purpose, and a repair must not write a row that has a dead letter.
     """
-    rows = open_letters(folder, record.copy_id)
+    rows = len(open_letters(folder, record.copy_id))
     if rows:
         raise NeedsUserError(
             f"{rows} rows of the table are put aside, so the copy differs on purpose",

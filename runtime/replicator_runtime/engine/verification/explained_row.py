@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from replicator_runtime.dead_letter import key_texts
 from replicator_runtime.engine.control.table_names import find_table
-from replicator_runtime.engine.letters.letter_file import newest_files
+from replicator_runtime.engine.letters.letter_file import open_letters
 from replicator_sdk import Position
 from replicator_sdk.errors import NeedsUserError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from replicator_runtime.dead_letter import Letter
+    from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.verification.reading import Reading
     from replicator_sdk import Refusal, SnapshotChunk, TableId, TableProgress, TableSchema, TableSnapshot, TableVersion
 
@@ -104,7 +105,7 @@ def explain_row(reading: Reading, name: str, key: Mapping[str, str]) -> Explaine
         version.progress,
         differing,
         version.progress.position < Position(position),
-        _letter(reading, record.table, wanted, record.schema),
+        _letter(reading, record, wanted),
     )
 
 
@@ -194,10 +195,7 @@ def _differing(source: Mapping[str, Any], target: Mapping[str, Any]) -> tuple[st
     return tuple(name for name, value in source.items() if value != target[name] and repr(value) != repr(target[name]))
 
 
-def _letter(reading: Reading, table: TableId, wanted: Mapping[str, pa.Scalar], schema: TableSchema) -> Letter | None:
-    arrays = [pa.array([wanted[name].as_py()], wanted[name].type) for name in schema.primary_key]
+def _letter(reading: Reading, record: TableRecord, wanted: Mapping[str, pa.Scalar]) -> Letter | None:
+    arrays = [pa.array([wanted[name].as_py()], wanted[name].type) for name in record.schema.primary_key]
     key = tuple(text[0].as_py() for text in key_texts(arrays))
-    for head, letters in newest_files(reading.directory.dead_letters()):
-        if head.table == table:
-            return letters.get(key)
-    return None
+    return open_letters(reading.directory.dead_letters(), record.copy_id).get(key)

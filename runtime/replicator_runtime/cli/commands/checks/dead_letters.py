@@ -123,16 +123,8 @@ def _json(head: LetterHead, letter: Letter, *, show_values: bool) -> dict[str, A
     import json
 
     committed = letter.timestamp
-    found = {
-        "operation": letter.operation,
-        "columns": list(letter.columns),
-        "code": letter.code,
-        "reason": letter.reason,
-        "position": letter.position,
-        "sequence": letter.sequence,
-        "committedAt": None if committed < 0 else datetime.fromtimestamp(committed / 1_000_000, UTC).isoformat(),
-        "changes": letter.changes,
-    }
+    at = None if committed < 0 else datetime.fromtimestamp(committed / 1_000_000, UTC).isoformat()
+    found = {**letter.to_json(), "committedAt": at}
     if show_values:
         found |= {"key": dict(zip(head.key_columns, letter.key, strict=False)), "row": json.loads(letter.row)}
     return found

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
-from replicator_runtime.cli.report import Report, say
+from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
-
     from replicator_runtime.engine.verification.explained_row import ExplainedRow
-    from replicator_runtime.engine.verification.reading import Reading
 
 Table = Annotated[
     str,
@@ -49,38 +44,14 @@ def explain_row(
     shop.orders id=7
     """
     with Report("explain-row", as_json=as_json, debug=debug) as report:
-        from replicator_runtime.cli.stop_signals import StopSignals
+        from replicator_runtime.cli.reading import read_beside_run
         from replicator_runtime.engine.verification.explained_row import explain_row as explain
-        from replicator_runtime.execution import InThread
-        from replicator_runtime.observability.logs import configure_logging
 
-        wanted, reading = _parsed(key), _reading(name, namespace, base)
-        work = InThread(lambda stop, _: explain(reading(stop), table, wanted))
-        with StopSignals(work.stop, say) as signals:
-            configure_logging("error", "console")
-            work.start()
-            found = work.result()
+        wanted = _parsed(key)
+        found, signal = read_beside_run(name, namespace, base, lambda reading: explain(reading, table, wanted))
         _print(report, found, show_values=show_values)
-    if signals.exit_code:
-        raise typer.Exit(signals.exit_code)
-
-
-def _reading(name: str, namespace: str, base: str | None) -> Callable[[threading.Event], Reading]:
-    """Makes a `Reading` of the event that stops it."""
-    from replicator_runtime.cli.state_lookup import find_state
-    from replicator_runtime.config import load_pipeline
-    from replicator_runtime.engine.verification.reading import Reading
-    from replicator_sdk.errors import NeedsUserError
-
-    location = find_state(name, namespace, base)
-    if location.config is None:
-        raise NeedsUserError(
-            f'the name "{name}" does not say how source and target are reached',
-            code="RPL-1360",
-            hint="give the pipeline's file instead: replicator explain-row pipeline.json TABLE KEY",
-        )
-    pipeline = load_pipeline(Path(name))
-    return lambda stop: Reading(pipeline, location.directory, stop)
+    if signal:
+        raise typer.Exit(signal)
 
 
 def _parsed(key: str) -> dict[str, str]:
@@ -156,15 +127,6 @@ def _json(found: ExplainedRow, *, show_values: bool) -> dict[str, Any]:
     if show_values:
         source["row"] = _shown(found.source)
         target["row"] = _shown(found.targets[0]) if found.targets else None
-    aside = letter and {
-        "operation": letter.operation,
-        "columns": list(letter.columns),
-        "code": letter.code,
-        "reason": letter.reason,
-        "position": letter.position,
-        "sequence": letter.sequence,
-        "changes": letter.changes,
-    }
     return {
         **found.table.to_json(),
         "state": found.state,
@@ -174,7 +136,7 @@ def _json(found: ExplainedRow, *, show_values: bool) -> dict[str, Any]:
         "differing": list(found.differing),
         "refused": list(found.refused),
         "targetIsLate": found.is_late,
-        "deadLetter": aside,
+        "deadLetter": letter and letter.to_json(),
     }
 
 

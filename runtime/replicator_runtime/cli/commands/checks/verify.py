@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator, Yes
-from replicator_runtime.cli.report import Report, say
+from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from replicator_runtime.cli.commands.checks.repair import Repaired
-    from replicator_runtime.engine.verification.reading import Reading
-    from replicator_runtime.engine.verification.table_comparison import Settings
     from replicator_runtime.engine.verification.verify import Verified
     from replicator_sdk import TableId
 
@@ -64,19 +61,24 @@ def verify(
     looked at are counted as changing, not as different. Example: replicator verify pipeline.json shop.orders --repair
     """
     with Report("verify", as_json=as_json, debug=debug) as report:
+        from replicator_runtime.cli.reading import read_beside_run
         from replicator_runtime.engine.verification.table_comparison import Settings
+        from replicator_runtime.engine.verification.verify import verify as compare
 
         shown = report.note if sys.stderr.isatty() else _say_nothing
         settings = Settings(timeout, KEYS_SHOWN if show_keys else 0, shown)
-        reading = _reading(name, namespace, base)
-        found, signal = _compared(reading, tables or (), settings)
+
+        def compared(tables: Sequence[str]) -> tuple[list[Verified], int]:
+            return read_beside_run(name, namespace, base, lambda reading: compare(reading, tables, settings))
+
+        found, signal = compared(tables or ())
         done: dict[TableId, Repaired] = {}
         if repair and not signal:
             from replicator_runtime.cli.commands.checks.repair import Repairing, names_of
 
             done = Repairing(report, name, namespace, base, timeout).run(found, yes=yes)
             if again := names_of(done):
-                after, signal = _compared(reading, again, settings)
+                after, signal = compared(again)
                 done |= {one.table: replace(done[one.table], after=one) for one in after}
         _print(report, found, done)
     if signal:
@@ -85,43 +87,6 @@ def verify(
 
 def _say_nothing(text: str) -> None:
     """Where no person looks on."""
-
-
-def _compared(reading: Any, tables: Sequence[str], settings: Settings) -> tuple[list[Verified], int]:
-    """Compare in a thread, which signals stop; what was found until then, and the exit code for the signal (0: none came)."""
-    from replicator_runtime.cli.stop_signals import StopSignals
-    from replicator_runtime.engine.verification.verify import verify as compare
-    from replicator_runtime.execution import InThread
-    from replicator_runtime.observability.logs import configure_logging
-
-    work = InThread(lambda stop, _: compare(reading(stop), tables, settings))
-    with StopSignals(work.stop, say) as signals:
-        configure_logging("error", "console")
-        work.start()
-        found = work.result()
-    return found, signals.exit_code
-
-
-def _reading(name: str, namespace: str, base: str | None) -> Any:
-    """Makes a `Reading` of the event that stops it."""
-    from replicator_runtime.cli.state_lookup import find_state
-    from replicator_runtime.config import load_pipeline
-    from replicator_runtime.engine.verification.reading import Reading
-    from replicator_sdk.errors import NeedsUserError
-
-    location = find_state(name, namespace, base)
-    if location.config is None:
-        raise NeedsUserError(
-            f'the name "{name}" does not say how source and target are reached',
-            code="RPL-1360",
-            hint="give the pipeline's file instead: replicator verify pipeline.json",
-        )
-    pipeline = load_pipeline(Path(name))
-
-    def reading(stop: Any) -> Reading:
-        return Reading(pipeline, location.directory, stop)
-
-    return reading
 
 
 def _print(report: Report, found: list[Verified], done: Mapping[TableId, Repaired]) -> None:
