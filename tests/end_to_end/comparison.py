@@ -75,7 +75,7 @@ def _source_rows(
 
 def delta_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a Delta table; none when it is not there."""
-    if (path / "_delta_log").is_dir():
+    if any((path / "_delta_log").glob("*.json")):  # the folder of the log comes before its first commit
         yield from table_rows(DeltaTable(str(path)), columns)
 
 
