@@ -24,17 +24,23 @@ class OneProcess:
     Args:
         folder: For its logs; it is made.
         environment: Further variables of the process.
+        shares_java: Whether its virtual machine is one that others have used; not for runs that are killed.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str] | None = None, *, shares_java: bool = False
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._runs = Runs(folder, environment)
+        self._runs = Runs(folder, environment, shares_java=shares_java)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._runs.kill()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._runs.close()
+        else:
+            self._runs.kill()
 
     def run(self, document: Mapping[str, Any], without: str = "") -> str:
         """Run a pipeline until it is current; the code of its error, empty when it went well."""

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.crash.file_target import install_file_target
+from tests.services.spark import kept_java
+
+
+@pytest.fixture(autouse=True, scope="module")
+def commands_share_java() -> Iterator[None]:
+    """Commands wait for no new virtual machine; a module whose claim is about one has a fixture of this name that does nothing."""
+    with kept_java.shared():
+        yield
 
 
 @pytest.fixture(scope="session")

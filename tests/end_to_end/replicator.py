@@ -17,10 +17,15 @@ from tests.services.forks import Forked, fork
 from tests.services.mysql.client import Server as MysqlAddress
 from tests.services.postgres.server import PostgresDatabase
 from tests.services.processes import spawn, tail
+from tests.services.spark import kept_java
+from tests.services.spark.kept_java import KeptJava
 from tests.services.spark.session import INTERPRETER, SMALL, StandaloneCluster
 
 COMMAND = (sys.executable, "-c", "from replicator_runtime.cli import main; main()")
 SECONDS = 300.0
+SPARK: Mapping[str, Any] = {"master": kept_java.MASTER, "conf": dict(SMALL)}
+"""The key `spark` of the tests' pipelines."""
+_USES_SPARK = frozenset({"run", "verify", "explain-row", "maintain"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class Replicator:
             ],
             "connections": [{"from": "source", "to": "target"}],
             "retries": {"maxDurationSeconds": 60, "delaySeconds": 0.5},
-            "spark": {"master": "local[2]", "conf": dict(SMALL)},
+            "spark": SPARK,
             **self.settings,
         }
 
@@ -105,7 +110,18 @@ class Replicator:
         log = self.folder / f"run-{self._runs}.log"
         command = [*self.command, *arguments, "--json"]
         start = fork if command[0] == sys.executable else spawn
-        return Running(start(command, log=log, environment={**INTERPRETER, **self.environment, **environment}), log)
+        variables = {**INTERPRETER, **self.environment, **environment}
+        java = kept_java.take() if self._may_share_java(arguments[0], variables) else None
+        process = start(command, log=log, environment={**variables, **(java.variables() if java else {})})
+        if java:
+            java.ended = process.poll
+        return Running(process, log, java)
+
+    def _may_share_java(self, command: str, variables: Mapping[str, str]) -> bool:
+        """Whether a command needs Spark, and no other than that of a virtual machine which others have used."""
+        if not kept_java.is_shared() or command not in _USES_SPARK or self.command != COMMAND:
+            return False
+        return variables == INTERPRETER and self.document()["spark"] == SPARK
 
     def run(self, *arguments: str, seconds: float = SECONDS, **environment: str) -> Ended:
         """Run to the end."""
@@ -121,10 +137,11 @@ class Replicator:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A run under way."""
+    """A run under way; with the virtual machine that it has of others, if any."""
 
     process: subprocess.Popen[bytes] | Forked
     log: Path
+    java: KeptJava | None = None
 
     def wait(self, seconds: float = SECONDS) -> Ended:
         """Wait for the end; kills the process and fails when that takes too long."""
@@ -133,6 +150,8 @@ class Running:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"not ended after {seconds} s:\n{tail(self.log, 60)}") from None
+        if self.java:
+            self.java.give_back(status)
         messages = self.log.read_text(errors="replace")
         return Ended(status, messages, _envelope(messages))
 
@@ -145,7 +164,9 @@ class Running:
         """SIGKILL it and what it started: a power cut for the replicator, not for the source."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(20)
+        status = self.process.wait(20)
+        if self.java:
+            self.java.give_back(status)
 
     def said(self, text: str, seconds: float = SECONDS) -> None:
         """Wait until its output holds `text`."""

@@ -77,7 +77,7 @@ class Endurance:
         for transaction in history.create():
             self.source.execute(transaction)
         self.source.begin()
-        runs = Runs(self.folder)
+        runs = Runs(self.folder, forked=False)
         (plugin, properties), target = self.source.begin_replicator(chance), self.target.target.begin(self.folder)
         if "pollIntervalSeconds" in properties:
             properties = {**properties, "pollIntervalSeconds": _BATCH_SECONDS}

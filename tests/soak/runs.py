@@ -13,10 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.services.processes import dying_with_parent, tail
+from tests.services.forks import Forked, fork
+from tests.services.processes import spawn, tail
+from tests.services.spark import kept_java
+from tests.services.spark.kept_java import KeptJava
 from tests.services.spark.session import INTERPRETER
 
 _SECONDS = 240.0
+_SECONDS_TO_END = 30.0
+_WORKER = "from tests.soak.worker import main; main()"
 
 
 class Runs:
@@ -25,12 +30,26 @@ class Runs:
     Args:
         folder: For the pipeline file, logs and answers.
         environment: Further variables of the process.
+        forked: Whether it starts at once, as `tests.services.forks` says; else its memory is its own, and may be measured.
+        shares_java: Whether it has a virtual machine of `kept_java`; not for runs that are killed.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        forked: bool = True,
+        shares_java: bool = False,
+    ) -> None:
         self._environment = environment or {}
+        self._begin = fork if forked else spawn
         self._pipeline, self._answers, self.log = folder / "pipeline.json", folder / "answers", folder / "log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._wishes = folder / "wishes"
+        self._process: Forked | subprocess.Popen[bytes] | None = None
+        self._asked: int | None = None
+        self._shares_java = shares_java
+        self._java: KeptJava | None = None
         self._seen = 0
 
     def pipeline(self, document: Mapping[str, Any]) -> None:
@@ -45,16 +64,7 @@ class Runs:
             self.kill()
             self._answers.write_text("")
             self._seen = 0
-            command = [*dying_with_parent(), sys.executable, "-m", "tests.soak.worker", str(self._answers)]
-            with self.log.open("ab") as output:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **INTERPRETER, **self._environment},
-                    start_new_session=True,
-                )
+            self._start()
         wanted = {
             "pipeline": str(self._pipeline),
             "until_current": until_current,
@@ -62,9 +72,20 @@ class Runs:
             "failpoints": failpoints,
             "without": without,
         }
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(wanted).encode() + b"\n")
-        self._process.stdin.flush()
+        assert self._asked is not None
+        os.write(self._asked, json.dumps(wanted).encode() + b"\n")
+
+    def _start(self) -> None:
+        os.mkfifo(self._wishes)
+        self._asked = os.open(self._wishes, os.O_RDWR)  # for both, since one for writing would wait for the other end
+        command = [sys.executable, "-c", _WORKER, str(self._answers), str(self._wishes)]
+        self._java = kept_java.take() if self._shares_java else None
+        variables = self._java.variables() if self._java else {}
+        self._process = self._begin(
+            command, log=self.log, environment={**INTERPRETER, **self._environment, **variables}
+        )
+        if self._java:
+            self._java.ended = self._process.poll
 
     @property
     def process_id(self) -> int | None:
@@ -97,10 +118,24 @@ class Runs:
                 raise AssertionError(f"a run did not end:\n{tail(self.log, 60)}")
             time.sleep(0.02)
 
+    def close(self) -> None:
+        """Have the process end in order when no run goes on; for one whose virtual machine others go on with."""
+        if self._process is not None and self._process.poll() is None and self._java and self._asked is not None:
+            os.write(self._asked, b"{}\n")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_SECONDS_TO_END)
+        self.kill()
+
     def kill(self) -> None:
         """SIGKILL the process and what it started."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate(timeout=20)
-            self._process = None
+            status = self._process.wait(20)
+            if self._java:
+                self._java.give_back(status)
+            self._process = self._java = None
+        if self._asked is not None:
+            os.close(self._asked)
+            self._asked = None
+            self._wishes.unlink()

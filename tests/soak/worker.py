@@ -1,7 +1,9 @@
-"""A process that runs pipelines one after the other and keeps Spark meanwhile: `python -m tests.soak.worker`.
+"""A process that runs pipelines one after the other and keeps Spark meanwhile.
 
-Reads one JSON object a line: the pipeline file, whether to run until current, after how many seconds to stop otherwise, the
-failpoints to arm, and the part of the recovery to run without (one of `tests.crash.removed_recovery`), if any. Writes to the file named by its argument one JSON object when a run begins to copy or stream, and one when it ends.
+Its arguments are two files. From the second, a pipe, it reads one JSON object a line: the pipeline file, whether to run until
+current, after how many seconds to stop otherwise, the failpoints to arm, and the part of the recovery to run without (one of
+`tests.crash.removed_recovery`), if any. To the first it writes one JSON object when a run begins to copy or stream, and one when
+it ends. Where the object is empty it ends Spark and itself.
 """
 
 from __future__ import annotations
@@ -25,8 +27,13 @@ from tests.crash.removed_recovery import without
 
 
 def main() -> None:
-    """Run until standard input ends."""
-    spark_session.stop_session = lambda session: None
+    """Run until killed, or asked for nothing."""
+    stop, sessions = spark_session.stop_session, list[Any]()
+
+    def keep(session: Any) -> None:
+        sessions.append(session)
+
+    spark_session.stop_session = keep
     configure_logging("info", "console")
     answers = Path(sys.argv[1])
 
@@ -34,10 +41,15 @@ def main() -> None:
         with answers.open("a") as file:
             file.write(json.dumps(answer) + "\n")
 
-    for line in sys.stdin:
-        wanted = json.loads(line)
-        with without(wanted["without"]) if wanted["without"] else contextlib.nullcontext():
-            say(run(wanted, say))
+    with Path(sys.argv[2]).open() as wishes:
+        for line in wishes:
+            wanted = json.loads(line)
+            if not wanted:
+                break
+            with without(wanted["without"]) if wanted["without"] else contextlib.nullcontext():
+                say(run(wanted, say))
+    for session in sessions[-1:]:
+        stop(session)
 
 
 def run(wanted: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -59,7 +71,3 @@ def run(wanted: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[s
     finally:
         failpoint.arm("")
     return {"reached": result.reached_goal, "offset": result.offset}
-
-
-if __name__ == "__main__":
-    main()

@@ -64,6 +64,6 @@ def _pair(
             **({"edits": "apply"} if delta else {}),  # the lake of a copied pair is in another place
         },
         command=(*WITHOUT, removed) if removed else COMMAND,
-        environment={"PYTHONPATH": package},
+        environment={} if delta else {"PYTHONPATH": package},
     )
     return Pair(database, replicator, random.Random(folder.name))

@@ -17,6 +17,7 @@ from tests.crash.sqlite.database import TABLES, Database
 from tests.crash.three_runs import ThreeRuns
 from tests.end_to_end.comparison import delta_rows
 from tests.end_to_end.replicator import Ended, Replicator, Running
+from tests.services.spark import kept_java
 
 
 @dataclass
@@ -62,7 +63,8 @@ class Pair:
 
     def run_until_current(self) -> Ended:
         """A run that is not killed."""
-        return self.replicator.until_current()
+        with kept_java.shared():
+            return self.replicator.until_current()
 
     def assert_recovered(self, process: OneProcess | None = None) -> None:
         """Three runs follow; after each, source and copy are equal. Runs into Delta are in one process."""
@@ -71,7 +73,7 @@ class Pair:
         elif process is not None:
             ThreeRuns(self, [CopyInProcess(process, self.replicator.document, self.differences)]).check()
         else:
-            with OneProcess(self.replicator.folder / "process") as own:
+            with OneProcess(self.replicator.folder / "process", shares_java=True) as own:
                 self.assert_recovered(own)
 
     def differences(self) -> dict[str, int]:

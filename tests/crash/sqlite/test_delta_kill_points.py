@@ -38,7 +38,7 @@ def test_three_runs_after_a_kill_at_every_point_of_delta_are_equal(make_pair: Ma
         left.before_kill(pair)
         pair.kill_at(point)
         left.after_kill(pair, twin, point)
-    with OneProcess(tmp_path / "process") as process:
+    with OneProcess(tmp_path / "process", shares_java=True) as process:
         left.assert_harm(process)
         left.assert_recovered(process)
 
@@ -56,7 +56,7 @@ def test_three_runs_after_a_kill_of_a_copy_in_one_commit_are_equal(make_pair: Ma
     whole.run_until_current()
     assert whole.differences() == {}
     left.without_kill(whole)
-    with OneProcess(tmp_path / "process") as process:
+    with OneProcess(tmp_path / "process", shares_java=True) as process:
         left.assert_harm(process)
         left.assert_recovered(process)
 
@@ -72,7 +72,7 @@ def test_three_runs_after_a_kill_at_every_point_of_maintenance_are_equal(make_pa
         left.before_kill(pair)
         _kill_in_maintenance(pair, point)
         left.after_kill(pair, twin, point)
-    with OneProcess(tmp_path / "process") as process:
+    with OneProcess(tmp_path / "process", shares_java=True) as process:
         left.assert_harm(process)
         left.assert_recovered(process)
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.end_to_end.comparison import assert_equal_copies
-from tests.end_to_end.replicator import Replicator
+from tests.end_to_end.replicator import SPARK, Replicator
 from tests.services.postgres.fixtures import PrivatePostgres
 from tests.services.postgres.server import PostgresServer
 
@@ -53,7 +53,7 @@ class Stored(Replicator):
         text = (OLDER / "pipeline.json").read_text("utf-8")
         port = str(self.source[1]["port"])
         document: dict[str, Any] = json.loads(text.replace("FOLDER", str(self.folder)).replace(str(PORT), port))
-        return document
+        return document | {"spark": SPARK}  # what is stored there are settings of Spark's, with which it is slow
 
 
 @pytest.fixture

@@ -27,7 +27,9 @@ _CREATE = (
 )
 HOT = 50
 """Rows below this number are written all the time, the others never."""
-_SETTINGS = {"batch": {"maxIntervalSeconds": 0.2}}
+_SETTINGS = {"batch": {"maxIntervalSeconds": 1}}
+_BETWEEN_WRITES = 0.3
+"""Often enough for changes within each of a comparison's readings; with more the run is only later."""
 
 
 @dataclass
@@ -78,7 +80,7 @@ class Shop:
                 except BaseException as error:
                     errors.append(error)
                     raise
-                stop.wait(0.05)
+                stop.wait(_BETWEEN_WRITES)
 
         writer = threading.Thread(target=write)
         writer.start()

@@ -210,6 +210,7 @@ def test_what_ends_the_wait_withdraws_the_request(
     replicator: Replicator, pipeline: Path, directory: ReplicatorDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the next run, perhaps days later, would do what was said to have failed."""
+    pipeline.write_text(json.dumps(json.loads(pipeline.read_text()) | {"retries": {"maxDurationSeconds": 2}}))
     for error in (OSError(5, "away"), KeyboardInterrupt()):
 
         def fails(self: Lease, error: BaseException = error) -> None:

@@ -36,15 +36,19 @@ def interrupted_at(plugin: type, place: Place, call: Callable[[], object]) -> bo
         if here == place:
             raise Interruption
 
+    gc.freeze()  # what was there before the call is not looked at after it: in a large process that takes a second
     try:
-        with traced(plugin, stop):
-            call()
-    except Interruption:
-        pass
-    else:
-        return False
-    gc.collect()  # what the call had open ends with it, as files and connections end with a process
-    return True
+        try:
+            with traced(plugin, stop):
+                call()
+        except Interruption:
+            pass
+        else:
+            return False
+        gc.collect()  # what the call had open ends with it, as files and connections end with a process
+        return True
+    finally:
+        gc.unfreeze()
 
 
 @contextmanager
