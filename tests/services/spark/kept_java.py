@@ -48,7 +48,7 @@ class KeptJava:
         process: The virtual machine; it ends when its standard input does.
         port: Where it is asked.
         secret: What it is asked with.
-        ended: How the command that uses it has ended: None while it goes on; asked for when nobody has given it back.
+        ended: How the command that uses it has ended: None while it goes on. Asked where no one has given it back.
         uses: How many commands have used it.
     """
 
