@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_name, is_pattern
+from replicator_runtime.engine.snapshot.copy_order import entry_matches
 from replicator_runtime.engine.structure.policy import check_source
 from replicator_runtime.setting_edits import settings_edits
 from replicator_runtime.spelling import near_name
@@ -137,6 +138,7 @@ def _assess_tables(
 ) -> list[TableReport]:
     present = [summary.table for summary in registry.list_tables()]
     findings += _missing_tables(pipeline, present) + _needless_exclusions(pipeline, present)
+    findings += _needless_order(pipeline, present)
     chosen = [selected for table in present if (selected := pipeline.selection.matches(table))]
     if not chosen:
         findings.append(_nothing_selected())
@@ -219,6 +221,21 @@ def _needless_exclusions(pipeline: Pipeline, present: Sequence[TableId]) -> list
             suggestion="correct the name in `tables`, or remove the entry; `replicator tables` lists what is seen",
         )
         for entry in pipeline.selection.unmatched_exclusions(present)
+    ]
+
+
+def _needless_order(pipeline: Pipeline, present: Sequence[TableId]) -> list[Finding]:
+    selected = [table for table in present if pipeline.selection.matches(table)]
+    return [
+        Finding(
+            name="needless_order",
+            severity=Severity.WARNING,
+            description=f'`snapshot.order` names "{entry}", which no selected table is called',
+            impact="a table whose name was meant otherwise is copied after those that are listed",
+            suggestion="correct the name in `snapshot.order`, or remove it; `replicator tables` lists what is seen",
+        )
+        for entry in pipeline.config.snapshot.order
+        if not any(entry_matches(entry, table) for table in selected)
     ]
 
 

@@ -21,6 +21,7 @@ TABLES, CHANGES = "engine-tables", "engine-tables-changes"
 SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-maintenance"
 SETTINGS, APPROVALS, REWIND, LANES = "engine-settings", "engine-approvals", "engine-rewind", "engine-lanes"
 ONLY_COPIED = "engine-only-copied"
+SCHEDULE, VERIFIED = "engine-schedule", "engine-verified"
 _FORMS: Final = {
     TABLES: 2,
     CHANGES: 2,
@@ -32,6 +33,8 @@ _FORMS: Final = {
     REWIND: 1,
     LANES: 1,
     ONLY_COPIED: 1,
+    SCHEDULE: 1,
+    VERIFIED: 1,
 }
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 

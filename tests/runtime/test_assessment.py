@@ -155,3 +155,13 @@ def test_an_exclusion_that_matches_no_table_is_said(shop: Shop) -> None:
     (finding,) = (f for _, f in assess(shop).all_findings() if f.name == "needless_exclusion")
     assert finding.severity is Severity.WARNING
     assert "named note" in finding.description
+
+
+def test_an_order_that_names_no_table_is_said(shop: Shop) -> None:
+    fill(shop)
+    tables = sorted(report.table.table for report in assess(shop).tables)
+    shop.document["snapshot"] = {"order": [tables[0], "nowhere", f"main.{tables[0]}", "oth*"]}
+    found = [f.description for _, f in assess(shop).all_findings() if f.name == "needless_order"]
+    assert len(found) == 2
+    assert '"nowhere"' in found[0]
+    assert '"oth*"' in found[1]

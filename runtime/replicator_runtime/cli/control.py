@@ -156,11 +156,12 @@ class _Wait:
         """Do it here unless a run goes on, which will."""
         from replicator_runtime.engine.control.control import carry_out_alone
         from replicator_runtime.engine.repair.command import REPAIRS
+        from replicator_runtime.engine.schedule.schedule import VERIFY_EVERY, verify_every
         from replicator_sdk.errors import ReplicatorError
         from replicator_state import LEASE_HELD
 
         try:
-            carry_out_alone(pipeline, REPAIRS)
+            carry_out_alone(pipeline, {**REPAIRS, VERIFY_EVERY: verify_every})
         except ReplicatorError as error:
             if error.code != LEASE_HELD:
                 raise

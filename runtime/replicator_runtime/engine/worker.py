@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ from replicator_runtime.engine.run_state.request_watch import watching_requests
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.status import StatusWriter
 from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary, unexpected
+from replicator_runtime.engine.schedule.regular_verification import verifying
+from replicator_runtime.engine.schedule.schedule import VERIFY_EVERY, verify_every
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.observability.redaction import redact
@@ -97,7 +100,8 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
     try:
         with keeping_lease(run), watching_requests(run):
             refuse_after_copy(run)
-            reached = _Attempts(lifecycle, until_current=until_current).run()
+            with nullcontext() if until_current else verifying(run):
+                reached = _Attempts(lifecycle, until_current=until_current).run()
             _raise_failing(lifecycle, reached=reached)
             if reached and run.config.snapshot.mode == "only":
                 end_after_copy(run)
@@ -134,7 +138,7 @@ class _Attempts:
         self._budget = RetryBudget(self._run.config.retries)
         self._snapshots = Snapshots(lifecycle)
         self._maintenance = Maintenance(self._run)
-        self._control = Control(lifecycle, REPAIRS)
+        self._control = Control(lifecycle, {**REPAIRS, VERIFY_EVERY: verify_every})
         self._identified = False
         self._plans_again = self._has_planned_again = False
         self._streamed: tuple[Offset | None, int] = (None, 0)

@@ -23,6 +23,7 @@ from replicator_runtime.observability.redaction import SECRET_VARIABLES, contain
 from replicator_runtime.spark.group_signals import start_gateway
 from replicator_runtime.spark.jars import cache_folder, local_jars
 from replicator_runtime.spark.java import require_java
+from replicator_runtime.spark.pools import pool_settings
 from replicator_runtime.spark.scratch_folders import Scratch
 from replicator_sdk.errors import NeedsUserError, RetryableError
 
@@ -122,7 +123,7 @@ def session_settings(
     """
     own = dict(conf or {})
     wanted = [*packages, *_listed(own.pop("spark.jars.packages", ""))]
-    settings = {"spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
+    settings = {"spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN", **pool_settings()}
     local = _LOCAL.fullmatch(master)
     if local:
         settings |= _local_defaults(_cores(local["cores"], cores))

@@ -48,6 +48,8 @@ def test_a_copy_is_exact_and_the_source_is_released(request: pytest.FixtureReque
     refused = replicator.run()
     assert (refused.status, refused.error["code"]) == (3, "RPL-2064"), refused.messages
     assert copied("note") == notes
+    asked = replicator.start_command("table", "resync", str(replicator.pipeline), "note", "--yes").wait()
+    assert (asked.status, asked.error["code"]) == (3, "RPL-2064"), asked.messages
     if is_postgres:
         assert db.execute("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
         assert db.execute("SELECT pubname FROM pg_publication") == []

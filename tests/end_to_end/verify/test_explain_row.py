@@ -17,6 +17,8 @@ from tests.end_to_end.replicator import Ended, Replicator
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
 
 def run(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as database, database:
@@ -71,8 +73,22 @@ def test_a_row_is_found_on_both_sides_and_no_value_is_shown(replicator: Replicat
 
 def test_what_differs_is_named_and_values_are_shown_where_they_are_asked_for(replicator: Replicator) -> None:
     data: Any = explained(replicator, "main.item", "number=3,shop=Oslo", "--show-values").envelope["data"]
-    assert (data["verdict"], data["differing"]) == ("both sides have the row; price differ", ["price"])
+    assert (data["verdict"], data["differing"]) == ("both sides have the row; price differs", ["price"])
     assert (data["source"]["row"]["price"], data["target"]["row"]["price"]) == ("33.00", "30.00")
+
+
+def test_a_row_that_is_not_late_and_differs_is_an_error_with_a_next_step(tmp_path: Path, spark: SparkSession) -> None:
+    path = tmp_path / "shop.db"
+    run(path, "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)", "INSERT INTO item VALUES (1, 'a'), (2, 'b')")
+    made = Replicator(tmp_path, ("sqlite", {"path": str(path)}))
+    made.until_current()
+    run(path, "UPDATE item SET name = 'c' WHERE id = 2")
+    made.until_current()
+    spark.sql(f"DELETE FROM delta.`{made.lake / 'main' / 'item'}` WHERE id = 1")
+    ended = explained(made, "item", "id=1")
+    assert (ended.status, ended.error["code"]) == (5, "RPL-5031"), ended.messages
+    assert ended.envelope["data"]["verdict"] == "only the source has the row"
+    assert "replicator verify" in ended.error["hint"]
 
 
 def test_a_row_on_one_side_or_none_is_said_so() -> None:

@@ -15,6 +15,7 @@ from replicator_runtime.observability import redaction
 from replicator_runtime.spark import java
 from replicator_runtime.spark.jars import cache_folder, local_jars
 from replicator_runtime.spark.java import java_version, require_java
+from replicator_runtime.spark.pools import pool_settings
 from replicator_runtime.spark.session import session_settings
 from replicator_sdk.errors import ConfigError, NeedsUserError
 from tests.services.artifacts import DELTA, delta_jars
@@ -62,6 +63,7 @@ def test_the_number_of_cores_in_the_master_wins_over_the_wish(
 
 def test_on_a_cluster_nothing_is_sized_and_the_pages_stay() -> None:
     assert session_settings(master="yarn") == {
+        **pool_settings(),
         "spark.master": "yarn",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "WARN",

@@ -23,8 +23,11 @@ def status(
     with Report("status", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.liveness import liveness, waits_for_first_run
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
+        from replicator_runtime.cli.verified import print_verified, verification_json
         from replicator_runtime.engine.control.pause import stored_pause
         from replicator_runtime.engine.letters.letter_file import newest_files
+        from replicator_runtime.engine.schedule.schedule import stored_schedule
+        from replicator_runtime.engine.schedule.verified_tables import stored
         from replicator_sdk.errors import NeedsUserError
 
         location = find_state(name, namespace, base)
@@ -41,7 +44,9 @@ def status(
             )
         lives = liveness(directory, found)
         waiting = directory.requests().waiting()
-        paused = stored_pause(directory.states().scoped("runtime"))
+        scoped = directory.states().scoped("runtime")
+        paused = stored_pause(scoped)
+        schedule, verified = stored_schedule(scoped), stored(scoped)
         aside = sorted((head.table, len(rows)) for head, rows in newest_files(directory.dead_letters()) if rows)
         report.data = {
             **found,
@@ -49,6 +54,7 @@ def status(
             "requestsWaiting": waiting,
             "paused": None if paused is None else {"by": paused.by, "since": paused.since},
             "rowsPutAside": [{**table.to_json(), "rows": rows} for table, rows in aside],
+            "verification": verification_json(schedule, verified),
         }
         if lives.process_ended:
             report.warn(f"{lives}; it loses nothing: start it again with `replicator run`")
@@ -59,6 +65,7 @@ def status(
             report.line(
                 f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list {name}`"
             )
+        print_verified(report, name, schedule, verified)
         if paused is not None:
             report.line(f"{paused}: the source has to keep its log; `replicator resume {name}` lets it go on")
         if waiting:

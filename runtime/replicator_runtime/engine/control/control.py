@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from replicator_runtime.engine.control import dead_letters, held_changes, pause, table_commands
+from replicator_runtime.engine.control.only_copied import refuse_command_after_copy
 from replicator_runtime.engine.control.table_commands import Done, NotDoneError
 from replicator_runtime.engine.control.table_drop import drop
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
@@ -93,6 +94,7 @@ class Control:
         if request is None:  # deleted by hand
             return self._outcome(OutcomeState.WITHDRAWN)
         try:
+            refuse_command_after_copy(self._run, request.command)
             work = self._command(request)(self._lifecycle, request)
         except NeedsUserError as error:
             return self._not_done(OutcomeState.REFUSED, request_id, error)

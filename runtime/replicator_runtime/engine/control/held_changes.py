@@ -107,7 +107,11 @@ def _check_rejectable(record: TableRecord, change: HeldChange) -> None:
 
 def _what_follows(record: TableRecord, change: HeldChange, *, approved: bool) -> str:
     if change.operation is DDLOperation.DROP_TABLE:
-        return "the target drops the table" if approved else "the target keeps the table, which takes no more changes"
+        return (
+            "the target drops the table"
+            if approved
+            else "the target keeps the table, which takes no more changes; `replicator table drop` does not know it, so delete it by hand when it is not needed"
+        )
     if record.needs_snapshot:
         return "the table is copied again"
     assert record.pause is not None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 register("engine.only.copied", "engine.only.released")
 log = structlog.get_logger()
+_COMPLETE: Final = frozenset({"table.drop", "table.repair"})
 _TRIES: Final = 10
 _TRY_SECONDS: Final = 1.0
 
@@ -37,13 +38,18 @@ def refuse_after_copy(run: Run) -> None:
     note = parsed(ONLY_COPIED, content)
     if not note["released"]:
         _release(run, note["offset"])
-    raise NeedsUserError(
-        f'the tables were copied as of {note["offset"]} by a run with `snapshot.mode` "only", which released the source\'s log:'
-        " no run follows it",
-        code="RPL-2064",
-        hint="nothing, if that is what was wanted; `replicator reset PIPELINE` copies all tables again",
-        position=note["offset"],
-    )
+    raise _ended(note["offset"])
+
+
+def refuse_command_after_copy(run: Run, command: str) -> None:
+    """Let no command wait for a run where none follows; those that are complete by themselves are carried out.
+
+    Raises:
+        NeedsUserError: RPL-2064, as `refuse_after_copy`.
+    """
+    content = run.store.get(ONLY_COPIED) if command not in _COMPLETE else None
+    if content:
+        raise _ended(parsed(ONLY_COPIED, content)["offset"])
 
 
 def end_after_copy(run: Run) -> None:
@@ -67,6 +73,16 @@ def end_after_copy(run: Run) -> None:
     _put(run, offset, released=False)
     failpoint("engine.only.copied")
     _release(run, offset)
+
+
+def _ended(offset: str) -> NeedsUserError:
+    return NeedsUserError(
+        f'the tables were copied as of {offset} by a run with `snapshot.mode` "only", which released the source\'s log:'
+        " no run follows it",
+        code="RPL-2064",
+        hint="nothing, if that is what was wanted; `replicator reset PIPELINE` copies all tables again",
+        position=offset,
+    )
 
 
 def _release(run: Run, offset: str) -> None:

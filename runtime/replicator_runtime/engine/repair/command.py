@@ -87,7 +87,7 @@ def too_many(table: str, keys: int) -> NeedsUserError:
     return NeedsUserError(
         f"{keys:,} rows differ; more than {KEYS_AT_MOST:,} of a table are not repaired one by one",
         code="RPL-1376",
-        hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
+        hint="copy the table again: `replicator table resync NAME TABLE`",
         table=table,
     )
 

@@ -184,7 +184,7 @@ def keyless(table: str) -> NeedsUserError:
     return NeedsUserError(
         "the table has no key by which single rows could be repaired",
         code="RPL-1371",
-        hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
+        hint="copy the table again: `replicator table resync NAME TABLE`",
         table=table,
     )
 
@@ -193,5 +193,5 @@ def _not_repairable(target: str) -> NeedsUserError:
     return NeedsUserError(
         f"the target {target} cannot write single rows again",
         code="RPL-1370",
-        hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
+        hint="copy the table again: `replicator table resync NAME TABLE`",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
+from operator import add, or_
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -47,6 +47,22 @@ class Sums:
 
     rows: int
     buckets: dict[int, tuple[int, ...]]
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Sums]) -> Sums:
+        """The checksums of a table that was read in parts."""
+        if len(parts) == 1:
+            return parts[0]
+        buckets: dict[int, tuple[int, ...]] = {}
+        for part in parts:
+            for bucket, sums in part.buckets.items():
+                known = buckets.get(bucket)
+                buckets[bucket] = sums if known is None else tuple(map(add, known, sums))
+        return cls(sum(part.rows for part in parts), buckets)
+
+    def rows_in(self, bucket: int) -> int:
+        """How many rows a bucket has."""
+        return self.buckets.get(bucket, (0,))[0]
 
     def differing(self, other: Sums) -> list[int]:
         """The buckets in which two tables differ."""
@@ -124,6 +140,11 @@ def bucket_sums(rows: DataFrame) -> Sums:
     found = rows.groupBy(_bucket().alias("bucket")).agg(sql.count("*"), *(sql.sum(half) for half in halves)).collect()
     buckets = {int(row[0]): tuple(int(value) for value in row[1:]) for row in found}
     return Sums(sum(bucket[0] for bucket in buckets.values()), buckets)
+
+
+def rows_of(found: Sums | DataFrame) -> int | None:
+    """How many rows were read for checksums; None for hashed rows, which may be a choice of them."""
+    return found.rows if isinstance(found, Sums) else None
 
 
 def _bucket() -> Column:

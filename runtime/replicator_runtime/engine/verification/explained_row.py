@@ -57,6 +57,11 @@ class ExplainedRow:
     is_late: bool
     letter: Letter | None
 
+    @property
+    def is_same(self) -> bool:
+        """Whether both sides have the row with equal values, or neither has it."""
+        return not self.differing and len(self.targets) == (0 if self.source is None else 1)
+
 
 def explain_row(reading: Reading, name: str, key: Mapping[str, str]) -> ExplainedRow:
     """Find a row. The target is looked at first, so a row that changes meanwhile is newer at the source.

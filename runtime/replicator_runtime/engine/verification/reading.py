@@ -31,22 +31,24 @@ _ENDED = frozenset({"done", "failed"})
 
 @dataclass(slots=True)
 class Reading:
-    """The stored state of a pipeline, its plugins, and a Spark session of its own.
+    """The stored state of a pipeline, its plugins, and a Spark session.
 
     Attributes:
         pipeline: The pipeline.
         directory: The state of its newest generation.
         stop: Set when the comparison is to end.
+        runs_spark: The session of the run in whose process this is; without one it has its own.
         spark: The session, which starts when it is asked for.
     """
 
     pipeline: Pipeline
     directory: ReplicatorDirectory
     stop: threading.Event
+    runs_spark: SparkHandle | None = None
     spark: SparkHandle = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spark = SparkHandle(self.pipeline)
+        self.spark = self.runs_spark or SparkHandle(self.pipeline)
 
     def records(self) -> Mapping[TableId, TableRecord]:
         """What is stored of each table now."""
@@ -80,11 +82,7 @@ class Reading:
         definition = snapshot_definition(self.pipeline, self.records())
         reader = self.pipeline.source.create_snapshot_reader(definition, ReadingSourceContext(self))
         if reader is None:
-            raise NeedsUserError(
-                "the source takes no snapshots: it has no rows to compare with, only a log",
-                code="RPL-1361",
-                hint="compare the tables with the database that the log is of, by a pipeline of its own",
-            )
+            raise no_rows()
         return reader
 
     def table_reader(self) -> TableReader:
@@ -95,16 +93,30 @@ class Reading:
         """
         reader = self.pipeline.target.create_table_reader(ReadingTargetContext(self))
         if reader is None:
-            raise NeedsUserError(
-                f"the target {self.pipeline.target.name} cannot be read for a comparison yet",
-                code="RPL-1362",
-                hint="compare its tables by queries of your own; `replicator table resync NAME TABLE --in-place` copies a table again",
-            )
+            raise no_reader(self.pipeline.target.name)
         return reader
 
     def pause(self, seconds: float) -> None:
         """Wait, unless the comparison is to end."""
         self.stop.wait(seconds)
+
+
+def no_rows() -> NeedsUserError:
+    """The error for a source that has a log only."""
+    return NeedsUserError(
+        "the source takes no snapshots: it has no rows to compare with, only a log",
+        code="RPL-1361",
+        hint="compare the tables with the database that the log is of, by a pipeline of its own",
+    )
+
+
+def no_reader(target: str) -> NeedsUserError:
+    """The error for a target that cannot be read."""
+    return NeedsUserError(
+        f"the target {target} cannot be read for a comparison yet",
+        code="RPL-1362",
+        hint="compare its tables by queries of your own; `replicator table resync NAME TABLE --in-place` copies a table again",
+    )
 
 
 def snapshot_definition(pipeline: Pipeline, records: Mapping[TableId, TableRecord]) -> EventReaderDefinition:

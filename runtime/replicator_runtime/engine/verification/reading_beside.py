@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
+from replicator_runtime.spark.pools import in_pool, pool_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,10 +26,12 @@ def read_beside(read: Callable[[], ReadT], wait: Callable[[], DoneT], spark: Spa
         Exception: That of `wait`; that of `read` when only it fails.
     """
     context, tag = spark.sparkContext, f"verify-{uuid4()}"
+    pool_of_caller = pool_of(context)
 
     def tagged() -> ReadT:
         context.addJobTag(tag)
-        return read()
+        with in_pool(context, pool_of_caller):
+            return read()
 
     with ThreadPoolExecutor(1, "verify") as pool:
         reading = pool.submit(tagged)

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.verification import checksums
 from replicator_runtime.engine.verification.common_position import check_stop, pin
 from replicator_runtime.engine.verification.comparable import check_comparable, check_same
 from replicator_runtime.engine.verification.key_values import key_values
+from replicator_runtime.engine.verification.pace import read_in_parts
 from replicator_runtime.engine.verification.reading_beside import read_beside
-from replicator_runtime.engine.verification.verdict import Verdict
+from replicator_runtime.engine.verification.verdict import Verdict, of_each_kind
 from replicator_sdk import chunk_dataframe
 from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.engine.verification.common_position import Pinned
+    from replicator_runtime.engine.verification.pace import Pace
     from replicator_runtime.engine.verification.reading import Reading
     from replicator_runtime.engine.verification.verdict import Observed
-    from replicator_sdk import TableId, TableReader, TableSchema, TableSnapshot
+    from replicator_sdk import SnapshotChunk, TableId, TableReader, TableSchema, TableSnapshot
+
+    ReadT = TypeVar("ReadT")
 
 ROUNDS: Final = 6
 KEYS_AT_MOST: Final = 4_000_000
@@ -44,11 +48,17 @@ class Settings:
         timeout: For how many seconds to wait each time until the target has what the source had.
         keys_shown: Of how many keys that differ the values are returned.
         say: Reports what is done, for people.
+        pace: Where the source is to be read part by part: it says how long to wait before each, and takes the number of its rows.
+        keys_at_most: So many keys that differ are held in memory; with more the table is refused.
+        rows_at_most: So many rows, in parts of the table that differ, are looked at one by one; with more the table is refused.
     """
 
     timeout: float
     keys_shown: int
     say: Callable[[str], None]
+    pace: Pace | None = None
+    keys_at_most: int = KEYS_AT_MOST
+    rows_at_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +115,7 @@ class TableComparison:
         selected = reading.pipeline.selection.matches(record.table)
         self._left_out = frozenset[str]() if selected is None else TableScope.of(selected).left_out
         self._form: pa.Schema | None = None
+        self._rows_of_source = 0
         self._ignored = frozenset(_IGNORED[name] for name in self._left_out & _IGNORED.keys())
 
     def run(self) -> Comparison:
@@ -133,7 +144,9 @@ class TableComparison:
         with self._opened() as snapshot:
             self._say("reads all rows")
             schema = snapshot.schema
-            source, pinned = self._pinned(snapshot, checksums.bucket_sums)
+            parts, pinned = self._pinned(snapshot, checksums.bucket_sums)
+            source = checksums.Sums.of_parts(parts)
+            self._rows_of_source = source.rows
             target = checksums.bucket_sums(checksums.hashed(pinned.version.rows, schema))
             buckets = source.differing(target)
             counted = Comparison(
@@ -143,6 +156,9 @@ class TableComparison:
                 return counted
             if not pinned.reached:
                 raise _late(self._record.table, str(snapshot.position), str(self._reading.saved_offset()))
+            most = self._settings.rows_at_most
+            if most is not None and sum(source.rows_in(bucket) for bucket in buckets) > most:
+                raise _too_large(self._record.table, len(buckets))
             self._say(f"compares the rows of {len(buckets)} of {checksums.BUCKETS} parts")
             self._take(verdict, snapshot, lambda rows: checksums.within(rows, buckets), pinned)
         comparisons = 2
@@ -159,7 +175,7 @@ class TableComparison:
 
     def _judged(self, counted: Comparison, verdict: Verdict, schema: TableSchema, comparisons: int) -> Comparison:
         found = verdict.confirmed
-        shown = found[: self._settings.keys_shown]
+        shown = of_each_kind(found, self._settings.keys_shown)
         return replace(
             counted,
             missing=int(found["missing"].sum()),
@@ -173,7 +189,7 @@ class TableComparison:
 
     def _keys(self, shown: Observed, schema: TableSchema) -> tuple[dict[str, Any], ...]:
         with self._opened() as snapshot:
-            frames = (self._source_rows(snapshot), self._target.open(schema).rows)
+            frames = (self._source_rows(snapshot, snapshot.chunks), self._target.open(schema).rows)
             return tuple(key_values(frames, schema, shown, self._reading.spark.session()))
 
     def _among(self, rows: DataFrame, keys: Any) -> DataFrame:
@@ -202,47 +218,63 @@ class TableComparison:
             chosen.count()
             return chosen
 
-        source, now = self._pinned(snapshot, held, pinned)
+        parts, now = self._pinned(snapshot, held, pinned)
         try:
             if not now.reached:
                 raise _late(self._record.table, str(snapshot.position), str(self._reading.saved_offset()))
             schema = snapshot.schema
             observed = checksums.differing_keys(
-                source,
+                reduce(lambda rows, more: rows.union(more), parts),
                 part(checksums.hashed(now.version.rows, schema)),
                 keyed=bool(schema.primary_key),
                 ignored=self._ignored,
-                at_most=KEYS_AT_MOST,
+                at_most=self._settings.keys_at_most,
             )
         finally:
-            source.unpersist()
-        if len(observed) > KEYS_AT_MOST:
-            raise _too_many(self._record.table)
+            for rows in parts:
+                rows.unpersist()
+        if len(observed) > self._settings.keys_at_most:
+            raise _too_many(self._record.table, self._settings.keys_at_most)
         verdict.take(observed, exact=now.holds_no_more and snapshot.end() is None)
 
-    def _pinned(self, snapshot: TableSnapshot, read: Callable[[DataFrame], Any], known: Pinned | None = None) -> Any:
+    def _pinned(
+        self, snapshot: TableSnapshot, read: Callable[[DataFrame], ReadT], known: Pinned | None = None
+    ) -> tuple[list[ReadT], Pinned]:
         """What `read` makes of the source's hashed rows, and a version of the target that has all that these have.
 
         Where the rows are of one position, the version is taken while they are read, so that few later changes are in it.
         """
         exact = snapshot.end() is None
-        rows = checksums.hashed(self._source_rows(snapshot), snapshot.schema)
         if exact and known is None:
             pinning = partial(self._pin, snapshot, snapshot.position)
-            return read_beside(partial(read, rows), pinning, self._reading.spark.session())
-        result = read(rows)
-        if exact:
+            return read_beside(partial(self._parts, snapshot, read), pinning, self._reading.spark.session())
+        result = self._parts(snapshot, read)
+        if exact and known is not None:
             return result, known
         return result, self._pin(snapshot, snapshot.end() or snapshot.position)
+
+    def _parts(self, snapshot: TableSnapshot, read: Callable[[DataFrame], ReadT]) -> list[ReadT]:
+        """What `read` makes of all rows at once, or of part after part where they are read at a pace."""
+
+        def read_part(chunks: Sequence[SnapshotChunk]) -> ReadT:
+            return read(checksums.hashed(self._source_rows(snapshot, chunks), snapshot.schema))
+
+        return read_in_parts(
+            snapshot.chunks, read_part, checksums.rows_of, self._rows_of_source, self._settings.pace, self._wait
+        )
+
+    def _wait(self, seconds: float) -> None:
+        self._reading.pause(seconds)
+        check_stop(self._reading)
 
     def _pin(self, snapshot: TableSnapshot, until: Any) -> Pinned:
         return pin(self._reading, self._target, snapshot.schema, until, self._settings.timeout, self._check_still_same)
 
-    def _source_rows(self, snapshot: TableSnapshot) -> DataFrame:
+    def _source_rows(self, snapshot: TableSnapshot, chunks: Sequence[SnapshotChunk]) -> DataFrame:
         spark, schema = self._reading.spark.session(), snapshot.schema
         if self._form is None or self._form.names != list(schema.names):
             self._form = self._target.open(schema).form
-        return chunk_dataframe(spark, schema, snapshot.chunks, snapshot.read, self._form)
+        return chunk_dataframe(spark, schema, chunks, snapshot.read, self._form)
 
     @contextmanager
     def _opened(self) -> Iterator[TableSnapshot]:
@@ -274,11 +306,20 @@ def _late(table: TableId, position: str, saved: str) -> RetryableError:
     )
 
 
-def _too_many(table: TableId) -> NeedsUserError:
+def _too_many(table: TableId, keys: int) -> NeedsUserError:
     return NeedsUserError(
-        f"more than {KEYS_AT_MOST:,} rows differ, which is too many to be distinguished from rows that change",
+        f"more than {keys:,} rows differ, which is too many to be distinguished from rows that change",
         code="RPL-1368",
         hint="copy the table again: `replicator table resync NAME TABLE`",
+        table=str(table),
+    )
+
+
+def _too_large(table: TableId, parts: int) -> NeedsUserError:
+    return NeedsUserError(
+        f"{parts} of {checksums.BUCKETS} parts of the table differ: too many rows to be looked at one by one beside a stream",
+        code="RPL-1381",
+        hint="`replicator verify PIPELINE TABLE` looks at them, in a process of its own",
         table=str(table),
     )
 

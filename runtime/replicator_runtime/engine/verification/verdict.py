@@ -73,6 +73,15 @@ class Verdict:
         return _keys(self.confirmed)
 
 
+def of_each_kind(observed: Observed, count: int) -> Observed:
+    """Up to `count` of the keys: the first of the missing, the surplus and the different, as many of each as there are."""
+    rank = np.full(len(observed), len(observed))
+    for kind in ("missing", "surplus", "different"):
+        places = np.flatnonzero(observed[kind])
+        rank[places] = np.minimum(rank[places], np.arange(len(places)))
+    return observed[np.sort(np.argsort(rank, kind="stable")[:count])]
+
+
 def _keys(observed: Observed) -> npt.NDArray[Any]:
     keys = np.zeros(len(observed), KEY)
     keys["k1"], keys["k2"] = observed["k1"], observed["k2"]

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from replicator_runtime.engine.verification.verdict import KEY, OBSERVED, Verdict
+from replicator_runtime.engine.verification.verdict import KEY, OBSERVED, Verdict, of_each_kind
 
 ROUNDS = 6
 
@@ -199,3 +201,17 @@ def still_compared(world: World) -> Verdict:
         )
     assert pending(verdict) == []
     return verdict
+
+
+@given(
+    kinds=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1)), max_size=40),
+    count=st.integers(0, 30),
+)
+def test_of_each_kind_of_difference_some_are_shown(kinds: list[tuple[int, int, int]], count: int) -> None:
+    kinds = [kind for kind in kinds if any(kind)]
+    found = np.array([(n, 0, *kind, 0, True) for n, kind in enumerate(kinds)], OBSERVED)
+    shown = of_each_kind(found, count)
+    assert len(shown) == min(count, len(found))
+    assert sorted(shown["k1"]) == list(shown["k1"])
+    for kind in ("missing", "surplus", "different"):
+        assert (shown[kind] > 0).sum() >= min((found[kind] > 0).sum(), count // 3)

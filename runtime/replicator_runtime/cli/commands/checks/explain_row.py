@@ -12,6 +12,7 @@ from replicator_runtime.cli.report import Report
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.verification.explained_row import ExplainedRow
+    from replicator_sdk.errors import ReplicatorError
 
 Table = Annotated[
     str,
@@ -40,8 +41,8 @@ def explain_row(
 ) -> None:
     """Compare one row at the source and at the target, and say whether it was put aside. Changes nothing.
 
-    Needs the pipeline's file. Reads the source's table until the row is found. Example: replicator explain-row pipeline.json
-    shop.orders id=7
+    Needs the pipeline's file. Reads the source's table until the row is found. Ends with exit code 5 when the target differs and is not
+    merely late. Example: replicator explain-row pipeline.json shop.orders id=7
     """
     with Report("explain-row", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.reading import read_beside_run
@@ -77,6 +78,11 @@ def _text(value: Any) -> str:
 
 
 def _print(report: Report, found: ExplainedRow, *, show_values: bool) -> None:
+    """Print what was found.
+
+    Raises:
+        DataError: RPL-5031 when the target has every change up to there, and differs for no known reason.
+    """
     report.data = _json(found, show_values=show_values)
     report.line(f"{found.table}: {_verdict(found)}")
     progress = found.progress
@@ -88,15 +94,34 @@ def _print(report: Report, found: ExplainedRow, *, show_values: bool) -> None:
         ],
     )
     if found.is_late:
-        report.note("the target's version is of an earlier position: the next commit may change the row")
+        report.note(
+            "the target's version is of an earlier position: the next commit may change the row; give the command again after it"
+        )
     if found.letter is not None:
         letter = found.letter
         report.line(
             f"put aside at {letter.position} ({letter.operation}, sequence {letter.sequence}): {letter.code} in"
             f" {', '.join(letter.columns)}: {letter.reason}"
         )
+        report.note(
+            "`replicator dead-letters replay NAME TABLE` copies the table again once the value or its type is repaired"
+        )
     for side in ("source", "target") if show_values else ():
         report.line(f"{side:<7} {json.dumps(report.data[side].get('row'), ensure_ascii=False)}")
+    if not (found.is_same or found.is_late or found.letter):
+        raise _differs(found)
+
+
+def _differs(found: ExplainedRow) -> ReplicatorError:
+    from replicator_sdk.errors import DataError
+
+    return DataError(
+        f"the row at the target is not the source's: {_verdict(found)}",
+        code="RPL-5031",
+        hint="`replicator verify NAME TABLE` says how many rows of the table differ; with --repair it writes these again",
+        table=str(found.table),
+        position=found.source_position,
+    )
 
 
 def _verdict(found: ExplainedRow) -> str:
@@ -109,7 +134,7 @@ def _verdict(found: ExplainedRow) -> str:
     if not found.targets:
         return f"only the source has the row{refused}"
     if found.differing:
-        return f"both sides have the row; {', '.join(found.differing)} differ{refused}"
+        return f"both sides have the row; {', '.join(found.differing)} {'differs' if len(found.differing) == 1 else 'differ'}{refused}"
     return f"both sides have the row, with equal values{refused}"
 
 

@@ -41,6 +41,21 @@ Repair = Annotated[
         help="Write the rows that differ again as the source has them, delete those that it has not, and compare once more.",
     ),
 ]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        "--every",
+        metavar="INTERVAL",
+        help="Have runs compare the tables so often from now on, as in 6h, 30m or 1d, at least 1m; never ends it. Compares nothing itself.",
+        show_default=False,
+    ),
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        "--rate", min=1, help="Read at most so many rows of the source a second, on average.", show_default=False
+    ),
+]
 
 
 def verify(
@@ -50,6 +65,8 @@ def verify(
     show_keys: ShowKeys = False,
     repair: Repair = False,
     yes: Yes = False,
+    every: Every = None,
+    rate: Rate = None,
     namespace: Namespace = "default",
     base: Base = None,
     as_json: AsJson = False,
@@ -58,15 +75,25 @@ def verify(
     """Compare tables with their copies, row by row, at a common position. Without --repair it changes nothing and stops nothing.
 
     Needs the pipeline's file. Best beside a run. Ends with exit code 5 when a table differs; rows that change whenever they are
-    looked at are counted as changing, not as different. Example: replicator verify pipeline.json shop.orders --repair
+    looked at are counted as changing, not as different. With --every the run itself compares the tables from time to time, and `replicator
+    status` shows when each was verified. Example: replicator verify pipeline.json shop.orders --repair
     """
     with Report("verify", as_json=as_json, debug=debug) as report:
+        if every is not None:
+            from replicator_runtime.cli.commands.checks.verify_every import verify_every
+
+            if repair or show_keys:
+                raise typer.BadParameter("it goes without --repair and --show-keys", param_hint="--every")
+            verify_every(report, name, tables or (), every, rate, timeout, namespace, base)
+            return
         from replicator_runtime.cli.reading import read_beside_run
+        from replicator_runtime.engine.snapshot.throttle import Throttle
         from replicator_runtime.engine.verification.table_comparison import Settings
         from replicator_runtime.engine.verification.verify import verify as compare
 
         shown = report.note if sys.stderr.isatty() else _say_nothing
-        settings = Settings(timeout, KEYS_SHOWN if show_keys else 0, shown)
+        pace = None if rate is None else Throttle(rate)
+        settings = Settings(timeout, KEYS_SHOWN if show_keys else 0, shown, pace)
 
         def compared(tables: Sequence[str]) -> tuple[list[Verified], int]:
             return read_beside_run(name, namespace, base, lambda reading: compare(reading, tables, settings))

@@ -1,0 +1,71 @@
+"""Shows what runs found when they compared tables with their copies."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from replicator_runtime.cli.report import Report
+    from replicator_runtime.engine.schedule.schedule import Schedule
+    from replicator_runtime.engine.schedule.verified_tables import VerifiedTable
+    from replicator_sdk import TableId
+
+
+def verification_json(schedule: Schedule | None, found: Mapping[TableId, VerifiedTable]) -> dict[str, Any] | None:
+    """The schedule, and what was found of each table last; None where nothing was ever scheduled."""
+    if schedule is None and not found:
+        return None
+    return {
+        "everySeconds": schedule and schedule.every_seconds,
+        "rowsPerSecond": schedule and schedule.rows_per_second,
+        "tables": [
+            {
+                **table.to_json(),
+                "verifiedAt": _time(one.at),
+                "result": one.result or None,
+                "rowsSource": one.rows_source,
+                "missing": one.missing,
+                "surplus": one.surplus,
+                "different": one.different,
+                "changing": one.changing,
+                "position": one.position or None,
+                "seconds": one.seconds,
+                "error": one.error or None,
+            }
+            for table, one in sorted(found.items())
+        ],
+    }
+
+
+def print_verified(
+    report: Report, name: str, schedule: Schedule | None, found: Mapping[TableId, VerifiedTable]
+) -> None:
+    """Print when each table was verified last, and which differed then."""
+    if found:
+        report.line()
+        report.table(
+            ("table", "verified at", "result", "rows", "seconds"),
+            [
+                (table, _time(one.at) or "never", one.result, one.rows_source, one.seconds)
+                for table, one in sorted(found.items())
+            ],
+        )
+    for table, one in sorted(found.items()):
+        if one.result == "different":
+            report.line(
+                f"{table} differed: {one.missing:,} rows missing, {one.surplus:,} surplus, {one.different:,} different;"
+                f" `replicator verify {name} {table} --repair` compares again, and repairs (it needs the pipeline's file)"
+            )
+        if one.error:
+            report.line(f"{table} could not be compared, and is tried again: {one.error}")
+    if schedule is not None and not found:
+        report.line(
+            f"tables are compared every {schedule.every_seconds:g} s beside `replicator run`; none has been so far"
+        )
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

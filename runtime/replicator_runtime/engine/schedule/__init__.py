@@ -1,0 +1,1 @@
+"""Compares tables with their copies from time to time, beside the streams of a run."""
