@@ -26,7 +26,7 @@ from tests.crash.three_runs import ThreeRuns
 from tests.end_to_end.kafka.stream import kafka_source
 from tests.end_to_end.replicator import Replicator
 from tests.runtime.engine.partitioned_shop import Host, run_pipeline
-from tests.services.bigquery.emulators import PROJECT, Emulators, rows, target_settings
+from tests.services.bigquery.emulators import PROJECT, Emulators, rows, staged_files, target_settings
 from tests.services.kafka.broker import KafkaBroker
 from tests.services.kafka.fixtures import MakeTopic
 
@@ -133,6 +133,11 @@ class Pair:
                 found[table] = (source - copy).total(), (copy - source).total()
         return found
 
+    def staged(self) -> list[str]:
+        """The files that are in the staging bucket."""
+        found = staged_files(self._emulators)
+        return [name for name in found if f"/{self._dataset}/" in name]
+
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
@@ -182,6 +187,7 @@ def test_three_runs_after_a_kill_at_any_step_of_a_slice_are_equal(pair: Pair, pr
         process.kill_at(pair.document(), point)
         pair.change_rows()
         ThreeRuns(pair, [copy]).check()
+        assert pair.staged() == [], "the killed run's files are deleted by the next slice"
 
 
 @pytest.mark.timeout(600)

@@ -120,6 +120,13 @@ def columns(emulators: Emulators, dataset: str, table: str) -> list[str]:
     return [str(field["name"]) for field in found["schema"]["fields"]]
 
 
+def staged_files(emulators: Emulators) -> list[str]:
+    """The names of the replicator's files in the staging bucket."""
+    where = f"{emulators.storage_endpoint}/storage/v1/b/{BUCKET}/o?prefix=replicator/&maxResults=1000"
+    with urllib.request.urlopen(where, timeout=30) as answer:
+        return [item["name"] for item in json.load(answer).get("items", ())]
+
+
 def _query(emulators: Emulators, sql: str) -> dict[str, Any]:
     body = json.dumps({"query": sql, "useLegacySql": False, "maxResults": 100_000}).encode()
     url = f"http://{LOOPBACK}:{emulators.bigquery_port}/bigquery/v2/projects/{PROJECT}/queries"

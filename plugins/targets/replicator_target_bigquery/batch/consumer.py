@@ -9,11 +9,12 @@ from typing import ClassVar, Final
 from replicator_sdk.batch import TableChanges
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.distributed.slices import RangeConsumer, SliceChanges, SliceOutcome
-from replicator_sdk.event import DDLEvent
+from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import DeferredConsumer
 from replicator_target_bigquery.batch.slice_apply import SliceApply
+from replicator_target_bigquery.batch.staging import delete_files
 from replicator_target_bigquery.batch.table_loads import TableLoads
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
@@ -59,6 +60,9 @@ class BatchMergeConsumer(BigQueryConsumer, DeferredConsumer, RangeConsumer):
                 loads.settle()
                 loads.settled()
         super().apply_ddl(event)
+        gone = {DDLOperation.DROP_TABLE: event.table, DDLOperation.RENAME_TABLE: event.prev_table}.get(event.operation)
+        if gone is not None:
+            self._delete_files(gone)
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
         """Prepare the table for a plan's chunks; changes that are held are dropped."""
@@ -73,6 +77,16 @@ class BatchMergeConsumer(BigQueryConsumer, DeferredConsumer, RangeConsumer):
             loads.discard()
         self._loads.clear()
         super().stop()
+
+    def _discard(self, table: TableId, *, forgets_position: bool = False) -> None:
+        super()._discard(table, forgets_position=forgets_position)
+        self._delete_files(table)
+
+    def _delete_files(self, table: TableId) -> None:
+        """Delete what killed runs have left of its batches in the bucket: no later batch does it."""
+        target = self._table(table)
+        with target.lock:
+            delete_files(target)
 
     def _loads_of(self, table: TableId) -> TableLoads:
         target = self._table(table)

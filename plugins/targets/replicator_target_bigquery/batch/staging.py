@@ -23,7 +23,7 @@ from replicator_target_bigquery.batch.staging_rows import (
     staging_fields,
 )
 from replicator_target_bigquery.load.parquet import load_config
-from replicator_target_bigquery.load.uploads import Upload
+from replicator_target_bigquery.load.uploads import ROOT, Upload, UploadInTurn, try_to_delete
 from replicator_target_bigquery.schema.encoding import RowEncoding, in_order
 from replicator_target_bigquery.schema.fields import Field
 from replicator_target_bigquery.sql.pruning import KeyRanges, add_keys, utc_literal
@@ -96,9 +96,19 @@ def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], roun
 
 def upload_of(table: TargetTable) -> Upload:
     """The files of a batch of the table, in a folder of their own."""
-    session, ref = table.session, table.ref
-    folder = f"{session.owner}/{ref.dataset}/{ref.table}"
-    return Upload(session.storage, session.jobs, session.config.staging_bucket, folder, table.table)
+    session = table.session
+    bucket, epoch = session.config.staging_bucket, session.context.epoch
+    return UploadInTurn(session.storage, session.jobs, bucket, _folder(table), table.table, epoch=epoch)
+
+
+def delete_files(table: TargetTable) -> None:
+    """Delete what batches of the table have left in the bucket, as far as that is possible now."""
+    session = table.session
+    try_to_delete(session.storage, session.config.staging_bucket, f"{ROOT}/{_folder(table)}")
+
+
+def _folder(table: TargetTable) -> str:
+    return f"{table.session.owner}/{table.ref.dataset}/{table.ref.table}/changes"
 
 
 def load(table: TargetTable, upload: Upload, stamp: BatchStamp, fields: Sequence[Field]) -> Staged:

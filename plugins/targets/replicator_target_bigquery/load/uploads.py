@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ FILE_BYTES: Final = 128 << 20
 """How many bytes of Arrow, before compression, end a file."""
 ROOT: Final = "replicator"
 """The folder of everything that is written to the bucket."""
+_LEFT_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,35 +88,55 @@ def delete_folder(client: Any, bucket: str, path: str) -> None:
     Raises:
         GoogleAPICallError: What the request failed with; also GoogleAuthError and OSError.
     """
+    _delete(client.list_blobs(bucket, prefix=f"{path}/", retry=None))
+
+
+def try_to_delete(client: Any, bucket: str, path: str) -> None:
+    """The same; where the request fails, what is left stays until the next deletion there, or the bucket's lifecycle rule deletes it."""
+    with _failures_ignored():
+        delete_folder(client, bucket, path)
+
+
+def _delete(blobs: Iterable[Any]) -> None:
     from google.api_core.exceptions import NotFound
 
-    for blob in client.list_blobs(bucket, prefix=f"{path}/", retry=None):
+    for blob in blobs:
         with contextlib.suppress(NotFound):
             blob.delete(retry=None)
 
 
-def try_to_delete(client: Any, bucket: str, path: str) -> None:
-    """The same; where the request fails, what is left is left to the bucket's lifecycle rule."""
+@contextlib.contextmanager
+def _failures_ignored() -> Iterator[None]:
     from google.api_core.exceptions import GoogleAPICallError
     from google.auth.exceptions import GoogleAuthError
 
     with contextlib.suppress(GoogleAPICallError, GoogleAuthError, OSError):
-        delete_folder(client, bucket, path)
+        yield
 
 
 class Upload:
     """The files of one load, in a folder of its own. Used by one thread.
+
+    Args:
+        client: Cloud Storage.
+        requester: Repeats requests.
+        bucket: The bucket.
+        folder: Where the load's folder is.
+        table: The table concerned.
+        name: The load's folder in it.
 
     Attributes:
         folder: Where they are.
         rows: How many rows are in them.
     """
 
-    def __init__(self, client: Any, requester: Requester, bucket: str, folder: str, table: TableId) -> None:
+    def __init__(
+        self, client: Any, requester: Requester, bucket: str, folder: str, table: TableId, name: str = ""
+    ) -> None:
         self._client = client
         self._requester = requester
         self._files: list[str] = []
-        self.folder = Folder(bucket, f"{ROOT}/{folder}/{uuid.uuid4().hex}", table)
+        self.folder = Folder(bucket, f"{ROOT}/{folder}/{name or uuid.uuid4().hex}", table)
         self.rows = 0
 
     @property
@@ -137,3 +159,41 @@ class Upload:
         What cannot be deleted, or is written later by an abandoned attempt, is left to the bucket's lifecycle rule.
         """
         try_to_delete(self._client, self.folder.bucket, self.folder.path)
+
+
+class UploadInTurn(Upload):
+    """The files of a load that no other load of the table runs beside: it also removes what those before it have left.
+
+    A process that is killed leaves its files, and so does a task that was given up and goes on writing. The names of the loads'
+    folders begin with the run's epoch and the time, so that a run which was superseded deletes nothing of its successor.
+
+    Args:
+        client: Cloud Storage.
+        requester: Repeats requests.
+        bucket: The bucket.
+        folder: Where such loads of the table have their folders.
+        table: The table concerned.
+        epoch: The run's.
+    """
+
+    def __init__(
+        self, client: Any, requester: Requester, bucket: str, folder: str, table: TableId, *, epoch: int
+    ) -> None:
+        name = f"{epoch:020d}-{time.time_ns():020d}-{uuid.uuid4().hex}"
+        super().__init__(client, requester, bucket, folder, table, name)
+
+    def remove(self) -> None:
+        """Delete the folder, then what earlier loads have left, by one request that lists and one for each file.
+
+        So many files of those at most that it takes about as long after many kills as after one.
+        """
+        place, _, name = self.folder.path.rpartition("/")
+
+        def load(blob: Any) -> str:
+            found: str = blob.name.removeprefix(f"{place}/").partition("/")[0]
+            return found
+
+        with _failures_ignored():
+            blobs = list(self._client.list_blobs(self.folder.bucket, prefix=f"{place}/", retry=None))
+            _delete(blob for blob in blobs if load(blob) == name)
+            _delete([blob for blob in blobs if load(blob) < name][:_LEFT_AT_ONCE])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-import urllib.request
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -23,7 +21,7 @@ from replicator_target_bigquery import BigQueryTarget
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.schema.names import column_name, table_name
-from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, rows
+from tests.services.bigquery.emulators import BUCKET, LOCATION, PROJECT, Emulators, rows, staged_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,10 +70,7 @@ class Project(TargetSystem):
 
     def files(self) -> list[str]:
         """The files in the bucket that loads of the dataset have left."""
-        where = f"{self.emulators.storage_endpoint}/storage/v1/b/{BUCKET}/o?prefix=replicator/&maxResults=1000"
-        with urllib.request.urlopen(where, timeout=30) as answer:
-            found = json.load(answer).get("items", ())
-        return [item["name"] for item in found if f"/{self.dataset}/" in item["name"]]
+        return [name for name in staged_files(self.emulators) if f"/{self.dataset}/" in name]
 
     def read_table(self, schema: TableSchema) -> list[Row]:
         """The source's columns of the rows that are not marked as deleted."""
