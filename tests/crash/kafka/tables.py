@@ -36,6 +36,7 @@ class KafkaTables:
         self._items: dict[int, dict[str, Any]] = {}
         self._notes: Counter[str] = Counter()
         self._unsent: list[tuple[str, Content]] = []
+        self._lost: set[str] = set()
         for table, partitions in (("item", 3), ("note", 1)):
             broker.create_topic(f"{self._prefix}.public.{table}", partitions)
         for key in range(1, 101):
@@ -89,6 +90,17 @@ class KafkaTables:
         """What rows get in the columns that a change of structure made or made wider."""
         return ({f"c{cycle}": cycle}, {f"c{cycle}": 2**40 + cycle}, {f"renamed_c{cycle}": 2**40 - cycle}, {})[kind]
 
+    def lose_notes(self, *, replaced: bool) -> None:
+        """Delete the topic of `note`, whose rows stay as they are here; `replaced`: another topic of its name has other records."""
+        topic = f"{self._prefix}.public.note"
+        self._broker.delete_topics(topic)
+        if replaced:
+            self._broker.create_topic(topic, 1)
+            for number in range(200):
+                self._record("note", "c", None, {"text": f"other {number}"})
+            self._send()
+        self._lost.add("note")
+
     @contextmanager
     def changing(self, chance: random.Random, pause: float = 0.05) -> Iterator[None]:
         """Change rows all the time and structure now and then, from a thread, as long as the block lasts."""
@@ -141,10 +153,14 @@ class KafkaTables:
         self._record("item", "u" if before else "c", before, self._items[key])
 
     def _note(self, text: str) -> None:
+        if "note" in self._lost:
+            return
         self._notes[text] += 1
         self._record("note", "c", None, {"text": text})
 
     def _delete_note(self, text: str) -> None:
+        if "note" in self._lost:
+            return
         self._notes[text] -= 1
         self._record("note", "d", {"text": text}, None)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import HistoryLostError, ReplicatorError, TableHistoryLostError
+from replicator_sdk.failpoint import failpoint, register
 from replicator_sdk.schema import TableId
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_kafka.client.diagnosis import NEW_SNAPSHOT, OWN_PIPELINE
@@ -22,6 +23,8 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.topic_tables import tables_by_topic
+
+register("kafka.lost_topics.found", "kafka.lost_topics.kept")
 
 _DELETED = "RPL-3953"
 _KEY: Final = "lost-topics"
@@ -133,7 +136,9 @@ class LostTopics:
         if self._context is None or not self._config.names_tables or lost.keys() <= self._kept.keys():
             return
         self._kept = {**lost, **self._kept}
+        failpoint("kafka.lost_topics.found")
         self._context.put_state(_KEY, json.dumps(self._kept).encode())
+        failpoint("kafka.lost_topics.kept")
 
     def have_all(self, topic: str, begins: Mapping[TopicPartition, int]) -> bool:
         """Whether no table needs the records of a topic's partitions before `begins`: it has them, or is not read any more."""
