@@ -13,6 +13,7 @@ from replicator_runtime.engine.apply import rejoining
 from replicator_runtime.engine.apply.applier import Applier, BatchApplier, RowApplier
 from replicator_runtime.engine.apply.lane_applier import LaneApplier
 from replicator_runtime.engine.lanes.lanes import Lanes
+from replicator_runtime.engine.lifecycle.old_schemas import forget_old_schemas
 from replicator_runtime.engine.preparation.created_tables import create_tables, refuse_lost_state
 from replicator_runtime.engine.preparation.discovery import discover, gone_tables
 from replicator_runtime.engine.preparation.log_preparation import prepare_log
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     )
 
 log = structlog.get_logger()
-_MANY_SCHEMAS = 20
 
 
 class Attempt:
@@ -88,7 +88,7 @@ class Attempt:
         """
         with self._exit:
             self._exit.callback(self._lifecycle.positions.save)
-            self._forget_old_schemas()
+            forget_old_schemas(self._run, self._lifecycle.records.values())
             self._lifecycle.takes_snapshots = takes_snapshots(self._run, self._definition({}))
             check_source(self._run.config.ddl_policies, takes_snapshots=self._lifecycle.takes_snapshots)
             records = discover(self._lifecycle)
@@ -115,15 +115,6 @@ class Attempt:
 
     def _selected(self) -> int:
         return sum(record.selected for record in self._lifecycle.records.values())
-
-    def _forget_old_schemas(self) -> None:
-        """Drop schemas that no offset needs any more that one could rewind to."""
-        if all(len(record.schemas) < _MANY_SCHEMAS for record in self._lifecycle.records.values()):
-            return
-        oldest = self._run.oldest_offset()
-        for record in self._lifecycle.records.values():
-            if oldest is not None and not record.copying:
-                record.forget_schemas_before(oldest)
 
     def _make_applier(self, consumer: EventConsumer) -> Applier:
         if isinstance(consumer, BatchConsumer):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
+from replicator_runtime.engine.lifecycle.old_schemas import forget_old_schemas
 from replicator_runtime.engine.tables.table_creation import change_table, create_table
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
@@ -150,6 +151,7 @@ class SliceSchemas:
         failpoint("engine.slice.schema_applied")
         record = self._lifecycle.take_in(event.table)
         record.learn(event.position, event.schema)
+        forget_old_schemas(self._lifecycle.run, [record])
         selected = self._run.pipeline.selection.matches(event.table)
         if record.scope is None and selected is not None:
             record.scope = TableScope.of(selected)

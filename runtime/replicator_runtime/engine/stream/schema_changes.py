@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.apply.operation_filter import blacklisted_alter
+from replicator_runtime.engine.lifecycle.old_schemas import forget_old_schemas
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.stream.steps_after_copy import steps_after_copy
 from replicator_runtime.engine.structure.kept_columns import without_drops
@@ -270,6 +271,7 @@ class SchemaChanges:
             record.dropping, news = event.position, True
         elif event.schema is not None:
             news = record.learn(event.position, event.schema)
+            forget_old_schemas(self._run, [record])
         if news:
             self._lifecycle.save()
 
