@@ -95,7 +95,7 @@ class ValueFiles:
             present, _ = self._read(file)
             if present is not None and present.startswith(_MAGIC):
                 # A damaged one must not push out the last good version.
-                self.write(file + _PREVIOUS, _sealed(present), "keep the state before")
+                self._keep(file, _sealed(present))
             failpoint("state.put.between")
             self.write(file, _sealed(_MAGIC + value), "save state")
             self._own[name] = None
@@ -128,6 +128,16 @@ class ValueFiles:
             self.folder.replace(file, content)
 
         self._retry.run(what, attempt)
+
+    def _keep(self, file: str, content: bytes) -> None:
+        """Let the previous version be what `file` has now; durable with what is written next."""
+
+        def attempt() -> None:
+            """One try."""
+            self._fence()
+            self.folder.keep(file, file + _PREVIOUS, content)
+
+        self._retry.run("keep the state before", attempt)
 
     def _read_beside_a_writer(self, name: str) -> Loaded:
         """The newest version; a starting run may delete the files just listed, once it has copied them."""

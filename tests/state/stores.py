@@ -84,6 +84,10 @@ class FailingFolder(LocalFolder):
         self._maybe("replace")
         super().replace(name, content)
 
+    def keep(self, name: str, other: str, content: bytes) -> None:
+        self._maybe("replace")
+        super().keep(name, other, content)
+
     def remove(self, name: str) -> None:
         self._maybe("remove")
         super().remove(name)

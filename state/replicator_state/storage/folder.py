@@ -46,6 +46,14 @@ class Folder(ABC):
     def replace(self, name: str, content: bytes) -> None:
         """Write a file whether it exists or not; durable on return, and a reader sees the old or the new content."""
 
+    def keep(self, name: str, other: str, content: bytes) -> None:
+        """Let `other` be the file `name`, which has this content, whether `other` exists or not; `name` stays as it is.
+
+        Durable with the next `replace` in this folder at the latest.
+        """
+        del name
+        self.replace(other, content)
+
     @abstractmethod
     def remove(self, name: str) -> None:
         """Delete the file; nothing happens when it does not exist."""

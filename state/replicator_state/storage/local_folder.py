@@ -85,6 +85,20 @@ class LocalFolder(Folder):
             raise
         _sync_folder(self.path)
 
+    def keep(self, name: str, other: str, content: bytes) -> None:
+        """See `Folder.keep`; a link, so that nothing is written and synced again that is durable already."""
+        temporary = self._temporary()
+        try:
+            os.link(self.path / name, temporary, follow_symlinks=False)
+            temporary.replace(self.path / other)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            self.replace(other, content)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()  # it is there still where both names were one file already
+
     def remove(self, name: str) -> None:
         """See `Folder.remove`."""
         (self.path / name).unlink(missing_ok=True)
@@ -134,8 +148,11 @@ class LocalFolder(Folder):
             # Exclusive still, though a crash may leave part of it: every reader of ours verifies a checksum.
             _write(self.path / name, content)
 
+    def _temporary(self) -> Path:
+        return self.path / f"{_TEMPORARY}{secrets.token_hex(8)}"
+
     def _write_temporary(self, content: bytes) -> Path:
-        temporary = self.path / f"{_TEMPORARY}{secrets.token_hex(8)}"
+        temporary = self._temporary()
         try:
             _write(temporary, content)
         except FileNotFoundError:
