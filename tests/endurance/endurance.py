@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from tests.endurance.measured_targets import MeasuredTarget
-from tests.endurance.measures import Sample, cpu_seconds, sample
+from tests.endurance.measures import CYCLE, DELETED_SECONDS, OFFSETS_SECONDS, Sample, cpu_seconds, sample
 from tests.services.spark.session import SMALL
 from tests.soak.history import History
 from tests.soak.runs import Runs
@@ -37,10 +37,13 @@ _TEN = (
     "compared",
 )
 """How the rounds of each ten end."""
+assert len(_TEN) == CYCLE
 _BATCH_SECONDS = 0.05
 # What is kept for some days is kept for some minutes, so that as much goes as comes long before the end.
-_SHORT_RETENTION = {"offsets": {"keepDays": 0.002}}
-_FEW_MINUTES = {"spark.databricks.delta.properties.defaults.deletedFileRetentionDuration": "interval 3 minutes"}
+_SHORT_RETENTION = {"offsets": {"keepDays": OFFSETS_SECONDS / 86400}}
+_FEW_MINUTES = {
+    "spark.databricks.delta.properties.defaults.deletedFileRetentionDuration": f"interval {DELETED_SECONDS:.0f} seconds"
+}
 
 
 @dataclass

@@ -12,7 +12,15 @@ import psutil
 ALLOWED = 0.2
 """By how much a measure of the last tenth may be above the first tenth's."""
 WARM_UP = 0.2
-"""The share of the rounds before the first tenth: what is kept for the last 20 runs or 50 offsets fills up in them."""
+"""The share of the rounds before the first tenth: what is kept for a time, or for the last 20 runs, fills up in them."""
+CYCLE = 10
+"""After so many rounds their ends repeat: memory, and what is open, depend on how long ago the process was killed."""
+OFFSETS_SECONDS = 180.0
+"""For so long older offsets are kept, and the schemas by which a replay from one of them would read."""
+DELETED_SECONDS = 180.0
+"""For so long Delta keeps files that no version has any more."""
+CLEAN_UP_SECONDS = 240.0
+"""So often such files, and old logs, are deleted: their number goes up between, and the work comes in some rounds only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,33 @@ def _held(process: psutil.Process | None) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True, slots=True)
+class Basis:
+    """What it takes to say of a measure whether it is flat.
+
+    Attributes:
+        tenth_seconds: How long a tenth lasts.
+        warm_up_seconds: How long the rounds before the first tenth last.
+    """
+
+    tenth_seconds: float = 0.0
+    warm_up_seconds: float = 0.0
+
+
+_FILES = Basis(CLEAN_UP_SECONDS, DELETED_SECONDS + CLEAN_UP_SECONDS)
+_STATE = Basis(warm_up_seconds=OFFSETS_SECONDS)
+_WORK = Basis(tenth_seconds=CLEAN_UP_SECONDS)
+BASES: Mapping[str, Basis] = {
+    "files": _FILES,
+    "files_kept": _FILES,
+    "state_files": _STATE,
+    "state_kb": _STATE,
+    "commit_ms": _WORK,
+    "commit_cpu_ms": _WORK,
+}
+"""By measure; the others need a tenth of one whole cycle only, as these do."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tenths:
     """A measure of the two."""
 
@@ -93,6 +128,27 @@ class Tenths:
         return self.last <= self.first * (1 + ALLOWED)
 
 
+def too_short(samples: Sequence[Sample]) -> Mapping[str, str]:
+    """By measure of which the samples are too few to say whether it is flat: what is missing."""
+    warm_up, size = _parts(samples)
+    first = samples[warm_up : warm_up + size]
+    found = {}
+    for name in _measures(first):
+        basis = BASES.get(name, Basis())
+        lacks = [
+            f"{what} of {have:.0f} {unit} instead of {least:.0f}"
+            for what, unit, have, least in (
+                ("tenths", "rounds", len(first), CYCLE - 1),  # the round that stops twice is not measured
+                ("tenths", "s", sum(one.seconds for one in first), basis.tenth_seconds),
+                ("a warm-up", "s", sum(one.seconds for one in samples[:warm_up]), basis.warm_up_seconds),
+            )
+            if have < least
+        ]
+        if lacks:
+            found[name] = ", ".join(lacks)
+    return found
+
+
 def tenths(samples: Sequence[Sample]) -> Mapping[str, Tenths]:
     """By measure, after the warm-up.
 
@@ -100,10 +156,15 @@ def tenths(samples: Sequence[Sample]) -> Mapping[str, Tenths]:
     time and all processor time of a tenth divided by its commits, since maintenance comes in some rounds only. `files_kept` are
     the files for each commit a second: they are kept for a time, so there are as many more as commits come faster.
     """
-    samples = samples[int(WARM_UP * len(samples)) :]
-    size = max(1, len(samples) // 10)
-    first, last = _measures(samples[:size]), _measures(samples[-size:])
+    warm_up, size = _parts(samples)
+    first, last = _measures(samples[warm_up : warm_up + size]), _measures(samples[-size:])
     return {name: Tenths(first[name], last[name]) for name in first}
+
+
+def _parts(samples: Sequence[Sample]) -> tuple[int, int]:
+    """How many samples the warm-up and each tenth have."""
+    warm_up = int(WARM_UP * len(samples))
+    return warm_up, max(1, (len(samples) - warm_up) // 10)
 
 
 def _measures(samples: Sequence[Sample]) -> Mapping[str, float]:
