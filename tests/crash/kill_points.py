@@ -272,6 +272,12 @@ OF_DELETE: frozenset[str] = frozenset(
 OF_DELETE_AT_POSTGRES: frozenset[str] = frozenset({"postgres.clean_up.slot", "postgres.clean_up.publication"})
 """The same at Postgres: tried in `end_to_end/postgres/test_delete.py`."""
 
+OF_READER: frozenset[str] = frozenset({"sqlite.reader.stored", "sqlite.reader.noted"})
+"""While a first start notes in a SQLite database whose state reads it: tried in `sqlite/readers/test_reader_owner.py`."""
+
+OF_LOST_TOPICS: frozenset[str] = frozenset({"kafka.lost_topics.found", "kafka.lost_topics.kept"})
+"""While a table stops whose topic is lost: tried in `kafka/test_lost_topics.py`, with a kill after others were applied beside it."""
+
 OF_PLANS: frozenset[str] = frozenset({"engine.plan.before_save", "engine.plan.after_save"})
 """While a run accepts an approved plan: tried in `sqlite/commands/test_approved_plans.py`, as are the points of what it then does."""
 

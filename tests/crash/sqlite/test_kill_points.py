@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import pytest
 
 import replicator_runtime
+import replicator_source_kafka
 import replicator_source_postgres
 import replicator_source_sqlite
 import replicator_state
@@ -33,6 +34,7 @@ def test_no_named_point_is_left_out() -> None:
     """A point that is registered and not added here fails this test. BigQuery's own are tried beside that target's tests."""
     packages = (
         replicator_runtime,
+        replicator_source_kafka,
         replicator_source_postgres,
         replicator_source_sqlite,
         replicator_state,
@@ -48,7 +50,7 @@ def test_no_named_point_is_left_out() -> None:
     tried |= kill_points.OF_REWIND | kill_points.OF_RESET_OF_LOGS
     tried |= kill_points.OF_DELETE | kill_points.OF_DELETE_AT_POSTGRES
     tried |= kill_points.OF_PAUSES | kill_points.OF_RESUMES | kill_points.OF_LETTERS | kill_points.OF_HOLDS
-    tried |= kill_points.OF_DROP
+    tried |= kill_points.OF_DROP | kill_points.OF_READER | kill_points.OF_LOST_TOPICS
     elsewhere = (
         "test.",
         "bigquery.",

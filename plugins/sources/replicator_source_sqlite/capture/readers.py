@@ -10,26 +10,51 @@ import sqlite3
 import uuid
 
 from replicator_sdk.context import DeltaContext
+from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.failpoint import failpoint, register
 from replicator_source_sqlite.connection import transaction
+
+register("sqlite.reader.stored", "sqlite.reader.noted")
 
 OWNER_KEY = "reader-owner"
 """In the source's state: the token of `owner namespace/name`."""
 
 
 def claim_reader(database: sqlite3.Connection, context: DeltaContext, *, is_first_start: bool) -> None:
-    """Note that the readers of this replicator's name belong to this state, so that a deletion by another one leaves them.
+    """Note that the readers of this replicator's name belong to this state; nothing changes once they do.
 
-    A first start takes them over, also after the state was lost. Later starts change nothing once they belong to a state.
+    The state has the token first. So a start that ends between the two is repeated, and a token in the database is one of some state.
+    A first start of a later generation, which `replicator reset` has begun, takes the readers over.
+
+    Raises:
+        NeedsUserError: RPL-3514 when they belong to another state.
     """
     replicator = f"{context.namespace}/{context.replicator_name}"
-    owner, stored = owner_of(database, replicator), context.get_state(OWNER_KEY)
+    stored = context.get_state(OWNER_KEY)
     token = str(uuid.uuid4()) if stored is None else stored.decode()
-    if owner == token or (owner is not None and not is_first_start):
-        return
+    takes_over = is_first_start and context.generation > 1
+    owner = owner_of(database, replicator)
+    if owner == token or (owner is not None and stored is None and not is_first_start):
+        return  # the latter: a state that an earlier version has begun
+    if owner is not None and not takes_over:
+        raise _elsewhere(replicator)
     if stored is None:
         context.put_state(OWNER_KEY, token.encode())
+    failpoint("sqlite.reader.stored")
     with transaction(database, write=True):
+        if owner_of(database, replicator) != owner:
+            raise _elsewhere(replicator)  # it began at the same time
         _put_fact(database, f"owner {replicator}", token)
+    failpoint("sqlite.reader.noted")
+
+
+def _elsewhere(replicator: str) -> NeedsUserError:
+    return NeedsUserError(
+        f"the changelog is read by the replicator {replicator}, whose state is elsewhere, or was deleted",
+        code="RPL-3514",
+        hint="give one of the two another `name`; if the state was deleted, or this one is to take its place:"
+        " `replicator reset PIPELINE --lost-state`",
+    )
 
 
 def owner_of(database: sqlite3.Connection, replicator: str) -> str | None:

@@ -73,8 +73,14 @@ class SqliteSystem(SourceSystem):
         self.dialect = SqliteDialect()
         self.source = SqliteSource(SqliteConfig(path=path, poll_interval_seconds=0.01, **settings))
 
+    def forget_owners(self) -> None:
+        """Let a replicator of any name begin with a new state, as the deletion of the one before would."""
+        if self.database.execute("SELECT 1 FROM sqlite_schema WHERE name = '_replicator_facts'").fetchone():
+            self.database.execute("DELETE FROM _replicator_facts WHERE name GLOB 'owner *'")
+
     def create_table(self, name: str, schema: TableSchema) -> TableId:
-        """Make a table in `main`."""
+        """Make a table in `main`, for a replicator with a new state."""
+        self.forget_owners()
         table = TableId("main", name)
         self.database.execute(self.dialect.create_table(TableSchema(table, schema.columns, schema.primary_key)))
         return table

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from replicator_sdk import EventReaderDefinition, StoredState, TableId, TableSchema
-from replicator_sdk.errors import HistoryLostError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
+from replicator_source_sqlite.capture import readers as capture_readers
 from replicator_source_sqlite.capture.changelog import prune
 from replicator_source_sqlite.capture.readers import longest_hours
 from replicator_source_sqlite.config import SqliteConfig
@@ -113,15 +114,53 @@ def test_of_two_replicators_of_one_name_the_one_that_began_last_removes_the_chan
     first, other = TestSourceContext("shop"), TestSourceContext("shop")
     made(shop, schemas, first).initialize(None)
     assert "whose state is elsewhere" in remove(shop, [stored(other)])
-    made(shop, schemas, other).initialize(None)  # as after a lost state
-    made(shop, schemas, first).initialize(SqliteOffset(0))
-    assert "whose state is elsewhere" in remove(shop, [stored(first, SqliteOffset(0))])
-    assert names(shop) == ["default/shop/1"]
-    other.generation = 2
+    other.generation = 2  # as `replicator reset --lost-state` begins
     made(shop, schemas, other).initialize(None)
+    assert "whose state is elsewhere" in remove(shop, [stored(first, SqliteOffset(0))])
     assert names(shop) == ["default/shop/2"]
     assert remove(shop, [stored(other), stored(TestSourceContext("shop"))]) == "; "
     assert shop.database.execute("SELECT name FROM sqlite_schema WHERE name GLOB '_replicator_*'").fetchall() == []
+
+
+def test_a_replicator_of_the_same_name_with_another_state_leaves_the_reader_to_the_first(
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema]
+) -> None:
+    """It took the first one's reader over: of the changes, each of the two removed what the other one had not read."""
+    first, other = TestSourceContext("shop"), TestSourceContext("shop")
+    made(shop, schemas, first).initialize(None)
+    for _ in range(2):
+        with pytest.raises(NeedsUserError, match=r"RPL-3514.*another `name`.*--lost-state"):
+            made(shop, schemas, other).initialize(None)
+        assert other.state == {}
+    made(shop, schemas, first).initialize(None)
+    made(shop, schemas, first).initialize(SqliteOffset(0))
+    other.generation = 2
+    made(shop, schemas, other).initialize(None)
+    for offset in (None, SqliteOffset(0)):
+        with pytest.raises(NeedsUserError, match="RPL-3514"):
+            made(shop, schemas, first).initialize(offset)
+    assert names(shop) == ["default/shop/2"]
+    first.generation = 3
+    made(shop, schemas, first).initialize(None)
+    assert names(shop) == ["default/shop/3"]
+
+
+def test_of_two_that_begin_at_the_same_time_one_is_refused(
+    shop: SqliteSystem, schemas: dict[TableId, TableSchema], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = TestSourceContext("shop"), TestSourceContext("shop")
+
+    def begin_other(point: str) -> None:
+        if point == "sqlite.reader.stored":
+            monkeypatch.undo()
+            made(shop, schemas, other).initialize(None)
+
+    monkeypatch.setattr(capture_readers, "failpoint", begin_other)
+    with pytest.raises(NeedsUserError, match="RPL-3514"):
+        made(shop, schemas, first).initialize(None)
+    with pytest.raises(NeedsUserError, match="RPL-3514"):
+        made(shop, schemas, first).initialize(None)
+    made(shop, schemas, other).initialize(SqliteOffset(0))
 
 
 def test_a_reader_that_an_older_version_noted_belongs_to_the_state_that_has_an_offset(

@@ -109,9 +109,13 @@ def test_what_a_replicator_of_the_same_name_with_its_state_elsewhere_took_over_s
     first, kept = pipeline(shop), tmp_path / "elsewhere"
     shop.document["offsetBasePath"] = str(kept)
     in_memory_target.STORAGE.tables.clear()
+    with pytest.raises(NeedsUserError, match="RPL-3514"):
+        shop.run()
+    reset(pipeline(shop), state_was_lost=True)
     shop.run()
     left = "\n".join(delete(first, target_tables=False, keep_source=False).left)
-    assert "the changelog's reader default/shop/1: another replicator of this `namespace` and `name`" in left
+    assert "the changelog's reader default/shop/" in left
+    assert ": another replicator of this `namespace` and `name`" in left
     for number in range(3):
         shop.sql(f"INSERT INTO notes VALUES ('{number}')", f"ALTER TABLE customers ADD COLUMN c{number} TEXT")
         shop.run()

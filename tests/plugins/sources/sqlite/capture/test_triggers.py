@@ -114,6 +114,7 @@ def test_random_upserts_and_replacements_are_logged(shop: SqliteSystem) -> None:
     @given(st.lists(statement, max_size=12))
     def check(statements: list[str]) -> None:
         name = f"t{next(numbers)}"
+        shop.forget_owners()
         shop.database.executescript(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, u INTEGER UNIQUE, v TEXT)")
         with shop.source.create_table_registry() as registry:
             schema = registry.describe_table(TableId("main", name))
