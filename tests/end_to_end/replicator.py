@@ -100,18 +100,24 @@ class Replicator:
 
     def start(self, *arguments: str, **environment: str) -> Running:
         """Start a run; it dies with the tests."""
+        self._write_pipeline()
+        return self.start_command("run", str(self.pipeline), *arguments, **environment)
+
+    def _write_pipeline(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.pipeline.write_text(json.dumps(self.document()))
-        return self.start_command("run", str(self.pipeline), *arguments, **environment)
 
     def start_command(self, *arguments: str, **environment: str) -> Running:
         """Start any command, with `--json`; it dies with the tests."""
+        return self._start_command(arguments, environment, shares_java=kept_java.is_shared())
+
+    def _start_command(self, arguments: Sequence[str], environment: Mapping[str, str], *, shares_java: bool) -> Running:
         self._runs += 1
         log = self.folder / f"run-{self._runs}.log"
         command = [*self.command, *arguments, "--json"]
         start = fork if command[0] == sys.executable else spawn
         variables = {**INTERPRETER, **self.environment, **environment}
-        java = kept_java.take() if self._may_share_java(arguments[0], variables) else None
+        java = kept_java.take() if shares_java and self._may_share_java(arguments[0], variables) else None
         process = start(command, log=log, environment={**variables, **(java.variables() if java else {})})
         if java:
             java.ended = process.poll
@@ -119,7 +125,7 @@ class Replicator:
 
     def _may_share_java(self, command: str, variables: Mapping[str, str]) -> bool:
         """Whether a command needs Spark, and no other than that of a virtual machine which others have used."""
-        if not kept_java.is_shared() or command not in _USES_SPARK or self.command != COMMAND:
+        if command not in _USES_SPARK or tuple(self.command) != COMMAND:
             return False
         return variables == INTERPRETER and self.document()["spark"] == SPARK
 
@@ -128,8 +134,13 @@ class Replicator:
         return self.start(*arguments, **environment).wait(seconds)
 
     def until_current(self, seconds: float = SECONDS) -> Ended:
-        """Run until everything committed at the source is at the target; the run must succeed."""
-        ended = self.run("--until-current", seconds=seconds)
+        """Run until everything committed at the source is at the target; the run must succeed.
+
+        It is not killed, so it may have a virtual machine that others have used.
+        """
+        self._write_pipeline()
+        arguments = ("run", str(self.pipeline), "--until-current")
+        ended = self._start_command(arguments, {}, shares_java=True).wait(seconds)
         assert ended.status == 0, ended.messages
         assert ended.envelope["data"]["upToDate"], ended.messages
         return ended

@@ -17,7 +17,6 @@ from tests.crash.sqlite.database import TABLES, Database
 from tests.crash.three_runs import ThreeRuns
 from tests.end_to_end.comparison import delta_rows
 from tests.end_to_end.replicator import Ended, Replicator, Running
-from tests.services.spark import kept_java
 
 
 @dataclass
@@ -63,8 +62,7 @@ class Pair:
 
     def run_until_current(self) -> Ended:
         """A run that is not killed."""
-        with kept_java.shared():
-            return self.replicator.until_current()
+        return self.replicator.until_current()
 
     def assert_recovered(self, process: OneProcess | None = None) -> None:
         """Three runs follow; after each, source and copy are equal. Runs into Delta are in one process."""

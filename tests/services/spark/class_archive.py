@@ -29,11 +29,19 @@ QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
 @cache
 def archive() -> Path:
-    """Where the classes are kept; another Java or other jars of Spark have another place."""
+    """Where the classes are kept; another Java or other jars of Spark have another place.
+
+    So have the same jars, installed again: Java takes no archive that is older than they are, and goes on without it in silence.
+    """
     program = Path(java())
-    jars = sorted(jar.name for jar in (Path(pyspark.__file__).parent / "jars").iterdir())
-    parts = f"{program.resolve()} {program.stat().st_mtime_ns} {pyspark.__file__} {jars}"
-    return cache_folder() / "spark" / f"classes-{hashlib.sha256(parts.encode()).hexdigest()[:12]}.jsa"
+    found = ((jar.name, jar.stat()) for jar in (Path(pyspark.__file__).parent / "jars").iterdir())
+    jars = sorted((name, about.st_size, about.st_mtime_ns) for name, about in found)
+    parts = f"{program.resolve()} {program.stat().st_mtime_ns} {jars}"
+    return cache_folder() / "spark" / f"classes-{_short(pyspark.__file__)}-{_short(parts)}.jsa"
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def options() -> str:
@@ -53,9 +61,18 @@ def make() -> None:
             if done.returncode:
                 raise ServerError(f"Spark for the tests ended with {done.returncode}:\n{done.stderr}")
             partial.replace(target)
+            _delete_former(target)
         finally:
             partial.unlink(missing_ok=True)
     print(f"  Spark's classes: {target}", flush=True)  # noqa: T201  # a setup step
+
+
+def _delete_former(target: Path) -> None:
+    """Delete the archives of the same environment as it was before; each has more than 100 MB."""
+    place, _, _ = target.name.rpartition("-")
+    for former in target.parent.glob(f"{place}-*.jsa"):
+        if former != target:
+            former.unlink(missing_ok=True)
 
 
 def _keep_classes(target: Path) -> None:
