@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TABLES, CHANGES = "engine-tables", "engine-tables-changes"
 SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-maintenance"
 SETTINGS, APPROVALS, REWIND, LANES = "engine-settings", "engine-approvals", "engine-rewind", "engine-lanes"
-ONLY_COPIED = "engine-only-copied"
+ONLY_COPIED, ARCHIVE = "engine-only-copied", "engine-archive"
 SCHEDULE, VERIFIED = "engine-schedule", "engine-verified"
 _FORMS: Final = {
     TABLES: 2,
@@ -35,6 +35,7 @@ _FORMS: Final = {
     ONLY_COPIED: 1,
     SCHEDULE: 1,
     VERIFIED: 1,
+    ARCHIVE: 1,
 }
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 

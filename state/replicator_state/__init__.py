@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from replicator_state.archive_folder import ArchiveFolder
 from replicator_state.deletion import Deletion, DeletionNote
 from replicator_state.directory import ReplicatorDirectory, check_identifier, replicators
 from replicator_state.lane_folder import LaneFolder
@@ -22,6 +23,7 @@ from replicator_state.state_store import StateStore, StateValue
 __all__ = [
     "LEASE_HELD",
     "SYSTEM_CLOCK",
+    "ArchiveFolder",
     "Clock",
     "Deletion",
     "DeletionNote",

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from replicator_sdk.errors import ConfigError, NeedsUserError
 from replicator_state.deletion import Deletion
@@ -18,6 +16,7 @@ from replicator_state.lease.lease import Lease
 from replicator_state.lease.lease_record import LeaseRecord
 from replicator_state.offsets.offset_store import OffsetStore
 from replicator_state.offsets.retention import Retention
+from replicator_state.opened_folder import open_folder
 from replicator_state.requests.request_folder import RequestFolder
 from replicator_state.state_store import StateStore
 from replicator_state.storage.folder import Folder
@@ -193,6 +192,11 @@ class ReplicatorDirectory:
             folder, StoreRetry(self._retry_seconds, folder.place), _unfenced if lease is None else lease.check
         )
 
+    def archive_stage(self, lease: Lease) -> LaneFolder:
+        """The generation's changes that are to be archived."""
+        folder = self._open(self.namespace, self.name, str(self.generation), "archive")
+        return LaneFolder(folder, StoreRetry(self._retry_seconds, folder.place), lease.check)
+
     def requests(self) -> RequestFolder:
         """The requests of operators, which outlive generations."""
         folder = self._open(self.namespace, self.name, _REQUESTS)
@@ -231,7 +235,7 @@ class ReplicatorDirectory:
         return StoreRetry(self._retry_seconds, self._generation_folder().place)
 
     def _open(self, *parts: str) -> Folder:
-        return _open_folder(self.base_path, parts, self._options)
+        return open_folder(self.base_path, parts, self._options)
 
 
 def replicators(base_path: str, *, storage_options: Mapping[str, Any] | None = None) -> list[tuple[str, str]]:
@@ -247,7 +251,7 @@ def replicators(base_path: str, *, storage_options: Mapping[str, Any] | None = N
     """
 
     def folders(*parts: str) -> list[str]:
-        folder = _open_folder(base_path, parts, storage_options or {})
+        folder = open_folder(base_path, parts, storage_options or {})
         retry = StoreRetry(_LIST_SECONDS, folder.place)
         return sorted(
             filter(_IDENTIFIER.fullmatch, retry.run("list the replicators", folder.folders, wait_for_user=False))
@@ -275,45 +279,3 @@ def check_identifier(text: str, what: str) -> str:
         path=what,
         hint="use 1 to 63 letters, digits, '_', '.' or '-', beginning with a letter or digit",
     )
-
-
-def _open_folder(base_path: str, parts: tuple[str, ...], options: Mapping[str, Any]) -> Folder:
-    if "://" not in base_path and "::" not in base_path:
-        return LocalFolder(Path(base_path).expanduser().absolute().joinpath(*parts))
-    return _open_url(base_path, parts, options)
-
-
-def _open_url(url: str, parts: tuple[str, ...], options: Mapping[str, Any]) -> Folder:
-    # Most replicators keep their state on a local path, which needs no fsspec.
-    from fsspec import available_protocols
-    from fsspec.core import url_to_fs
-    from fsspec.implementations.local import LocalFileSystem
-
-    from replicator_state.storage.remote_folder import RemoteFolder
-
-    shown = _without_credentials(url)
-    try:
-        fs, root = url_to_fs(url, **options)
-    except ImportError as error:
-        hint = "install the package that fsspec needs for it: pip install s3fs (s3), gcsfs (gs), adlfs (abfs)"
-        raise ConfigError(
-            f"{shown} cannot be opened: {error}", code="RPL-7102", path="offsetBasePath", hint=hint
-        ) from error
-    except ValueError as error:
-        message, hint = (
-            f"{shown} is no URL of a known file system",
-            "use a local path or a URL of a file system that fsspec knows",
-        )
-        if url.partition("://")[0] in available_protocols():
-            message = f"{shown} cannot be opened: its file system's package lacks an option, or refuses one"
-            hint = "set it in the environment, as AZURE_STORAGE_ACCOUNT_NAME (abfs) or any option as FSSPEC_<SCHEME>_<OPTION>"
-        raise ConfigError(message, code="RPL-7102", path="offsetBasePath", hint=hint) from error
-    if isinstance(fs, LocalFileSystem):
-        return LocalFolder(Path(root).joinpath(*parts))
-    return RemoteFolder(fs, "/".join((root.rstrip("/"), *parts)), "/".join((shown.rstrip("/"), *parts)))
-
-
-def _without_credentials(url: str) -> str:
-    """The URL without user, password and query."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

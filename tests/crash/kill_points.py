@@ -306,6 +306,26 @@ OF_REPAIR: frozenset[str] = frozenset({"engine.repair.noted", "delta.repair.befo
 PARTS_OF_REQUESTS: frozenset[str] = frozenset({"request"})
 """The part of the recovery that they need."""
 
+OF_ARCHIVES: frozenset[str] = frozenset(
+    {
+        "engine.archive.staged",
+        "engine.archive.files_written",
+        "engine.archive.listed",
+        "engine.archive.tidied",
+        "engine.archive.copied",
+        "engine.table.after_apply",
+        "engine.ddl.after_apply",
+        "engine.offset.before_save",
+    }
+)
+"""While changes are archived: tried in `sqlite/archive/test_archive_kills.py`."""
+
+PARTS_OF_ARCHIVES: frozenset[str] = frozenset({"archive"})
+"""The part of the recovery that they need."""
+
+OF_ARCHIVED_COPIES: frozenset[str] = frozenset({"engine.archive.copied"})
+"""Those of them that a first copy passes: they are tried there."""
+
 PARTS_FOR_JAVA: frozenset[str] = frozenset({"session", "files"})
 """The parts of the recovery that a killed Java virtual machine needs: tried in `sqlite/test_killed_java.py`."""
 

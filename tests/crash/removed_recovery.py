@@ -16,8 +16,9 @@ from tests.crash.orphans import adopt_orphans
 from tests.crash.patch import Patch
 
 if TYPE_CHECKING:
+    from replicator_runtime.engine.lanes.lane import Lane
     from replicator_runtime.engine.tables.table_store import TableRecord, TableStore
-    from replicator_sdk import DDLEvent, Position, TableSchema
+    from replicator_sdk import DDLEvent, Position, TableId, TableSchema
 
 
 def no_take_over(patch: Patch) -> None:
@@ -406,6 +407,20 @@ def forget_lanes(patch: Patch) -> None:
     patch.setattr(LaneEnds, "get", lambda self, name: None)
 
 
+def keep_staged(patch: Patch) -> None:
+    """Staged changes that the target does not have stay staged, and files that no manifest names stay in the archive."""
+    from replicator_runtime.engine.archive.archive import ChangeArchive
+    from replicator_runtime.engine.archive.names import lane_of
+    from replicator_runtime.engine.lanes import lane
+
+    def continued(self: Any, table: TableId, position: Position) -> Lane | None:
+        base = self._manifests.ends.get(table)
+        return base and lane.Lane(self._stage, lane_of(table), self._run.read_offset, base, self._names)
+
+    patch.setattr(ChangeArchive, "_continued", continued)
+    patch.setattr(ChangeArchive, "_undo_unlisted", lambda self: None)
+
+
 PARTS: dict[str, Callable[[Patch], None]] = {
     "lease": no_take_over,
     "identity": identity_of_a_process,
@@ -428,6 +443,7 @@ PARTS: dict[str, Callable[[Patch], None]] = {
     "request": end_requests_first,
     "approval": forget_accepted_plan,
     "lane": forget_lanes,
+    "archive": keep_staged,
     "session": keep_dead_session,
     "files": leave_files,
 }

@@ -290,6 +290,21 @@ class OffsetsConfig(Settings):
     keep_days: float = Field(default=7.0, ge=0, description="Beyond that number, those younger than this are kept.")
 
 
+class ArchiveConfig(Settings):
+    """Where every change is archived as well."""
+
+    path: str = Field(
+        min_length=1,
+        description="Folder or fsspec URL of the archive, of this pipeline alone; options as for `offsetBasePath`. It holds row values.",
+    )
+    keep_days: float | None = Field(
+        default=None, gt=0, description="Older files are deleted, those of copies too; all are kept when left out."
+    )
+    flush_seconds: float = Field(
+        default=60.0, ge=0, description="How long changes are at most in the state before they are in the archive."
+    )
+
+
 class MaintenanceConfig(Settings):
     """The target's maintenance of its tables; how often each table has it are settings of the target."""
 
@@ -368,6 +383,9 @@ class PipelineConfig(Settings):
     offsets: OffsetsConfig = Field(default_factory=OffsetsConfig, description="How many older offsets are kept.")
     maintenance: MaintenanceConfig = Field(
         default_factory=MaintenanceConfig, description="The target's maintenance of its tables."
+    )
+    archive: ArchiveConfig | None = Field(
+        default=None, description="Every change is appended to Parquet files as well; none when left out."
     )
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig, description="What one process may use.")
 

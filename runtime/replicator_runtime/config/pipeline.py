@@ -121,7 +121,9 @@ def _settings(document: Mapping[str, Any]) -> tuple[PipelineConfig | None, list[
     resolved, problems = _resolve_outside_properties(document)
     config, more = parse_model(PipelineConfig, resolved)
     if config is not None:
-        config = config.model_copy(update={"offset_base_path": expand_home(config.offset_base_path)})
+        archive = config.archive and config.archive.model_copy(update={"path": expand_home(config.archive.path)})
+        paths = {"offset_base_path": expand_home(config.offset_base_path), "archive": archive}
+        config = config.model_copy(update=paths)
     return config, problems + more
 
 

@@ -97,9 +97,11 @@ class Attempt:
             self._lifecycle.begin_attempt(records)
             if not self._snapshots.running:  # else a copy may begin another plan meanwhile
                 self._run.letters.forget_others({r.copy_id for r in self._lifecycle.records.values()})
-            self._consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
-            self._exit.callback(self._consumer.stop)
-            self._consumer.start()
+            consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
+            self._exit.callback(consumer.stop)
+            consumer.start()
+            self._run.archive.begin_attempt(consumer)
+            self._consumer = self._run.archive.wrapped(consumer)
             finish_renames(self._lifecycle, self._consumer)
             if finish_drops(self._lifecycle, self._consumer):
                 raise Rejoin

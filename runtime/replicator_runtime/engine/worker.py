@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.archive.archive import ChangeArchive
 from replicator_runtime.engine.attempt import Attempt
 from replicator_runtime.engine.control.control import Control
 from replicator_runtime.engine.control.only_copied import end_after_copy, refuse_after_copy
@@ -134,6 +135,8 @@ class _Attempts:
     def __init__(self, lifecycle: TableLifecycle, *, until_current: bool) -> None:
         self._lifecycle = lifecycle
         self._run = lifecycle.run
+        if self._run.config.archive is not None:
+            self._run.archive = ChangeArchive(self._run, self._run.archive_stage)
         self._until_current = until_current
         self._budget = RetryBudget(self._run.config.retries)
         self._snapshots = Snapshots(lifecycle)

@@ -50,7 +50,7 @@ def test_no_named_point_is_left_out() -> None:
     tried |= kill_points.OF_REWIND | kill_points.OF_RESET_OF_LOGS
     tried |= kill_points.OF_DELETE | kill_points.OF_DELETE_AT_POSTGRES
     tried |= kill_points.OF_PAUSES | kill_points.OF_RESUMES | kill_points.OF_LETTERS | kill_points.OF_HOLDS
-    tried |= kill_points.OF_DROP | kill_points.OF_READER | kill_points.OF_LOST_TOPICS
+    tried |= kill_points.OF_DROP | kill_points.OF_READER | kill_points.OF_LOST_TOPICS | kill_points.OF_ARCHIVES
     elsewhere = (
         "test.",
         "bigquery.",
@@ -69,6 +69,7 @@ def test_every_part_of_the_recovery_is_needed_at_some_point() -> None:
     at_points = {twin.removed for moment in kill_points.ALL for twin in moment.values()}
     elsewhere = kill_points.PARTS_FOR_JAVA | kill_points.PARTS_OF_RENAMES | kill_points.PARTS_OF_REMAINS
     elsewhere |= kill_points.PARTS_OF_REQUESTS | kill_points.PARTS_OF_PLANS | kill_points.PARTS_OF_LANES
+    elsewhere |= kill_points.PARTS_OF_ARCHIVES
     assert at_points | beside | elsewhere == set(PARTS)
 
 

@@ -93,6 +93,7 @@ class ActiveTables:
         if table in self.lanes:
             self._kept(item)
             return
+        self._lifecycle.run.archive.confirm(table, item.position)
         if table in self.watermarks:
             self.watermarks[table].position = item.position
             self._lifecycle.positions.reached(table, self._lifecycle.records[table].copy_id, item.position)

@@ -84,7 +84,7 @@ class LaneDrain:
 
     def _drain(self, opened: ExitStack) -> bool:
         limits, run = self._run.limits, self._run
-        consumer = run.pipeline.target.create_consumer(TargetContext(run, self._stop))
+        consumer = run.archive.wrapped(run.pipeline.target.create_consumer(TargetContext(run, self._stop)))
         opened.callback(consumer.stop)
         consumer.start()
         assert isinstance(consumer, BatchConsumer)
@@ -115,6 +115,7 @@ class LaneDrain:
             with self._locks.hold({table}, Held.ROWS):
                 self._run.letters.apply(consumer, changes_for_target(step.changes, self.record))
             _settle(consumer, step)
+            self._run.archive.confirm(table, step.position)
         elif (event := self._event_for_target(step)) is not None:
             with self._locks.hold({table}):
                 if event.operation is DDLOperation.TRUNCATE_TABLE:

@@ -16,7 +16,7 @@ from replicator_sdk import StoredState
 from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
-from replicator_state import check_known_identity
+from replicator_state import ArchiveFolder, check_known_identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +103,7 @@ def expected(found: Deletable, *, target_tables: bool, keep_source: bool, pipeli
     left = _left_at_the_source(found, pipeline, keep_source=keep_source)
     if not target_tables and found.tables:
         left.append(f"the tables at the target: {', '.join(map(str, found.tables))}")
-    return Outcome(tuple(deleted), (*left, *_dropped(found)))
+    return Outcome(tuple(deleted), (*left, *_dropped(found), *_archived(pipeline)))
 
 
 def _dropped(found: Deletable) -> list[str]:
@@ -147,8 +147,15 @@ def delete(pipeline: Pipeline, *, target_tables: bool, keep_source: bool) -> Out
     log.warning("replicator.deleted", name=pipeline.config.name, namespace=pipeline.config.namespace)
     if target_tables:
         kept = _left_at_the_source(found, pipeline, keep_source=keep_source)
-        return Outcome((*deleted, *plan.deleted), (*left, *kept, *_dropped(found)))
+        return Outcome((*deleted, *plan.deleted), (*left, *kept, *_dropped(found), *_archived(pipeline)))
     return plan
+
+
+def _archived(pipeline: Pipeline) -> list[str]:
+    archive = pipeline.config.archive
+    if archive is None:
+        return []
+    return [f"the archive at {ArchiveFolder(archive.path, 0).place}, with the values of all rows: delete its folder"]
 
 
 def _tables(pipeline: Pipeline) -> tuple[tuple[TableId, ...], tuple[TableId, ...]]:

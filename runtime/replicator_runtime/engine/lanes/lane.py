@@ -164,7 +164,18 @@ class Lane:
 
     # --- read
 
-    def next_step(self, generation: int, epoch: int, max_rows: int, max_bytes: int) -> LaneStep | None:
+    def take_back(self, end: Position) -> None:
+        """Delete the entry that was put last; the lane ends at `end`, where it began."""
+        with self._lock:
+            entry = self._entries.pop()
+            self._rows, self._nbytes = self._rows - entry.rows, self._nbytes - entry.nbytes
+            self.end = end
+        parts = [part_name(self.name, entry.token, number) for number in range(entry.parts)]
+        self._folder.remove([entry.name, *parts])
+
+    def next_step(
+        self, generation: int, epoch: int, max_rows: int, max_bytes: int, until: Position | None = None
+    ) -> LaneStep | None:
         """What follows the steps that were taken; None when there is nothing. Called again it gives the same, or more.
 
         Args:
@@ -172,6 +183,7 @@ class Lane:
             epoch: Likewise; of the run that applies them.
             max_rows: About so many changes at most.
             max_bytes: About so many bytes at most.
+            until: Nothing that ends after this position.
 
         Raises:
             SnapshotNeededError: RPL-4131 when a file is damaged or gone.
@@ -185,6 +197,8 @@ class Lane:
             if taken and rows + entry.rows > max_rows:
                 break
             header, payload = self._read(entry.name)
+            if until is not None and not Position.from_json(header["end"], self._read_offset) <= until:
+                break
             if "event" in header and not taken:
                 event = event_of(header["event"], payload, self._read_offset)
                 assert event.position is not None

@@ -45,6 +45,22 @@ def find_path(
     return path[::-1]
 
 
+def path_between(entries: Iterable[LaneEntry], begin: str, end: str) -> list[LaneEntry] | None:
+    """The entries from the position that `begin` names to the one that `end` names; None when they do not lead there."""
+    if begin == end:
+        return []
+    following: dict[str, list[LaneEntry]] = defaultdict(list)
+    for entry in entries:
+        following[entry.begins].append(entry)
+    came_by = _reached(following, begin)
+    if end not in came_by:
+        return None
+    path = [came_by[end]]
+    while path[-1].begins != begin:
+        path.append(came_by[path[-1].begins])
+    return path[::-1]
+
+
 def _reached(following: dict[str, list[LaneEntry]], base: str) -> dict[str, LaneEntry]:
     """Each position that is reached from `base`, and the entry that ends there."""
     came_by: dict[str, LaneEntry] = {}

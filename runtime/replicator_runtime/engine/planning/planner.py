@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+from replicator_runtime.engine.planning.archive_step import archive_step
 from replicator_runtime.engine.planning.plan import Plan, Step, StepKind
 from replicator_runtime.engine.planning.table_steps import NotListedError, TableSteps
 from replicator_runtime.engine.preparation.description import selected_part
@@ -101,6 +102,7 @@ class _Planner:
                 "taken in" if now == "include" else "left out"
             )
             steps.append(Step(StepKind.SETTING, "newTables", f'`newTables` was "{was}" and is "{now}"', effect))
+        steps += archive_step(self._pipeline.config, before)
         was, mode = (before or {}).get("mode", "initial"), self._pipeline.config.snapshot.mode
         if store.get(ONLY_COPIED):
             steps.append(_of_released_log(mode))

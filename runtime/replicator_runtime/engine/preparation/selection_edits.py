@@ -6,7 +6,7 @@ here is durable before an attempt moves that offset.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -15,6 +15,7 @@ from replicator_runtime.engine.preparation.scope_edits import needs_rows, why_co
 from replicator_runtime.engine.run_state.attempt_end import PlanOutOfDate
 from replicator_runtime.engine.tables.table_scope import TableScope
 from replicator_sdk.errors import NeedsUserError
+from replicator_state import ArchiveFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +124,9 @@ class SelectionEdits:
         """Record the selection of this run, and what was decided; durable when it returns."""
         config = self._run.config
         entries = self._run.pipeline.selection.to_json()
-        now = {"entries": entries, "newTables": config.new_tables, "mode": config.snapshot.mode}
+        now: dict[str, Any] = {"entries": entries, "newTables": config.new_tables, "mode": config.snapshot.mode}
+        if config.archive is not None:
+            now["archive"] = ArchiveFolder(config.archive.path, 0).place
         if self._changed or now != self._table_store.selection:
             self._changed = False
             self._table_store.selection = now

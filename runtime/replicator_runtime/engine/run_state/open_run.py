@@ -82,6 +82,7 @@ def open_run(
             requests=directory.requests(),
             lanes=directory.lanes(lease),
             letter_files=directory.dead_letters(lease),
+            archive_stage=directory.archive_stage(lease),
             stop=stop or threading.Event(),
             progress=progress or Progress(),
             metrics=MetricsRegistry(pipeline.target_stage),

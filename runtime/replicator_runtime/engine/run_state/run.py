@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.letters.dead_letters import DeadLetters
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
+from replicator_runtime.engine.tables.archiving import NoArchive
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_sdk.failpoint import failpoint, register
 from replicator_state import SavedOffset
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from replicator_runtime.config import Pipeline, PipelineConfig
     from replicator_runtime.engine.run_state.progress import Progress
+    from replicator_runtime.engine.tables.archiving import Archiving
     from replicator_runtime.observability.lineage import Lineage
     from replicator_runtime.observability.metrics import MetricsRegistry
     from replicator_sdk import Offset, TableId
@@ -65,6 +67,7 @@ class Run:
         requests: What operators ask for.
         lanes: The files of changes that paused tables do not take yet.
         letter_files: The files of rows that were put aside.
+        archive_stage: The files of changes that are to be archived.
         stop: Set when the run is to end; everything that waits checks it.
         requested: Set when operators ask for something: the attempt ends soon, so that it is carried out before the next.
         saved_offset: What is durable at target and state; None before the first save.
@@ -74,6 +77,7 @@ class Run:
         next_slice_at: When the target may be given the next slice, on this process's clock; attempts follow each other sooner.
         expects_more: Whether the source may still emit what was committed before the commits read last (`Commits.more`).
         accepted_copies: The tables that the accepted plan has copied again; None where nothing was planned.
+        archive: The change archive; none until the run makes attempts.
         alone: Whether it carries out commands only: what they ask for of tables is done by the next run.
         spark: The Spark session, which starts when a plugin asks for it.
         table_store: What is stored of the tables; their states are changed by `TableLifecycle` only.
@@ -89,6 +93,7 @@ class Run:
     requests: RequestFolder
     lanes: LaneFolder
     letter_files: LaneFolder
+    archive_stage: LaneFolder
     stop: threading.Event
     progress: Progress
     metrics: MetricsRegistry
@@ -100,6 +105,7 @@ class Run:
     expects_more: bool = False
     accepted_copies: frozenset[TableId] | None = None
     alone: bool = False
+    archive: Archiving = field(default_factory=NoArchive)
     requested: threading.Event = field(default_factory=threading.Event)
     spark: SparkHandle = field(init=False)
     table_store: TableStore = field(init=False)

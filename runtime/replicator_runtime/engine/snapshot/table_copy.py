@@ -163,7 +163,7 @@ class TableCopy:
         consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run, self._copy.stop))
         opened.callback(consumer.stop)
         consumer.start()
-        return consumer
+        return self._run.archive.wrapped(consumer)
 
     def _open(self, opened: ExitStack) -> TableSnapshot:
         record, source = self._copy.record, self._run.pipeline.source

@@ -110,6 +110,7 @@ class InFlight:
         self.begin_batch()
         self.finish_batch()
         self._pending.settle()
+        self._run.archive.flush()
         self.save()
 
     def apply_before(self, event: DDLEvent) -> bool:
@@ -162,6 +163,7 @@ class InFlight:
 
     def save(self) -> None:
         """Save how far everything is durable, unless a table needs the offset held."""
+        self._run.archive.flush(only_when_due=True)
         if self._tables.holds_offset:
             return
         here = self._pending.reached()

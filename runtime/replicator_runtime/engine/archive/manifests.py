@@ -1,0 +1,172 @@
+"""The manifests of the archive: one after another, each names the files that were added, and what is in them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from replicator_runtime.engine.archive.names import MANIFESTS, OWNER, manifest_of
+from replicator_runtime.stored_forms import ARCHIVE, head, parsed
+from replicator_sdk import Position, TableId
+from replicator_sdk.authoring.stored_form import check_form, release
+from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_state import ArchiveFolder
+
+register("engine.archive.listed")
+log = structlog.get_logger()
+_FORM: Final = 1
+
+
+class Manifests:
+    """Reads and writes manifests, and knows how far the archive has each table. Used under its owner's lock.
+
+    A file is in the archive once a manifest names it. Manifests are numbered without gaps but for old ones that were deleted, and are
+    never changed; of two runs that write one number the second fails.
+
+    Args:
+        run: Whose archive it is.
+        folder: The archive.
+
+    Attributes:
+        ends: Where the archive has each table; what follows is staged, or comes.
+        number: Of the next manifest.
+    """
+
+    def __init__(self, run: Run, folder: ArchiveFolder) -> None:
+        self._run = run
+        self._folder = folder
+        self._owned = False
+        self.ends: dict[TableId, Position] = {}
+        self.number = 1
+
+    def load(self) -> None:
+        """Read what is stored, and the manifests that were written after that.
+
+        Raises:
+            NeedsUserError: RPL-1251 when the archive is another pipeline's; RPL-7161 when a later release wrote it.
+            ReplicatorError: As archive or state fail.
+        """
+        self._own()
+        content = self._run.store.get(ARCHIVE)
+        stored = parsed(ARCHIVE, content) if content else {}
+        self.ends, self.number = {}, 1
+        if stored.get("place") == self._folder.place:
+            self.number = stored["number"]
+            self._learn(stored["ends"])
+        else:
+            known = [int(name.partition(".")[0]) for name in self._folder.names(MANIFESTS) if name[:1].isdigit()]
+            self.number = max(known, default=0) + 1
+        while (manifest := self.read(self.number)) is not None:
+            if manifest["generation"] == self._run.generation:
+                self._learn(manifest["ends"])
+            self.number += 1
+
+    def read(self, number: int) -> dict[str, Any] | None:
+        """The manifest of that number; None where there is none.
+
+        Raises:
+            NeedsUserError: RPL-7161 when a later release wrote it.
+        """
+        try:
+            manifest: dict[str, Any] = json.loads(self._folder.read(manifest_of(number)))
+        except FileNotFoundError:
+            return None
+        check_form(f"the archive's manifest {number}", manifest["version"], _FORM, manifest["release"])
+        return manifest
+
+    def write(self, entries: Sequence[Mapping[str, Any]], ends: Mapping[TableId, Position | None]) -> None:
+        """Add entries, durable when this returns.
+
+        Args:
+            entries: What was added, in order.
+            ends: Where the archive has their tables now; None for a table that it has no more.
+
+        Raises:
+            FencedError: When a newer run took over.
+            RetryableError: RPL-1252 when another run has added something.
+            ReplicatorError: As archive or state fail.
+        """
+        manifest = {
+            "version": _FORM,
+            "release": release(),
+            "number": self.number,
+            "generation": self._run.generation,
+            "epoch": self._run.epoch,
+            "at": time.time(),
+            "entries": list(entries),
+            "ends": _stored(ends),
+        }
+        self._run.lease.check()
+        try:
+            self._folder.create(manifest_of(self.number), json.dumps(manifest).encode())
+        except FileExistsError:
+            raise RetryableError(
+                f"another run has written manifest {self.number} of the archive at {self._folder.place}",
+                code="RPL-1252",
+                hint="nothing to do: the archive is read again; if it comes again and again, see that one pipeline writes this archive",
+            ) from None
+        failpoint("engine.archive.listed")
+        self.number += 1
+        self._learn(manifest["ends"])  # type: ignore[arg-type]
+        self.save()
+
+    def save(self) -> None:
+        """Store how far the archive is; durable when this returns."""
+        value = {"place": self._folder.place, "number": self.number, "ends": _stored(self.ends)}
+        self._run.store.put(ARCHIVE, json.dumps({**head(ARCHIVE), **value}).encode())
+
+    def prune(self, keep_days: float) -> int:
+        """Delete manifests that are older, with their files; how many. The newest one stays.
+
+        Raises:
+            ReplicatorError: As the archive fails.
+        """
+        before, removed = time.time() - keep_days * 86_400, 0
+        for name in sorted(self._folder.names(MANIFESTS))[:-1]:
+            manifest = self.read(int(name.partition(".")[0])) if name[:1].isdigit() else None
+            if manifest is None or manifest["at"] >= before:
+                break
+            self._run.lease.check()
+            for entry in manifest["entries"]:
+                for file in (*entry.get("files", ()), *entry.get("notes", ())):
+                    self._folder.remove(file)
+            self._folder.remove(f"{MANIFESTS}/{name}")
+            removed += 1
+        return removed
+
+    def _own(self) -> None:
+        if self._owned:
+            return
+        config = self._run.config
+        owner = {"version": _FORM, "namespace": config.namespace, "name": config.name}
+        try:
+            self._folder.create(OWNER, json.dumps(owner).encode())
+        except FileExistsError:
+            found = json.loads(self._folder.read(OWNER))
+            raise NeedsUserError(
+                f"the archive at {self._folder.place} is that of the pipeline {found['namespace']}/{found['name']}",
+                code="RPL-1251",
+                hint="set `archive.path` to a folder of this pipeline's own",
+            ) from None
+        self._owned = True
+
+    def _learn(self, ends: Sequence[Mapping[str, Any]]) -> None:
+        for item in ends:
+            table = TableId.from_json(item["table"])
+            if item["end"] is None:
+                self.ends.pop(table, None)
+            else:
+                self.ends[table] = Position.from_json(item["end"], self._run.read_offset)
+
+
+def _stored(ends: Mapping[TableId, Position | None]) -> list[dict[str, Any]]:
+    return [{"table": table.to_json(), "end": end and end.to_json()} for table, end in ends.items()]

@@ -1,0 +1,44 @@
+"""The names of folders and files in the archive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from replicator_sdk import TableId
+
+MANIFESTS: Final = "_manifests"
+OWNER: Final = "_archive.json"
+_LONGEST: Final = 200
+
+
+def folder_of(table: TableId) -> str:
+    """The table's folder: its full name, in which anything but letters, digits, `_` and `-` is written as `%XX`."""
+    parts = (table.database, table.schema, table.table) if table.schema else (table.database, table.table)
+    name = ".".join(quote(part, safe="").replace(".", "%2E").replace("~", "%7E") for part in parts)
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{lane_of(table)}"
+
+
+def lane_of(table: TableId) -> str:
+    """What the names of the table's staged files begin with."""
+    return hashlib.sha256(json.dumps(table.to_json(), sort_keys=True).encode()).hexdigest()[:24]
+
+
+def file_of(table: TableId, at: float, first: int, last: int, number: int) -> str:
+    """The file of changes that are archived at a time, by the manifest of that number."""
+    hour = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d/%H")
+    return f"{folder_of(table)}/{hour}/{first}-{last}.{number}.parquet"
+
+
+def copy_folder(table: TableId, copy: str) -> str:
+    """The folder of a copy's rows."""
+    return f"{folder_of(table)}/copies/{quote(copy, safe='')}"
+
+
+def manifest_of(number: int) -> str:
+    """The manifest of that number."""
+    return f"{MANIFESTS}/{number:012d}.json"

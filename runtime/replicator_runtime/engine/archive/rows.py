@@ -1,0 +1,112 @@
+"""The Parquet files of the archive: one row for each change, and for each row of a copy."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from replicator_sdk import DMLOperation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from replicator_sdk import ChangeBatch, TableSchema
+
+_GROUP_ROWS: Final = 65_536
+_GROUP_BYTES: Final = 32 << 20
+_LETTERS: Final = pa.array(["", "c", "u", "d"])
+_LETTERS_OF_COPIES: Final = pa.array(["", "r", "u", "d"])
+SCHEMA_KEY: Final = b"replicator.schema"
+"""The key under which a file's metadata has the table's schema, as `TableSchema.to_json` writes it."""
+
+
+def file_schema(schema: TableSchema) -> pa.Schema:
+    """The columns of a file of the table."""
+    flags = pa.struct([pa.field(name, pa.bool_()) for name in schema.names])
+    return pa.schema(
+        [
+            pa.field("operation", pa.string()),
+            pa.field("before", schema.struct),
+            pa.field("after", schema.struct),
+            pa.field("unchanged", flags),
+            pa.field("before_is_whole", pa.bool_()),
+            pa.field("position", pa.string()),
+            pa.field("sequence", pa.int64()),
+            pa.field("committed_at", pa.timestamp("us", tz="UTC")),
+        ],
+        metadata={SCHEMA_KEY: json.dumps(schema.to_json()).encode()},
+    )
+
+
+def rows_of_changes(batch: ChangeBatch, position: str) -> pa.RecordBatch:
+    """The rows of numbered changes.
+
+    Args:
+        batch: The changes.
+        position: Where the table is after all changes that the target got with them.
+    """
+    schema, rows = batch.schema, len(batch)
+    letters = _LETTERS_OF_COPIES if batch.is_snapshot else _LETTERS
+    is_delete = pc.equal(batch.op, int(DMLOperation.DELETE))
+    fields = list(schema.struct)
+    after = pa.StructArray.from_arrays(batch.row.flatten(), fields=fields, mask=pc.fill_null(is_delete, True))
+    before = pa.nulls(rows, schema.struct) if batch.before is None else batch.before
+    stamps = np.full(rows, -1, np.int64) if batch.timestamps is None else batch.timestamps
+    arrays = [
+        letters.take(batch.op.cast(pa.int32())),
+        before,
+        after,
+        _flags(batch),
+        pa.array(np.full(rows, batch.before_is_full)),
+        pa.array([position]).take(pa.array(np.zeros(rows, np.int32))),
+        pa.array(batch.sequence_numbers, pa.int64()),
+        pa.array(stamps, pa.timestamp("us", tz="UTC"), mask=stamps < 0),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=file_schema(schema))
+
+
+def rows_of_copy(schema: TableSchema, rows: pa.RecordBatch, position: str) -> pa.RecordBatch:
+    """The rows of a copy, which is of `position`."""
+    form, count = file_schema(schema), rows.num_rows
+    columns = [column.cast(kind.type) for column, kind in zip(rows.columns, schema.arrow, strict=True)]
+    arrays = [
+        pa.array(["r"]).take(pa.array(np.zeros(count, np.int32))),
+        pa.nulls(count, schema.struct),
+        pa.StructArray.from_arrays(columns, fields=list(schema.struct)),
+        pa.nulls(count, form.field("unchanged").type),
+        pa.array(np.zeros(count, np.bool_)),
+        pa.array([position]).take(pa.array(np.zeros(count, np.int32))),
+        pa.nulls(count, pa.int64()),
+        pa.nulls(count, pa.timestamp("us", tz="UTC")),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=form)
+
+
+def parquet(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> bytes:
+    """A Parquet file of the rows; small batches are put together."""
+    form, sink = file_schema(schema), pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, form, compression="zstd") as writer:
+        held: list[pa.RecordBatch] = []
+        for batch in batches:
+            held.append(batch)
+            if sum(b.num_rows for b in held) >= _GROUP_ROWS or sum(b.nbytes for b in held) >= _GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(held, form))
+                held = []
+        if held:
+            writer.write_table(pa.Table.from_batches(held, form))
+    return bytes(sink.getvalue())
+
+
+def _flags(batch: ChangeBatch) -> pa.StructArray:
+    """Which columns an UPDATE did not send; NULL where it sent all."""
+    kind, rows = file_schema(batch.schema).field("unchanged").type, len(batch)
+    if not batch.unchanged:
+        return pa.nulls(rows, kind)
+    none = pa.array(np.zeros(rows, np.bool_))
+    masks = [batch.unchanged.get(name, none) for name in batch.schema.names]
+    return pa.StructArray.from_arrays(masks, fields=list(kind))
