@@ -46,7 +46,7 @@ def test_all_problems_are_reported_at_once_with_their_paths(build: Build) -> Non
         "stages[0].plugin.properties.path": "input should be a valid string | ",
         "stages[0].plugin.properties.prt": 'unknown key "prt" | did you mean "port"?',
     }
-    assert "known here: batch, connections" in problems_of(build, document)["colour"]
+    assert "known here: archive, batch, connections" in problems_of(build, document)["colour"]
 
 
 def test_what_should_be_a_list_is_called_so(build: Build) -> None:

@@ -14,8 +14,8 @@ import structlog
 
 from replicator_runtime.engine.archive.consumer import wrapped
 from replicator_runtime.engine.archive.manifests import Manifests
-from replicator_runtime.engine.archive.names import file_of, lane_of
-from replicator_runtime.engine.archive.rows import parquet, rows_of_changes
+from replicator_runtime.engine.archive.names import file_name, files_of, lane_of
+from replicator_runtime.engine.archive.rows import parquet_files, rows_of_changes
 from replicator_runtime.engine.lanes.lane import Lane
 from replicator_runtime.engine.lanes.lane_event import event_json, event_values
 from replicator_runtime.engine.lanes.lane_file import LaneEntry, part_name, position_name
@@ -226,21 +226,21 @@ class ChangeArchive:
         number, taken = self._manifests.number, self._next_steps(tables)
         if not taken:
             return False
-        now, entries, files = time.time(), [], []
-        for table, _, step in taken:
-            entry = self._entry(table, step.position, **_described(step))
-            if step.changes is not None:
-                identity = step.changes.identity
-                entry["files"] = [file_of(table, now, identity.first_sequence, identity.last_sequence, number)]
-                files += entry["files"]
-            entries.append(entry)
+        now = time.time()
+        beginnings = {
+            table: files_of(table, now, identity.first_sequence, identity.last_sequence, number)
+            for table, _, step in taken
+            if step.changes is not None and (identity := step.changes.identity)
+        }
         intent = f"{number}.{uuid.uuid4().hex[:12]}{_INTENT}"
-        self._stage.create(intent, json.dumps({"number": number, "files": files}).encode())
-        for (_, _, step), entry in zip(taken, entries, strict=True):
-            if step.changes is not None:
-                text = str(step.position)
-                rows = (rows_of_changes(batch, text) for batch in step.changes.batches())
-                self.folder.replace(entry["files"][0], parquet(step.changes.schema, rows))
+        note = {"number": number, "beginnings": list(beginnings.values())}
+        self._stage.create(intent, json.dumps(note).encode())
+        entries = [
+            self._entry(
+                table, step.position, **_described(step), files=self._write_step(beginnings.get(table, ""), step)
+            )
+            for table, _, step in taken
+        ]
         failpoint("engine.archive.files_written")
         self._manifests.write(entries, {table: step.position for table, _, step in taken})
         for _, staged, step in taken:
@@ -249,6 +249,17 @@ class ChangeArchive:
         self._stage.remove([intent])
         failpoint("engine.archive.tidied")
         return True
+
+    def _write_step(self, beginning: str, step: LaneStep) -> list[str]:
+        """Write a step's changes into files; their names."""
+        if step.changes is None:
+            return []
+        text, names = str(step.position), []
+        rows = (rows_of_changes(batch, text) for batch in step.changes.batches())
+        for part, content in enumerate(parquet_files(step.changes.schema, rows)):
+            names.append(file_name(beginning, part))
+            self.folder.replace(names[-1], content)
+        return names
 
     def _next_steps(self, tables: dict[TableId, StagedTable]) -> list[tuple[TableId, StagedTable, LaneStep]]:
         """One step of each table that has any, as far as memory may hold them."""
@@ -271,8 +282,10 @@ class ChangeArchive:
             intent = json.loads(self._stage.read(name))
             manifest = self._manifests.read(intent["number"])
             listed = {file for entry in (manifest or {"entries": ()})["entries"] for file in entry.get("files", ())}
-            for file in intent["files"]:
-                if file not in listed:
+            for beginning in intent["beginnings"]:
+                folder, _, start = beginning.rpartition("/")
+                found = [f"{folder}/{file}" for file in self.folder.names(folder) if file.startswith(start)]
+                for file in set(found) - listed:
                     self.folder.remove(file)
             self._remove([name])
 

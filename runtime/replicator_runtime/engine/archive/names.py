@@ -28,10 +28,15 @@ def lane_of(table: TableId) -> str:
     return hashlib.sha256(json.dumps(table.to_json(), sort_keys=True).encode()).hexdigest()[:24]
 
 
-def file_of(table: TableId, at: float, first: int, last: int, number: int) -> str:
-    """The file of changes that are archived at a time, by the manifest of that number."""
+def files_of(table: TableId, at: float, first: int, last: int, number: int) -> str:
+    """What the names of the files begin with of changes that are archived at a time, by the manifest of that number."""
     hour = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d/%H")
-    return f"{folder_of(table)}/{hour}/{first}-{last}.{number}.parquet"
+    return f"{folder_of(table)}/{hour}/{first}-{last}.{number}."
+
+
+def file_name(beginning: str, part: int) -> str:
+    """The file of that number among those whose names begin so."""
+    return f"{beginning}{part}.parquet" if part else f"{beginning}parquet"
 
 
 def copy_folder(table: TableId, copy: str) -> str:

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 from replicator_sdk import DMLOperation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from replicator_sdk import ChangeBatch, TableSchema
 
 _GROUP_ROWS: Final = 65_536
-_GROUP_BYTES: Final = 32 << 20
+_FILE_BYTES: Final = 64 << 20
 _LETTERS: Final = pa.array(["", "c", "u", "d"])
 _LETTERS_OF_COPIES: Final = pa.array(["", "r", "u", "d"])
 SCHEMA_KEY: Final = b"replicator.schema"
@@ -88,17 +88,30 @@ def rows_of_copy(schema: TableSchema, rows: pa.RecordBatch, position: str) -> pa
 
 
 def parquet(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> bytes:
-    """A Parquet file of the rows; small batches are put together."""
-    form, sink = file_schema(schema), pa.BufferOutputStream()
+    """One Parquet file of the rows."""
+    files = list(parquet_files(schema, batches, 1 << 62))
+    return files[0] if files else _written(file_schema(schema), [])
+
+
+def parquet_files(
+    schema: TableSchema, batches: Iterable[pa.RecordBatch], most_bytes: int = _FILE_BYTES
+) -> Iterator[bytes]:
+    """Parquet files of the rows, of bounded size, since a transaction may be larger than memory."""
+    form = file_schema(schema)
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.nbytes for b in held) >= most_bytes:
+            yield _written(form, held)
+            held = []
+    if held:
+        yield _written(form, held)
+
+
+def _written(form: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, form, compression="zstd") as writer:
-        held: list[pa.RecordBatch] = []
-        for batch in batches:
-            held.append(batch)
-            if sum(b.num_rows for b in held) >= _GROUP_ROWS or sum(b.nbytes for b in held) >= _GROUP_BYTES:
-                writer.write_table(pa.Table.from_batches(held, form))
-                held = []
-        if held:
-            writer.write_table(pa.Table.from_batches(held, form))
+        writer.write_table(pa.Table.from_batches(batches, form), row_group_size=_GROUP_ROWS)
     return bytes(sink.getvalue())
 
 

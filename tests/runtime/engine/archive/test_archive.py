@@ -13,13 +13,14 @@ import pytest
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.delete import expected, survey
 from replicator_runtime.engine.planning.planner import stored_plan
-from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
+from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, RetryableError
 from replicator_state import ArchiveFolder
 from replicator_state.storage.local_folder import LocalFolder
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.archive.rebuilt import listed, rebuilt
 from tests.runtime.engine.requests import requests
 from tests.runtime.engine.stream.test_paused_tables import alone
+from tests.runtime.engine.stream.test_pending_acks import DeferredShop
 from tests.runtime.engine.test_run import Host, Shop, shop
 
 if TYPE_CHECKING:
@@ -89,6 +90,48 @@ def test_random_histories_with_faults_of_the_target_are_archived_whole_and_once(
         shop.run()
         left = 0
         assert_archived(shop, archive)
+
+
+def test_a_target_that_commits_in_its_own_time_is_archived_whole_and_once(tmp_path: Path) -> None:
+    in_memory_target.STORAGE = in_memory_target.TargetStorage()
+    shop, chance = DeferredShop(tmp_path), random.Random(1)
+    archive = archived(shop, flushSeconds=0)
+    shop.document["batch"] = {"maxIntervalSeconds": 0.01, "maxRows": 3}
+    shop.sql(*(f"INSERT INTO customers VALUES ({n}, 'c{n}')" for n in range(1, 20)), "INSERT INTO notes VALUES ('a')")
+    left = 0
+
+    def fault(at: str, where: TableId) -> None:
+        nonlocal left
+        if left and at in {"take", "before", "after"} and chance.random() < 0.5:
+            left -= 1
+            raise RetryableError("the table is locked", code="RPL-4001")
+
+    in_memory_target.STORAGE.fault = fault
+    for _ in range(3):
+        shop.run()
+        left = 0
+        assert_archived(shop, archive)
+        change(shop, chance)
+        left = chance.randrange(4)
+
+
+def test_changes_that_the_target_refuses_are_archived_once_it_has_taken_them(shop: Shop) -> None:
+    archive = archived(shop)
+    shop.run()
+    shop.sql("INSERT INTO customers VALUES (1, 'one')", "INSERT INTO notes VALUES ('a')")
+
+    def fault(at: str, where: TableId) -> None:
+        if at == "before" and where.table == "customers":
+            raise DataError("a value does not fit", code="RPL-5402", table=str(where))
+
+    in_memory_target.STORAGE.fault = fault
+    with pytest.raises(DataError):
+        shop.run()
+    assert rebuilt(archive)["customers"].changes == 0
+    in_memory_target.STORAGE.fault = lambda *_: None
+    shop.sql("UPDATE customers SET name = 'another'")
+    shop.run()
+    assert_archived(shop, archive)
 
 
 def test_batches_of_a_run_are_put_together(shop: Shop) -> None:
@@ -186,7 +229,7 @@ def test_files_older_than_keep_days_are_deleted(shop: Shop) -> None:
 def test_two_runs_that_write_one_manifest_are_noticed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = archived(shop)
     shop.run()
-    true, taken = ArchiveFolder.create, []
+    true, taken = ArchiveFolder.create, list[str]()
 
     def create(self: ArchiveFolder, name: str, content: bytes) -> None:
         if name.startswith("_manifests") and not taken:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replicator_runtime.engine.archive.names import folder_of
-from replicator_runtime.engine.archive.rows import parquet, rows_of_changes, rows_of_copy
+from replicator_runtime.engine.archive.rows import parquet, parquet_files, rows_of_changes, rows_of_copy
 from replicator_sdk import ChangeBatch, Column, TableId, TableSchema
 from replicator_sdk.datatype import parse_type
 
@@ -86,7 +86,14 @@ def test_rows_of_a_copy_are_kept(tmp_path: Path) -> None:
     assert [(row["operation"], row["before"], row["after"]) for row in found] == [("r", None, FULL), ("r", None, EMPTY)]
 
 
-def test_folders_of_tables_are_told_apart_whatever_their_names_are() -> None:
+def test_a_transaction_that_is_larger_than_memory_has_several_files(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_pylist([FULL] * 100, schema=SCHEMA.arrow)
+    parts = [rows_of_copy(SCHEMA, batch, "5")] * 10
+    files = list(parquet_files(SCHEMA, parts, 4 * parts[0].nbytes))
+    assert [pq.read_metadata(pa.BufferReader(file)).num_rows for file in files] == [400, 400, 200]
+
+
+def test_folders_of_tables_differ_whatever_their_names_are() -> None:
     names = [
         TableId("a", "b.c"),
         TableId("a", "c", "b"),

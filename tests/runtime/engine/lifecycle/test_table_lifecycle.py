@@ -56,6 +56,7 @@ def lifecycle(tmp_path: Path) -> Iterator[TableLifecycle]:
         requests=directory.requests(),
         lanes=directory.lanes(lease),
         letter_files=directory.dead_letters(lease),
+        archive_stage=directory.archive_stage(lease),
         stop=threading.Event(),
         progress=Progress(),
         metrics=MetricsRegistry("lake"),
