@@ -227,10 +227,10 @@ class ChangeArchive:
         if not taken:
             return False
         now = time.time()
+        identities = {table: step.changes.identity for table, _, step in taken if step.changes is not None}
         beginnings = {
             table: files_of(table, now, identity.first_sequence, identity.last_sequence, number)
-            for table, _, step in taken
-            if step.changes is not None and (identity := step.changes.identity)
+            for table, identity in identities.items()
         }
         intent = f"{number}.{uuid.uuid4().hex[:12]}{_INTENT}"
         note = {"number": number, "beginnings": list(beginnings.values())}
