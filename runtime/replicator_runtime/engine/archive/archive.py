@@ -98,11 +98,13 @@ class ChangeArchive:
             self._names = self._stage.names()
             self._undo_unlisted()
             tables = {lane_of(table): table for table in [*self._run.table_store.records]}
+            tables |= {lane_of(table): table for table in self._manifests.ends if lane_of(table) not in tables}
             lanes = {name.partition(".")[0] for name in self._names if not name.endswith(_INTENT)}
             self._remove(name for name in self._names if name.partition(".")[0] in lanes - tables.keys())
         for lane in sorted(lanes & tables.keys()):
             try:
-                self.staged(tables[lane], consumer)
+                if self.staged(tables[lane], consumer) is None:
+                    self._open_former(tables[lane])
             except FencedError:
                 raise
             except ReplicatorError as error:  # the table fails with it when the engine asks
@@ -191,6 +193,17 @@ class ChangeArchive:
             return None
         lane = Lane(self._stage, name, self._run.read_offset, base, [entry.name for entry in path])
         return lane if lane.is_joined and lane.end == position else None
+
+    def _open_former(self, table: TableId) -> None:
+        """Open what is staged of a table that the target has no more and the run does not know: the log had no more of it."""
+        with self._lock:
+            name, base = lane_of(table), self._manifests.ends.get(table)
+            if base is None or table in self._run.table_store.records:
+                return
+            names = [found for found in self._names if found.partition(".")[0] == name]
+            lane = Lane(self._stage, name, self._run.read_offset, base, names)
+            if lane.is_joined:
+                self._tables[table] = StagedTable(lane, lane.end)
 
     def _broken(self, table: TableId, position: Position) -> Lane:
         known = table in self._manifests.ends

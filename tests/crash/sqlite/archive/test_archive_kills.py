@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import fsspec
@@ -75,9 +74,7 @@ def test_an_archive_on_s3_has_what_spark_copied_into_delta(
     make_pair: MakePair, s3_bucket: str, s3_server: S3Server, tmp_path: Path
 ) -> None:
     pair = make_pair(delta=True)
-    own = pair.replicator.environment
-    paths = os.pathsep.join(filter(None, (own["PYTHONPATH"], os.environ.get("PYTHONPATH"))))
-    pair.replicator.environment = {**own, **s3_server.environment, "PYTHONPATH": paths}
+    pair.replicator.environment = {**pair.replicator.environment, **s3_server.environment}
     place = f"s3://{s3_bucket}/archive"
     pair.replicator.settings = {**pair.replicator.settings, "archive": {"path": place}}
     pair.replicator.source = ("sqlite", {**pair.replicator.source[1], "chunkRows": 40})

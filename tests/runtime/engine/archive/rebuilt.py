@@ -41,10 +41,15 @@ def rebuilt(archive: Path, until: Callable[[Mapping[str, Any]], bool] = lambda _
     return tables
 
 
+def entries_of(archive: Path) -> list[dict[str, Any]]:
+    """The entries of all manifests, in order."""
+    manifests = [json.loads(path.read_text()) for path in sorted((archive / "_manifests").iterdir())]
+    return [entry for manifest in manifests for entry in manifest["entries"]]
+
+
 def listed(archive: Path) -> set[str]:
     """The Parquet files that manifests name."""
-    manifests = [json.loads(path.read_text()) for path in (archive / "_manifests").iterdir()]
-    return {file for one in manifests for entry in one["entries"] for file in entry.get("files", ())}
+    return {file for entry in entries_of(archive) for file in entry.get("files", ())}
 
 
 def _take(archive: Path, tables: dict[str, RebuiltTable], entry: Mapping[str, Any]) -> None:

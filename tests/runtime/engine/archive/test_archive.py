@@ -17,7 +17,7 @@ from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, Re
 from replicator_state import ArchiveFolder
 from replicator_state.storage.local_folder import LocalFolder
 from tests.runtime.engine import in_memory_target
-from tests.runtime.engine.archive.rebuilt import listed, rebuilt
+from tests.runtime.engine.archive.rebuilt import entries_of, listed, rebuilt
 from tests.runtime.engine.requests import requests
 from tests.runtime.engine.stream.test_paused_tables import alone
 from tests.runtime.engine.stream.test_pending_acks import DeferredShop
@@ -263,6 +263,23 @@ def test_a_dropped_table_ends_in_the_archive(shop: Shop) -> None:
     shop.sql("CREATE TABLE notes (text TEXT, more TEXT)", "INSERT INTO notes VALUES ('b', 'c')")
     shop.run()
     assert_archived(shop, archive)
+
+
+def test_a_renamed_table_ends_with_all_its_changes_and_begins_again_with_a_copy(shop: Shop) -> None:
+    archive = archived(shop)
+    shop.run()
+    shop.sql("INSERT INTO notes VALUES ('a'), ('b')")
+    shop.sql("ALTER TABLE notes RENAME TO remarks")
+    shop.sql("INSERT INTO remarks VALUES ('c')")
+    shop.run()
+    shop.run()
+    entries = [entry for entry in entries_of(archive) if entry["table"]["table"] in {"notes", "remarks"}]
+    kinds = [(entry["table"]["table"], entry["kind"], entry.get("rows")) for entry in entries]
+    assert kinds[1:3] == [("notes", "changes", 3), ("notes", "end", None)]
+    requests(shop).submit("table.resync", {"tables": ["remarks"], "inPlace": True})
+    shop.sql("INSERT INTO remarks VALUES ('d')")
+    shop.run()
+    assert rebuilt(archive)["remarks"].bag().total() == 4
 
 
 def test_errors_of_the_archive_are_ones_with_a_code(shop: Shop) -> None:
