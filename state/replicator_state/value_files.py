@@ -31,6 +31,7 @@ _MAGIC = b"RPLSTAT1"
 _ABSENT = b"RPLNONE1"
 _DIGEST = 32
 _LOOKS = 5
+_REMEMBERED_BYTES = 32 << 20
 _log = logging.getLogger("replicator.state")
 
 
@@ -67,6 +68,7 @@ class ValueFiles:
         self._lock = threading.RLock()
         self._listed: dict[str, set[int]] | None = None
         self._own: dict[str, UnreadableFile | None] = {}
+        self._written: dict[str, bytes] = {}
 
     def load(self, name: str) -> Loaded:
         """The value under `name`.
@@ -92,12 +94,16 @@ class ValueFiles:
         with self._lock:
             self._adopt_once(name)
             file = self._file(name, self._epoch)
-            present, _ = self._read(file)
-            if present is not None and present.startswith(_MAGIC):
+            present = self._present(name, file)
+            if present is not None:
                 # A damaged one must not push out the last good version.
-                self._keep(file, _sealed(present))
+                self._keep(file, present)
             failpoint("state.put.between")
-            self.write(file, _sealed(_MAGIC + value), "save state")
+            content = _sealed(_MAGIC + value)
+            self._written.pop(name, None)
+            self.write(file, content, "save state")
+            if len(content) <= _REMEMBERED_BYTES:
+                self._written[name] = content
             self._own[name] = None
             self._fence()
 
@@ -128,6 +134,15 @@ class ValueFiles:
             self.folder.replace(file, content)
 
         self._retry.run(what, attempt)
+
+    def _present(self, name: str, file: str) -> bytes | None:
+        """The file's content when it is a whole value; what this run wrote last is known without its checksum."""
+        try:
+            content = self._retry.run("read state", lambda: self.folder.read(file))
+            known = content == self._written.get(name) or _opened(content).startswith(_MAGIC)
+        except (FileNotFoundError, UnreadableError):
+            return None
+        return content if known else None
 
     def _keep(self, file: str, content: bytes) -> None:
         """Let the previous version be what `file` has now; durable with what is written next."""

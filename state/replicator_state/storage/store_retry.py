@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableErro
 
 T = TypeVar("T")
 
+_FIRST_WAIT = 0.05
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FORBIDDEN_BY_GCS = "Forbidden:"
@@ -54,11 +56,15 @@ class StoreRetry:
         def again(error: Exception) -> bool:
             return is_fault(error) and (wait_for_user or not _needs_user(error))
 
-        attempts = None if self.seconds > 0 else 1
-        timeout = self.seconds if self.seconds > 0 else None
         try:
+            try:
+                return action()  # most succeed, and what follows costs more than a small file
+            except Exception as error:
+                if self.seconds <= 0 or not again(error):
+                    raise
+            time.sleep(_FIRST_WAIT)
             for attempt in stamina.retry_context(
-                on=again, attempts=attempts, timeout=timeout, wait_initial=0.05, wait_max=5.0, wait_jitter=0.2
+                on=again, attempts=None, timeout=self.seconds, wait_initial=_FIRST_WAIT, wait_max=5.0, wait_jitter=0.2
             ):
                 with attempt:
                     return action()

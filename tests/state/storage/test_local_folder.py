@@ -56,3 +56,19 @@ def test_a_file_that_is_kept_stays_as_it_was_when_its_name_is_replaced(
     local.replace("a", b"3")
     assert (local.read("a"), local.read("b")) == (b"3", b"2")
     assert sorted(local.names()) == ["a", "b"]
+
+
+def test_a_value_that_another_program_damaged_is_found_though_the_run_remembers_what_it_wrote(
+    local: LocalFolder,
+) -> None:
+    store = StateStore(local, AT_ONCE)
+    for value in (b"one", b"two"):
+        store.put("k", value)
+    whole = (local.path / "state-k").read_bytes()
+    for place in range(len(whole)):
+        (local.path / "state-k").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(local, "replace", lambda *_: None)
+            store.put("k", b"three")
+        (local.path / "state-k").write_bytes(b"junk")
+        assert store.get("k") == b"one"
