@@ -323,8 +323,8 @@ OF_ARCHIVES: frozenset[str] = frozenset(
 PARTS_OF_ARCHIVES: frozenset[str] = frozenset({"archive"})
 """The part of the recovery that they need."""
 
-OF_ARCHIVED_COPIES: frozenset[str] = frozenset({"engine.archive.copied"})
-"""Those of them that a first copy passes: they are tried there."""
+OF_ARCHIVED_COPIES: frozenset[str] = frozenset({"engine.archive.copied", "engine.archive.listed"})
+"""Those of them that a first copy passes: they are tried there, too."""
 
 PARTS_FOR_JAVA: frozenset[str] = frozenset({"session", "files"})
 """The parts of the recovery that a killed Java virtual machine needs: tried in `sqlite/test_killed_java.py`."""

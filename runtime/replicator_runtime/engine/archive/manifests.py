@@ -65,6 +65,7 @@ class Manifests:
         else:
             known = [int(name.partition(".")[0]) for name in self._folder.names(MANIFESTS) if name[:1].isdigit()]
             self.number = max(known, default=0) + 1
+            self.save()  # so that manifests from here on are found again, also by a run that follows a kill
         while (manifest := self.read(self.number)) is not None:
             if manifest["generation"] == self._run.generation:
                 self._learn(manifest["ends"])
