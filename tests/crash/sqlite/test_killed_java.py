@@ -96,7 +96,7 @@ def test_killed_once_and_then_twice_in_a_stream_rows_are_equal_and_nothing_is_le
 ) -> None:
     """One run recovers from one kill, another run from two of them; three runs follow each of the two."""
     pair = make_pair(delta=True)
-    with OneProcess(tmp_path / "process") as process:
+    with OneProcess(tmp_path / "process", shares_java=True) as process:
         for times in (1, 2):
             pair.change_rows()  # so that the run has something to ask Java for before a kill
             running = _start(pair)

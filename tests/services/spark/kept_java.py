@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -33,7 +33,8 @@ from tests.services.spark.session import INTERPRETER, SMALL, settings
 MASTER = "local[2]"
 _USES = 40
 """A virtual machine keeps what each of its clients has not let go of, so it is replaced at times."""
-_IDLE = 2
+_IDLE, _IDLE_BETWEEN_MODULES = 2, 1
+"""So many wait for the next command; each has some hundred megabytes."""
 _SECONDS_TO_START = 120.0
 _TWO_NUMBERS = struct.Struct(">ii")
 _VARIABLES_OF_A_TEST = ("PYTEST_", SECRET_VARIABLES)
@@ -50,6 +51,7 @@ class KeptJava:
         secret: What it is asked with.
         ended: How the command that uses it has ended: None while it goes on. Asked where no one has given it back.
         uses: How many commands have used it.
+        user: The thread that has taken it, and waits for the command.
     """
 
     around: tuple[Mapping[str, str], str]
@@ -57,7 +59,8 @@ class KeptJava:
     port: int
     secret: str
     ended: Callable[[], int | None] | None = None
-    uses: int = field(default=0)
+    uses: int = 0
+    user: int = 0
 
     def variables(self) -> dict[str, str]:
         """What a command finds it by."""
@@ -115,6 +118,8 @@ def shared() -> Iterator[None]:
         yield
     finally:
         _is_shared = before
+        with _lock:
+            _end_idle(but=_IDLE_BETWEEN_MODULES)
 
 
 def is_shared() -> bool:
@@ -137,11 +142,11 @@ def take(ended: Callable[[], int | None] | None = None) -> KeptJava:
             if java.process.poll() is not None or java.around != around:
                 java.kill()
                 continue
-            java.ended = ended or _goes_on
-            return java
-        java = _start(around)
-        java.ended = ended or _goes_on
-        _kept.append(java)
+            break
+        else:
+            java = _start(around)
+            _kept.append(java)
+        java.ended, java.user = ended or _goes_on, threading.get_ident()
         return java
 
 
@@ -150,13 +155,17 @@ def _goes_on() -> None:
 
 
 def _reclaim() -> None:
-    """Take back what ended commands use, and end those that are too many."""
+    """Take back what ended commands of this thread use, and end those that are too many."""
     for java in _kept.copy():
-        status = java.ended() if java.ended is not None else None
+        mine = java.ended is not None and java.user == threading.get_ident()
+        status = java.ended() if java.ended is not None and mine else None
         if status is not None:
             java.give_back(status)
-    idle = [java for java in _kept if java.ended is None]
-    for java in idle[_IDLE:]:
+    _end_idle(but=_IDLE)
+
+
+def _end_idle(*, but: int) -> None:
+    for java in [java for java in _kept if java.ended is None][but:]:
         java.kill()
 
 

@@ -34,7 +34,7 @@ def test_runs_after_a_kill_are_equal(make_pair: MakePair, tmp_path: Path) -> Non
     pair.replicator.source = ("sqlite", {**pair.replicator.source[1], "keepChangesHours": 1})
     document = pair.replicator.document()
     pair.replicator.pipeline.write_text(json.dumps(document))
-    with OneProcess(tmp_path / "process") as process:
+    with OneProcess(tmp_path / "process", shares_java=True) as process:
         assert process.run(document) == ""
         pair.change_rows()
         assert process.run(document) == ""
