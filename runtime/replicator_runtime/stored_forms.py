@@ -21,7 +21,7 @@ TABLES, CHANGES = "engine-tables", "engine-tables-changes"
 SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-maintenance"
 SETTINGS, APPROVALS, REWIND, LANES = "engine-settings", "engine-approvals", "engine-rewind", "engine-lanes"
 ONLY_COPIED, ARCHIVE = "engine-only-copied", "engine-archive"
-SCHEDULE, VERIFIED = "engine-schedule", "engine-verified"
+SCHEDULE, VERIFIED, GAPS = "engine-schedule", "engine-verified", "engine-gaps"
 _FORMS: Final = {
     TABLES: 2,
     CHANGES: 2,
@@ -36,6 +36,7 @@ _FORMS: Final = {
     SCHEDULE: 1,
     VERIFIED: 1,
     ARCHIVE: 1,
+    GAPS: 1,
 }
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 

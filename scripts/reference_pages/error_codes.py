@@ -19,6 +19,7 @@ CODE = re.compile(r"RPL-\d{4}")
 # Names of hints that several modules import.
 _SHARED_HINTS = {
     "COPY_AGAIN",
+    "HEAL",
     "COPY_TABLE_AGAIN",
     "DROP_SLOT",
     "FROM_NEW_SNAPSHOT",

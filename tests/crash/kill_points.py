@@ -303,6 +303,9 @@ OF_REWIND: frozenset[str] = frozenset(
 OF_REPAIR: frozenset[str] = frozenset({"engine.repair.noted", "delta.repair.before", "delta.repair.after"})
 """While rows that differ are written again: tried in `sqlite/commands/test_repair.py`."""
 
+OF_HEAL: frozenset[str] = frozenset({"engine.heal.begun", "engine.heal.tables", "engine.heal.saved"})
+"""While a replicator goes on after a lost log: tried in `sqlite/lost_log/test_heal.py`."""
+
 PARTS_OF_REQUESTS: frozenset[str] = frozenset({"request"})
 """The part of the recovery that they need."""
 

@@ -25,7 +25,7 @@ COMMAND = (sys.executable, "-c", "from replicator_runtime.cli import main; main(
 SECONDS = 300.0
 SPARK: Mapping[str, Any] = {"master": kept_java.MASTER, "conf": dict(SMALL)}
 """The key `spark` of the tests' pipelines."""
-_USES_SPARK = frozenset({"run", "verify", "explain-row", "maintain"})
+_USES_SPARK = frozenset({"run", "verify", "explain-row", "maintain", "heal"})
 
 
 @dataclass(frozen=True, slots=True)

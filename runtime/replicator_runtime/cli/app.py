@@ -21,7 +21,7 @@ from replicator_runtime.cli.commands import (
     validate,
 )
 from replicator_runtime.cli.commands.checks import dead_letters, explain_row, verify
-from replicator_runtime.cli.commands.pipelines import ddl, delete, pause, plan
+from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, pause, plan
 
 app = typer.Typer(
     name="replicator",
@@ -53,6 +53,7 @@ for command in (
     app.command()(command)
 app.command("list")(replicators.list_replicators)
 app.command("reset")(replicators.reset)
+app.command("heal")(heal.heal)
 app.command("pause")(pause.pause)
 app.command("resume")(pause.resume)
 app.command("delete")(delete.delete)

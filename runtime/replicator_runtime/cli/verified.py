@@ -1,9 +1,13 @@
-"""Shows what runs found when they compared tables with their copies."""
+"""Shows what was found when tables were compared with their copies: by runs, and over a gap in the history."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from replicator_runtime.engine.repair.history_gaps import stored_gaps
+from replicator_runtime.engine.schedule.schedule import stored_schedule
+from replicator_runtime.engine.schedule.verified_tables import stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,6 +16,28 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.schedule.schedule import Schedule
     from replicator_runtime.engine.schedule.verified_tables import VerifiedTable
     from replicator_sdk import TableId
+    from replicator_state import StateStore
+
+_GAPS_SHOWN: Final = 3
+
+
+def comparisons_json(store: StateStore) -> dict[str, Any]:
+    """What `status` shows of them.
+
+    Args:
+        store: The runtime's own state.
+    """
+    return {
+        "verification": verification_json(stored_schedule(store), stored(store)),
+        "historyGaps": [gap.to_json() for gap in stored_gaps(store)],
+    }
+
+
+def print_comparisons(report: Report, name: str, store: StateStore) -> None:
+    """Print the same; arguments as before, with the replicator's name as the operator gave it."""
+    print_verified(report, name, stored_schedule(store), stored(store))
+    for gap in stored_gaps(store)[-_GAPS_SHOWN:]:
+        report.line(f"the history from {gap.after} to {gap.until} was lost ({gap.code}), and healed at {gap.at}")
 
 
 def verification_json(schedule: Schedule | None, found: Mapping[TableId, VerifiedTable]) -> dict[str, Any] | None:

@@ -46,7 +46,7 @@ def test_no_named_point_is_left_out() -> None:
     tried = {point for moment in kill_points.ALL for point in moment}
     tried |= kill_points.OF_SLICES | kill_points.OF_RENAMES | kill_points.OF_DATABASES | kill_points.OF_REMAINS
     tried |= kill_points.OF_REQUESTS | kill_points.OF_RESET | kill_points.OF_PLANS
-    tried |= kill_points.OF_ONLY | kill_points.OF_REPAIR
+    tried |= kill_points.OF_ONLY | kill_points.OF_REPAIR | kill_points.OF_HEAL
     tried |= kill_points.OF_REWIND | kill_points.OF_RESET_OF_LOGS
     tried |= kill_points.OF_DELETE | kill_points.OF_DELETE_AT_POSTGRES
     tried |= kill_points.OF_PAUSES | kill_points.OF_RESUMES | kill_points.OF_LETTERS | kill_points.OF_HOLDS

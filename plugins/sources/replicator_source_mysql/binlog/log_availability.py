@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
 from replicator_source_mysql.connect.connection import Server, execute, named_rows, server_of, variables
 from replicator_source_mysql.gtid import GtidPosition, GtidProgress, GtidSet
-from replicator_source_mysql.hints import COPY_AGAIN
+from replicator_source_mysql.hints import COPY_AGAIN, HEAL
 from replicator_source_mysql.offset import MySqlOffset
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _check_file(connection: pymysql.Connection[Any], origin: Origin, offset: MyS
             f" {_retention(connection)}",
             code="RPL-3782",
             position=str(offset),
-            hint=f"raise binlog_expire_logs_seconds above the longest stop; then {COPY_AGAIN}",
+            hint=f"raise binlog_expire_logs_seconds above the longest stop; then {HEAL}",
         )
     if not has_position(connection, origin, offset):
         raise other_file(offset)
@@ -202,7 +202,7 @@ def _check_gtids(connection: pymysql.Connection[Any], origin: Origin, offset: My
             f" {_retention(connection)}",
             code="RPL-3782",
             position=str(offset),
-            hint=f"raise binlog_expire_logs_seconds above the longest stop; then {COPY_AGAIN}",
+            hint=f"raise binlog_expire_logs_seconds above the longest stop; then {HEAL}",
         )
 
 

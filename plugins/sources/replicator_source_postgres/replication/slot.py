@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
-from replicator_source_postgres.hints import COPY_AGAIN, DROP_SLOT
+from replicator_source_postgres.hints import COPY_AGAIN, DROP_SLOT, HEAL
 from replicator_source_postgres.offset import PostgresOffset
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Slot:
                 f"the replication slot {self.name!r} does not exist any more, and the log after the saved offset is lost",
                 code="RPL-3203",
                 position=str(offset),
-                hint=COPY_AGAIN,
+                hint=HEAL,
             )
         self._check_kind(state)
         if state.is_lost:
@@ -163,7 +163,7 @@ class Slot:
                 " read from it, or the state is an old copy",
                 code="RPL-3204",
                 position=str(offset),
-                hint=f"where the state is an old copy, put the newer state back; else {COPY_AGAIN}; {DROP_SLOT}('{self.name}')",
+                hint=f"where the state is an old copy, put the newer state back; else {HEAL}; {DROP_SLOT}('{self.name}')",
             )
         self._check_end(offset)
         return state
@@ -204,5 +204,5 @@ class Slot:
         return HistoryLostError(
             f"the slot {self.name!r} has lost the log {where} (wal_status {state.wal_status})",
             code="RPL-3202",
-            hint=f"raise max_slot_wal_keep_size; then {COPY_AGAIN}; {DROP_SLOT}('{self.name}')",
+            hint=f"raise max_slot_wal_keep_size; then {HEAL}; {DROP_SLOT}('{self.name}')",
         )

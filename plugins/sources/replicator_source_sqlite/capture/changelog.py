@@ -23,6 +23,7 @@ DDL = 0
 """The `op` of a row that records a schema change; the others are the codes of `DMLOperation`."""
 
 COPY_AGAIN = "have every table copied again: `replicator reset PIPELINE`"
+HEAL = "write what changed meanwhile, by comparing each table: `replicator heal PIPELINE`; or have every table copied again: `replicator reset PIPELINE`"
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS _replicator_changes (
@@ -113,7 +114,7 @@ def check_reach(database: sqlite3.Connection, offset: SqliteOffset) -> None:
         raise HistoryLostError(
             "changes after the saved offset were removed from the changelog",
             code="RPL-3506",
-            hint=COPY_AGAIN + "; do not change _replicator_readers while a replicator does not run",
+            hint=HEAL + "; do not change _replicator_readers while a replicator does not run",
             position=str(offset),
         )
 

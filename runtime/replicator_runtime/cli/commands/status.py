@@ -23,11 +23,9 @@ def status(
     with Report("status", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.liveness import liveness, waits_for_first_run
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
-        from replicator_runtime.cli.verified import print_verified, verification_json
+        from replicator_runtime.cli.verified import comparisons_json, print_comparisons
         from replicator_runtime.engine.control.pause import stored_pause
         from replicator_runtime.engine.letters.letter_file import newest_files
-        from replicator_runtime.engine.schedule.schedule import stored_schedule
-        from replicator_runtime.engine.schedule.verified_tables import stored
         from replicator_sdk.errors import NeedsUserError
 
         location = find_state(name, namespace, base)
@@ -46,7 +44,6 @@ def status(
         waiting = directory.requests().waiting()
         scoped = directory.states().scoped("runtime")
         paused = stored_pause(scoped)
-        schedule, verified = stored_schedule(scoped), stored(scoped)
         aside = sorted((head.table, len(rows)) for head, rows in newest_files(directory.dead_letters()) if rows)
         report.data = {
             **found,
@@ -54,7 +51,7 @@ def status(
             "requestsWaiting": waiting,
             "paused": None if paused is None else {"by": paused.by, "since": paused.since},
             "rowsPutAside": [{**table.to_json(), "rows": rows} for table, rows in aside],
-            "verification": verification_json(schedule, verified),
+            **comparisons_json(scoped),
         }
         if lives.process_ended:
             report.warn(f"{lives}; it loses nothing: start it again with `replicator run`")
@@ -65,7 +62,7 @@ def status(
             report.line(
                 f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list {name}`"
             )
-        print_verified(report, name, schedule, verified)
+        print_comparisons(report, name, scoped)
         if paused is not None:
             report.line(f"{paused}: the source has to keep its log; `replicator resume {name}` lets it go on")
         if waiting:

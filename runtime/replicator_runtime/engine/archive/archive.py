@@ -131,6 +131,14 @@ class ChangeArchive:
             self._due_at = time.monotonic() + self._config.flush_seconds
             self._prune()
 
+    def note_gap(self, tables: Iterable[TableId], why: str) -> None:
+        """Note, while no attempt goes on, that changes of tables are in no log: each is a break; durable when this returns."""
+        with self._lock:
+            self._manifests.load()
+            for table in tables:
+                if (end := self._manifests.ends.get(table)) is not None:
+                    self._break(table, end, why)
+
     @property
     def _is_due(self) -> bool:
         staged = sum(staged.lane.nbytes for staged in self._tables.values())

@@ -93,7 +93,7 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.STOP_RESUMING, (_PAUSED,), (_PAUSED,), "apply"),
     _transitions(Cause.RESUME, _KNOWN, (_PENDING, _PAUSED), "control"),
     _transitions(Cause.END_LANE, (_PAUSED,), (_REPLICATING,), "apply"),
-    _transitions(Cause.FORGET, _KNOWN, (None,), "preparation structure apply"),
+    _transitions(Cause.FORGET, _KNOWN, (None,), "preparation structure apply repair"),
 )
 TRANSITIONS: tuple[Transition, ...] = tuple(transition for part in _PARTS for transition in part)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from replicator_runtime.engine.control.table_commands import Done, Work
+from replicator_runtime.engine.repair.differences import too_many
 from replicator_runtime.engine.repair.request_keys import KEYS_AT_MOST, REPAIR, keys_of
 from replicator_runtime.engine.repair.table_repair import TableRepair
 from replicator_runtime.engine.run_state.unknown_errors import unexpected
@@ -64,7 +65,7 @@ def _repaired(lifecycle: TableLifecycle, record: TableRecord, keys: Any) -> dict
         raise RetryableError("the run ends", code="RPL-1377", hint="nothing to do: the next run does it")
     try:
         check_known_identity(lifecycle.run.store, lifecycle.run.pipeline.source.identity())
-        done = TableRepair(lifecycle, record, keys).run()
+        done = TableRepair(lifecycle, record, lambda *_: keys).run()
     except FencedError:
         raise
     except Exception as failure:
@@ -80,16 +81,6 @@ def _line(found: Mapping[str, Any]) -> str:
     if error := found.get("error"):
         return f"{name} was not repaired: {error['code']} {error['message']}"
     return f"{name}: {found['written']:,} rows written, {found['deleted']:,} deleted, as of {found['position']}"
-
-
-def too_many(table: str, keys: int) -> NeedsUserError:
-    """The error for a table in which too many rows differ."""
-    return NeedsUserError(
-        f"{keys:,} rows differ; more than {KEYS_AT_MOST:,} of a table are not repaired one by one",
-        code="RPL-1376",
-        hint="copy the table again: `replicator table resync NAME TABLE`",
-        table=table,
-    )
 
 
 REPAIRS: Mapping[str, Command] = MappingProxyType({REPAIR: repair})

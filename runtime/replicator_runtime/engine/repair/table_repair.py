@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
@@ -25,10 +25,13 @@ from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftErr
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import Offset, SnapshotReader, TableProgress, TableReader, TableVersion
+    from replicator_sdk import Offset, SnapshotReader, TableProgress, TableReader, TableSnapshot, TableVersion
 
+FindKeys: TypeAlias = "Callable[[TableSnapshot, TableVersion, frozenset[str]], Any]"
 register("engine.repair.noted")
 log = structlog.get_logger()
 
@@ -54,14 +57,15 @@ class TableRepair:
     Args:
         lifecycle: Of all tables, loaded.
         record: The table.
-        keys: Hashes of the keys of the rows, an array of `KEY`.
+        find_keys: Given the source's rows, the target's and the operations that the pipeline leaves out of the table: hashes of
+            the keys of the rows that are written, an array of `KEY`.
     """
 
-    def __init__(self, lifecycle: TableLifecycle, record: TableRecord, keys: Any) -> None:
+    def __init__(self, lifecycle: TableLifecycle, record: TableRecord, find_keys: FindKeys) -> None:
         self._lifecycle = lifecycle
         self._run = lifecycle.run
         self._record = record
-        self._keys = keys
+        self._find_keys = find_keys
         selected = self._run.pipeline.selection.matches(record.table)
         self._left_out = frozenset[str]() if selected is None else TableScope.of(selected).left_out
         if record.keeps_rows:  # an operator has kept rows that the source has truncated
@@ -74,7 +78,7 @@ class TableRepair:
             FencedError: When a newer run has taken over.
             ReplicatorError: Why it was not done; the table is as it was.
         """
-        self._check()
+        self.check()
         with ExitStack() as opened:
             consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             opened.callback(consumer.stop)
@@ -91,7 +95,8 @@ class TableRepair:
             version = self._version()
             if version.progress.position != progress.position:
                 raise self._moved("the target's table was written meanwhile")
-            rows = read_rows(self._run.spark.session(), snapshot, version, self._keys, self._left_out)
+            keys = self._find_keys(snapshot, version, self._left_out)
+            rows = read_rows(self._run.spark.session(), snapshot, version, keys, self._left_out)
             until = snapshot.end() or snapshot.position
             self._note_overlap(until)
             failpoint("engine.repair.noted")
@@ -107,8 +112,12 @@ class TableRepair:
         )
         return found
 
-    def _check(self) -> None:
-        """Refuse a table that is not whole at the target, or of which that is not known."""
+    def check(self) -> None:
+        """Refuse a table that is not whole at the target, or of which that is not known; by what is stored.
+
+        Raises:
+            NeedsUserError: Why it cannot be repaired.
+        """
         record, lifecycle = self._record, self._lifecycle
         check_comparable(record, self._left_out)
         refuse_letters(self._run.letter_files, record)

@@ -20,5 +20,5 @@ def test_rows_that_an_operator_has_kept_when_the_source_truncated_them_are_not_d
     pipeline = SimpleNamespace(selection=SimpleNamespace(matches=lambda _: None))
     lifecycle: Any = SimpleNamespace(run=SimpleNamespace(pipeline=pipeline))
     record = TableRecord(TableId("shop", "orders"), keeps_rows=keeps_rows)
-    repair = TableRepair(lifecycle, record, np.zeros(0, KEY))
+    repair = TableRepair(lifecycle, record, lambda *_: np.zeros(0, KEY))
     assert ("TRUNCATE_TABLE" in repair._left_out) is keeps_rows

@@ -103,7 +103,7 @@ def names_of(done: Mapping[TableId, Repaired]) -> list[str]:
 
 def _why_not(one: Verified) -> ReplicatorError | None:
     """Why the rows of a table that differs cannot be repaired one by one."""
-    from replicator_runtime.engine.repair.command import too_many
+    from replicator_runtime.engine.repair.differences import too_many
     from replicator_runtime.engine.repair.request_keys import KEYS_AT_MOST
     from replicator_runtime.engine.repair.table_repair import keyless
 
