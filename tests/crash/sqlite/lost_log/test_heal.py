@@ -14,6 +14,7 @@ from tests.crash.one_process import OneProcess
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
 from tests.end_to_end.comparison import delta_rows
+from tests.runtime.engine.archive.rebuilt import rebuilt
 from tests.services.spark import kept_java
 
 POINTS = ("engine.heal.begun", "delta.repair.after", "engine.heal.tables", "engine.heal.saved")
@@ -51,6 +52,8 @@ def test_after_a_kill_at_any_step_no_run_passes_the_gap_and_another_heal_does_al
 ) -> None:
     assert set(POINTS) > kill_points.OF_HEAL
     pair = make_pair(delta=True)
+    archive = tmp_path / "archive"
+    pair.replicator.settings = {**pair.replicator.settings, "archive": {"path": str(archive)}}
     document = pair.replicator.document()
     with OneProcess(tmp_path / "process") as process:
         assert process.run(document) == ""
@@ -74,3 +77,4 @@ def test_after_a_kill_at_any_step_no_run_passes_the_gap_and_another_heal_does_al
                 assert pair.differences() == {}, point
                 pair.change_structure()
         pair.assert_recovered(process)
+    assert rebuilt(archive)["customer"].rows is None  # what was lost is not in it, which it says
