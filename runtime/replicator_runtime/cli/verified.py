@@ -89,7 +89,7 @@ def print_verified(
             report.line(f"{table} could not be compared, and is tried again: {one.error}")
     if schedule is not None and not found:
         report.line(
-            f"tables are compared every {schedule.every_seconds:g} s beside `replicator run`; none has been so far"
+            f"tables are compared every {schedule.every_seconds / 3600:g} h beside `replicator run`; none has been so far"
         )
 
 

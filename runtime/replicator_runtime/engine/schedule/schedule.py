@@ -79,7 +79,7 @@ def verify_every(lifecycle: TableLifecycle, request: Request) -> Work:
     tables = tuple(dict.fromkeys(find_table(name, known) for name in names))
     made = Schedule(max(every, SHORTEST_SECONDS), rate, tables, request.by, time.time())
     what = ", ".join(map(str, tables)) or "each table"
-    line = f"{what} is compared every {made.every_seconds:g} s beside `replicator run`, the first time soon; `replicator status` shows what was found"
+    line = f"{what} is compared every {made.every_seconds / 3600:g} h beside `replicator run`, the first time soon; `replicator status` shows what was found"
     return Work((line,), lambda: _put(store, made))
 
 

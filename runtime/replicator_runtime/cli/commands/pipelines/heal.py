@@ -28,7 +28,7 @@ def heal(pipeline: PipelineFile, yes: Yes = False, as_json: AsJson = False, debu
         def ask(plan: HealPlan) -> None:
             """Say what will be done, and ask."""
             report.note(f"the log after {plan.after} is lost: {plan.lost.code}: {plan.lost.message}")
-            report.note(f"{len(plan.compared)} tables are compared, and the rows that differ are written")
+            report.note(f"compared, and written where they differ: {', '.join(map(str, plan.compared)) or 'no table'}")
             for table, why in plan.copied:
                 report.note(f"{table} is copied again by the next run: {why}")
             if not yes:
