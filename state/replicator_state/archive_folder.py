@@ -80,6 +80,22 @@ class ArchiveFolder:
         self._retry.run("delete from the archive", lambda: folder.remove(file))
         self._retry.run("delete from the archive", folder.remove_empty)
 
+    def remove_empty(self, folder: str) -> None:
+        """Delete a folder when nothing is in it.
+
+        Raises:
+            ReplicatorError: As `read`.
+        """
+        self._retry.run("delete from the archive", self._folder(folder).remove_empty)
+
+    def clear(self, folder: str) -> None:
+        """Delete a folder with all that is inside; nothing happens when it does not exist.
+
+        Raises:
+            ReplicatorError: As `read`.
+        """
+        self._retry.run("delete from the archive", self._folder(folder).clear)
+
     def _split(self, name: str) -> tuple[Folder, str]:
         folder, _, file = name.rpartition("/")
         return self._folder(folder), file

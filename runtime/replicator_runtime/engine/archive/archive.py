@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from replicator_runtime.engine.archive.consumer import wrapped
+from replicator_runtime.engine.archive.copy_notes import forget_copy, note_copy, remove_given_up
 from replicator_runtime.engine.archive.manifests import Manifests
 from replicator_runtime.engine.archive.names import file_name, files_of, lane_of
 from replicator_runtime.engine.archive.rows import parquet_files, rows_of_changes
@@ -97,6 +98,7 @@ class ChangeArchive:
             self._tables = {}
             self._names = self._stage.names()
             self._undo_unlisted()
+            remove_given_up(self.folder, self._manifests, self._copies_going_on)
             tables = {lane_of(table): table for table in [*self._run.table_store.records]}
             tables |= {lane_of(table): table for table in self._manifests.ends if lane_of(table) not in tables}
             lanes = {name.partition(".")[0] for name in self._names if not name.endswith(_INTENT)}
@@ -163,6 +165,11 @@ class ChangeArchive:
             self._tables[table] = staged = StagedTable(lane, progress.position)
             return staged
 
+    def copying(self, files: CopyFiles) -> None:
+        """A table's copy begins, or goes on: should it be given up, a later run deletes what the archive has of it."""
+        with self._lock:
+            note_copy(self.folder, files, self._manifests.number)
+
     def copied(self, files: CopyFiles, position: Position, chunks: Collection[int]) -> None:
         """All chunks of a table's copy are read: from now on the archive has the table at `position`; durable on return."""
         table = files.schema.table
@@ -174,6 +181,7 @@ class ChangeArchive:
             else:
                 entry = {"kind": "copy", "schema": files.schema.to_json(), "copy": files.copy, **found}
                 self._manifests.write([self._entry(table, position, **entry)], {table: position})
+            forget_copy(self.folder, files, is_listed=found is not None)
             failpoint("engine.archive.copied")
 
     def dropped(self, table: TableId) -> None:
@@ -297,10 +305,19 @@ class ChangeArchive:
                 held += 0 if step.changes is None else step.changes.nbytes
         return taken
 
+    def _copies_going_on(self) -> set[str]:
+        plans = [record.snapshot for record in [*self._run.table_store.records.values()]]
+        return {plan.snapshot_id for plan in plans if plan is not None and not plan.done}
+
     def _undo_unlisted(self) -> None:
-        """Delete the files that a run wrote and that no manifest names."""
-        for name in [name for name in self._names if name.endswith(_INTENT)]:
-            intent = json.loads(self._stage.read(name))
+        """Delete the files that a run wrote and that no manifest names.
+
+        A superseded run may be about to write that manifest: an empty one takes its number first, or fails as the second (RPL-1252).
+        """
+        intents = {name: json.loads(self._stage.read(name)) for name in self._names if name.endswith(_INTENT)}
+        if any(intent["number"] == self._manifests.number for intent in intents.values()):
+            self._manifests.write([], {})
+        for name, intent in intents.items():
             manifest = self._manifests.read(intent["number"])
             listed = {file for entry in (manifest or {"entries": ()})["entries"] for file in entry.get("files", ())}
             for beginning in intent["beginnings"]:

@@ -43,6 +43,7 @@ class _Archive(Protocol):
     folder: ArchiveFolder
 
     def staged(self, table: TableId, consumer: BatchConsumer) -> _Staged | None: ...
+    def copying(self, files: CopyFiles) -> None: ...
     def copied(self, files: CopyFiles, position: Position, chunks: Collection[int]) -> None: ...
     def dropped(self, table: TableId) -> None: ...
     def confirm(self, table: TableId, position: Position) -> None: ...
@@ -140,6 +141,7 @@ class _Loading(_Archiving, SnapshotLoader):
     _consumer: Any
 
     def begin_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        self._archive.copying(self._files(schema, snapshot_id, position))
         held: frozenset[int] = self._consumer.begin_snapshot(schema, snapshot_id, position)
         self._copies[snapshot_id], self._positions[snapshot_id] = set(held), position
         return held
@@ -171,6 +173,7 @@ class _Loading(_Archiving, SnapshotLoader):
         all_read: Callable[[], None],
     ) -> int:
         files = self._files(schema, snapshot_id, position)
+        self._archive.copying(files)
 
         def all_archived() -> None:
             all_read()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from replicator_runtime.engine.archive.names import MANIFESTS, OWNER, manifest_of
+from replicator_runtime.engine.archive.names import MANIFESTS, OWNER, day_of, manifest_of
 from replicator_runtime.stored_forms import ARCHIVE, head, parsed
 from replicator_sdk import Position, TableId
 from replicator_sdk.authoring.stored_form import check_form, release
@@ -63,8 +63,7 @@ class Manifests:
             self.number = stored["number"]
             self._learn(stored["ends"])
         else:
-            known = [int(name.partition(".")[0]) for name in self._folder.names(MANIFESTS) if name[:1].isdigit()]
-            self.number = max(known, default=0) + 1
+            self.number = max(self._numbers(), default=0) + 1
             self.save()  # so that manifests from here on are found again, also by a run that follows a kill
         while (manifest := self.read(self.number)) is not None:
             if manifest["generation"] == self._run.generation:
@@ -132,17 +131,38 @@ class Manifests:
             ReplicatorError: As the archive fails.
         """
         before, removed = time.time() - keep_days * 86_400, 0
-        for name in sorted(self._folder.names(MANIFESTS))[:-1]:
-            manifest = self.read(int(name.partition(".")[0])) if name[:1].isdigit() else None
+        for number in self._numbers()[:-1]:
+            manifest = self.read(number)
             if manifest is None or manifest["at"] >= before:
                 break
             self._run.lease.check()
-            for entry in manifest["entries"]:
-                for file in (*entry.get("files", ()), *entry.get("notes", ())):
-                    self._folder.remove(file)
-            self._folder.remove(f"{MANIFESTS}/{name}")
+            files = [
+                file for entry in manifest["entries"] for file in (*entry.get("files", ()), *entry.get("notes", ()))
+            ]
+            for file in files:
+                self._folder.remove(file)
+            for day in {day for file in files if (day := day_of(file)) is not None}:
+                self._folder.remove_empty(day)
+            self._folder.remove(manifest_of(number))
             removed += 1
         return removed
+
+    def names_copy(self, copy: str, since: int) -> bool:
+        """Whether the manifest `since`, or one after it, names the files of a copy.
+
+        Raises:
+            ReplicatorError: As the archive fails.
+        """
+        for number in range(since, self.number):
+            manifest = self.read(number)
+            if any(entry.get("copy") == copy for entry in (manifest or {"entries": ()})["entries"]):
+                return True
+        return False
+
+    def _numbers(self) -> list[int]:
+        """The numbers of all manifests, in order. A killed run may have left other files beside them."""
+        names = (name.partition(".") for name in self._folder.names(MANIFESTS))
+        return sorted(int(number) for number, _, ending in names if number.isdecimal() and ending == "json")
 
     def _own(self) -> None:
         if self._owned:

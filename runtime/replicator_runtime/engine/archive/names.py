@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MANIFESTS: Final = "_manifests"
 OWNER: Final = "_archive.json"
+COPIES: Final = "_copies"
+"""Has a note for each copy whose rows no manifest names yet."""
 _LONGEST: Final = 200
 
 
@@ -37,6 +39,17 @@ def files_of(table: TableId, at: float, first: int, last: int, number: int) -> s
 def file_name(beginning: str, part: int) -> str:
     """The file of that number among those whose names begin so."""
     return f"{beginning}{part}.parquet" if part else f"{beginning}parquet"
+
+
+def day_of(file: str) -> str | None:
+    """The folder of the day of a file of changes; None for one of a copy."""
+    folder = file.rpartition("/")[0]
+    return None if "/copies/" in file else folder.rpartition("/")[0]
+
+
+def note_of(table: TableId, copy: str) -> str:
+    """The note of a copy whose rows no manifest names yet."""
+    return f"{COPIES}/{lane_of(table)}-{quote(copy, safe='')}.json"
 
 
 def copy_folder(table: TableId, copy: str) -> str:

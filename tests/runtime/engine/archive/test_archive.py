@@ -226,6 +226,77 @@ def test_files_older_than_keep_days_are_deleted(shop: Shop) -> None:
     assert len(list(archive.rglob("*.parquet"))) == 1
 
 
+def test_what_a_kill_left_beside_the_manifests_keeps_no_old_file(shop: Shop) -> None:
+    archive = archived(shop, keepDays=30)
+    shop.run()
+    shop.sql("INSERT INTO customers VALUES (1, 'one')")
+    shop.run()
+    [old] = [name for name in listed(archive) if "/copies/" not in name]
+    for path in (archive / "_manifests").iterdir():
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps({**content, "at": content["at"] - 31 * 86_400}))
+    (archive / "_manifests" / ".tmp-0123456789abcdef").write_text("half of a mani")
+    (archive / "_manifests" / "probe.0123456789abcdef").write_text("1")
+    shop.sql("INSERT INTO notes VALUES ('a')")
+    shop.run()
+    assert not (archive / old).parents[1].exists()  # nor the folder of the day
+    assert len(list(archive.rglob("*.parquet"))) == 1
+
+
+def test_rows_of_a_copy_that_was_given_up_are_deleted(shop: Shop) -> None:
+    archive = archived(shop)
+    shop.sql("INSERT INTO customers VALUES (1, 'one')", "INSERT INTO notes VALUES ('a')")
+
+    def fault(at: str, where: TableId) -> None:
+        if at == "loaded" and where.table == "notes":
+            raise NeedsUserError("the target is closed", code="RPL-4002")
+
+    in_memory_target.STORAGE.fault = fault
+    with pytest.raises(NeedsUserError):
+        shop.run()
+    assert list(archive.glob("main.notes/copies/*/*.parquet"))
+    in_memory_target.STORAGE.fault = lambda *_: None
+    shop.sql("DROP TABLE notes")
+    shop.run()
+    assert {str(path.relative_to(archive)) for path in archive.rglob("*.parquet")} == listed(archive)
+    assert not [path for path in (archive / "main.notes").rglob("*") if path.is_file()]
+    assert not (archive / "_copies").exists()
+
+
+def test_a_superseded_run_cannot_name_files_that_its_successor_has_deleted(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archived(shop)
+    shop.run()
+    shop.sql("INSERT INTO customers VALUES (1, 'one')")
+    create, remove, held = ArchiveFolder.create, ArchiveFolder.remove, list[tuple[str, bytes]]()
+
+    def pause(self: ArchiveFolder, name: str, content: bytes) -> None:
+        if name.startswith("_manifests"):
+            held.append((name, content))
+            raise NeedsUserError("the run is superseded while it waits here", code="RPL-7104")
+        create(self, name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArchiveFolder, "create", pause)
+        with pytest.raises(NeedsUserError):
+            shop.run()
+    [(manifest, content)] = held
+    assert json.loads(content)["entries"][0]["files"]
+
+    def go_on(self: ArchiveFolder, name: str) -> None:
+        remove(self, name)
+        if name.endswith(".parquet") and held:
+            held.clear()
+            with pytest.raises(FileExistsError):
+                create(self, manifest, content)
+
+    monkeypatch.setattr(ArchiveFolder, "remove", go_on)
+    shop.run()
+    assert not held
+    assert_archived(shop, archive)
+
+
 def test_two_runs_that_write_one_manifest_are_noticed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = archived(shop)
     shop.run()
