@@ -89,7 +89,8 @@ class LocalFolder(Folder):
         """See `Folder.keep`; a link, so that nothing is written and synced again that is durable already."""
         temporary = self._temporary()
         try:
-            os.link(self.path / name, temporary, follow_symlinks=False)
+            with contextlib.suppress(FileExistsError):  # NFS asked twice, and lost the first answer: the link is ours
+                os.link(self.path / name, temporary, follow_symlinks=False)
             temporary.replace(self.path / other)
         except OSError as error:
             if error.errno not in _NO_LINKS:

@@ -72,3 +72,18 @@ def test_a_value_that_another_program_damaged_is_found_though_the_run_remembers_
             store.put("k", b"three")
         (local.path / "state-k").write_bytes(b"junk")
         assert store.get("k") == b"one"
+
+
+def test_a_link_whose_answer_was_lost_is_ones_own(local: LocalFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS repeats a request whose answer it did not get, and says then that the name exists."""
+    true = os.link
+    local.replace("a", b"1")
+
+    def link(source: Path, link: Path, *, follow_symlinks: bool) -> None:
+        true(source, link, follow_symlinks=follow_symlinks)
+        raise FileExistsError(errno.EEXIST, "File exists")
+
+    monkeypatch.setattr(os, "link", link)
+    local.keep("a", "b", b"1")
+    assert local.read("b") == b"1"
+    assert sorted(local.names()) == ["a", "b"]
