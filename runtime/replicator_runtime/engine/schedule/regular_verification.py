@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 _LOOK_SECONDS: Final = 5.0
+_NEW_TABLES_SECONDS: Final = 60.0
 _FIRST_LOOK_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = 600.0
 _END_SECONDS: Final = 30.0
@@ -72,6 +73,8 @@ class _Work:
         self._run = run
         self._reading = Reading(run.pipeline, directory_of(run.pipeline), self.stop, run.spark)
         self._spark: Any = None
+        self._known: Schedule | None = None
+        self._not_before = 0.0
 
     def cancel(self) -> None:
         """End the Spark jobs that are under way. Safe from any thread."""
@@ -84,7 +87,7 @@ class _Work:
         """Until `stop` is set; an error of the state's store is said once, and what it kept from being done is done later."""
         said, wait = "", _FIRST_LOOK_SECONDS
         while not self.stop.wait(wait):
-            wait = _LOOK_SECONDS
+            wait = max(_LOOK_SECONDS, self._run.requests.look_seconds)
             try:
                 self._follow()
                 said = ""
@@ -101,6 +104,9 @@ class _Work:
         schedule = stored_schedule(self._run.store)
         if schedule is None or self._run.progress.phase != "streaming":
             return
+        if schedule == self._known and time.time() < self._not_before:
+            return  # all tables would be loaded for nothing
+        self._known = schedule
         found = VerifiedTables(self._run.store)
         try:
             while not self.stop.is_set() and (record := self._due(schedule, found)) is not None:
@@ -111,6 +117,7 @@ class _Work:
             found.save()
 
     def _due(self, schedule: Schedule, found: VerifiedTables) -> TableRecord | None:
+        """The table that has waited longest of those that are due; when none is, tables are looked at again at the next due time."""
         selects = self._run.pipeline.selection.matches
         records = [
             record
@@ -123,8 +130,12 @@ class _Work:
             record.table: found.get(record.table, record.copy_id).due_at(schedule.every_seconds, schedule.since)
             for record in working
         }
-        first = min(working, key=lambda record: (due[record.table], str(record.table)), default=None)
-        return first if first is not None and due[first.table] <= time.time() else None
+        first, now = min(working, key=lambda record: (due[record.table], str(record.table)), default=None), time.time()
+        if first is not None and due[first.table] <= now:
+            return first
+        latest = now + _NEW_TABLES_SECONDS
+        self._not_before = latest if first is None else min(latest, due[first.table])
+        return None
 
     def _compare(self, record: TableRecord, schedule: Schedule, found: VerifiedTables) -> None:
         """Compare one table, and keep what was found."""
