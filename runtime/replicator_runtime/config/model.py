@@ -175,10 +175,15 @@ class RetriesConfig(Settings):
 class FailingTablesConfig(Settings):
     """What follows when a table fails for long."""
 
+    lane_after_minutes: float = Field(
+        default=10.0,
+        gt=0,
+        description="After so long the changes of a failing table go to a lane, and the source's log is held for it no more.",
+    )
     hold_log_hours: float = Field(
         default=24.0,
         gt=0,
-        description="For how long a failing table may hold the source's log; then it is copied again instead, and the offset moves.",
+        description="For how long a failing table that has no lane may hold the source's log; then it is copied again instead, and the offset moves.",
     )
     max_copy_delay_seconds: float = Field(
         default=3600.0,

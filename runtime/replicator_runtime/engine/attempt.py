@@ -99,6 +99,7 @@ class Attempt:
                 self._run.letters.forget_others({r.copy_id for r in self._lifecycle.records.values()})
             consumer = self._run.pipeline.target.create_consumer(TargetContext(self._run))
             self._exit.callback(consumer.stop)
+            self._lifecycle.takes_lanes = isinstance(consumer, BatchConsumer)
             consumer.start()
             self._run.archive.begin_attempt(consumer)
             self._consumer = self._run.archive.wrapped(consumer)

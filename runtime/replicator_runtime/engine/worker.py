@@ -119,7 +119,7 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
 
 def _raise_failing(lifecycle: TableLifecycle, *, reached: bool) -> None:
     """Raise the error of a table that a bounded run leaves failing; an endless run has shown it in its progress."""
-    errors = lifecycle.stopped or lifecycle.missing
+    errors = lifecycle.stopped or lifecycle.lane_errors or lifecycle.missing
     if reached and errors:
         raise as_replicator_error(next(iter(errors.values())))
 

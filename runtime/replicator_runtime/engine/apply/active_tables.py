@@ -121,6 +121,15 @@ class ActiveTables:
                 if record.pause is None:
                     raise Rejoin
 
+    def let_failing_go(self) -> None:
+        """Let tables that have failed for long begin lanes.
+
+        Raises:
+            Rejoin: When there are any.
+        """
+        if self._lifecycle.let_failing_go(self.watermarks):
+            raise Rejoin
+
     def lose_lane(self, record: TableRecord, why: str) -> None:
         """Drop the table's lane: it takes no more changes, and is copied again; durable when this returns."""
         self._lifecycle.drop_lane(record, why)

@@ -15,7 +15,7 @@ from replicator_runtime.engine.run_state.plugin_contexts import TargetContext
 from replicator_runtime.engine.structure.kept_columns import changes_for_target, event_for_target, without_drops
 from replicator_runtime.engine.structure.policy import check_names
 from replicator_sdk import BatchConsumer, DDLOperation, DeferredConsumer
-from replicator_sdk.errors import BugError
+from replicator_sdk.errors import BugError, SnapshotNeededError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -218,6 +218,9 @@ class LaneDrains:
 
     def _ended(self, drain: LaneDrain, future: Future[bool]) -> bool:
         error, record = future.exception(), drain.record
+        if isinstance(error, Exception) and record.fails_in_lane and not isinstance(error, SnapshotNeededError):
+            self._lifecycle.fail_lane(record, error)
+            return drain.is_ending  # only another attempt puts its changes into the lane again
         if isinstance(error, Exception):
             self._tables.failed(record.table, error)
         elif error is not None:

@@ -47,6 +47,7 @@ class PeriodicWork:
         if time.monotonic() - self._looked_at >= _LOOK_SECONDS:
             self._looked_at = time.monotonic()
             self._lifecycle.release_failing(self._tables.watermarks)
+            self._tables.let_failing_go()
             self._tables.drop_full_lanes()
         self._lifecycle.positions.save_when_due()
         self._maintain([table for table in self._tables.watermarks if table not in self._tables.lanes], busy)

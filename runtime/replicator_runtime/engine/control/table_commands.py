@@ -121,7 +121,7 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
         )
     for record in records:
         _refuse_waiting(record)
-        if record.pause is not None and not record.pause.resuming:
+        if record.pause is not None and not (record.pause.resuming or record.pause.failed):
             raise NeedsUserError(
                 f"{record.table} is paused",
                 code="RPL-1293",
@@ -156,7 +156,8 @@ def pause(lifecycle: TableLifecycle, request: Request) -> Work:
             hint="stop the run instead: the source's log keeps the changes of all tables until it is started again",
         )
     for record in records:
-        if record.pause is not None and not record.pause.resuming and record.pause.request != request.request_id:
+        waits = record.pause is not None and not (record.pause.resuming or record.pause.failed)
+        if waits and record.pause is not None and record.pause.request != request.request_id:
             raise NeedsUserError(
                 f"{record.table} is paused already",
                 code="RPL-1290",
@@ -181,11 +182,18 @@ def resume(lifecycle: TableLifecycle, request: Request) -> Work:
 
     Raises:
         NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1291 for one that is not paused, RPL-1294 for one
-            that waits for a decision.
+            that waits for a decision, RPL-1289 for one that fails in its lane.
     """
     records = _records(lifecycle, request.arguments)
     for record in records:
         _refuse_waiting(record)
+        if record.fails_in_lane:
+            raise NeedsUserError(
+                f"{record.table} fails, and nobody has paused it; its changes are in its lane",
+                code="RPL-1289",
+                hint="`replicator table retry NAME TABLE` gives the target its lane at once; else the run does it from time to time",
+                table=str(record.table),
+            )
         if record.pause is None and record.resumed != request.request_id:
             raise NeedsUserError(
                 f"{record.table} is {record.state}, and not paused",

@@ -98,7 +98,8 @@ class Deciding(ABC):
     def stop_resuming(self, record: TableRecord) -> None:
         """Its lane has a change that is not decided: the target gets the rest when it is; durable when this returns."""
         assert record.pause is not None
-        record.pause.resuming, record.pause.base = False, None
+        record.pause.resuming, record.pause.failed, record.pause.base = False, False, None
+        record.failing_since = None
         self._show(record, Cause.STOP_RESUMING, TableState.PAUSED)
         self.show_pause(record)
         self.save()

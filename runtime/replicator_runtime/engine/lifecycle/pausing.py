@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.lifecycle.long_failures import LongFailures
 from replicator_runtime.engine.lifecycle.transitions import Cause
 from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.table_state import TableState
@@ -21,31 +22,21 @@ log = structlog.get_logger()
 LANE_DROPPED = "RPL-4130"
 
 
-class Pausing(ABC):
+class Pausing(LongFailures):
     """What `TableLifecycle` does for tables that are paused, or are to be resumed. Used by the engine's main thread.
 
     A paused table with a whole copy has a lane. One without holds nothing of the log, and is copied when it is resumed.
     """
 
     @abstractmethod
-    def save(self, record: TableRecord | None = None) -> None:
-        """As `TableLifecycle.save`."""
-
-    @abstractmethod
     def copy_again(self, record: TableRecord) -> None:
         """As `TableLifecycle.copy_again`."""
-
-    @abstractmethod
-    def _set(self, record: TableRecord, cause: Cause, after: TableState) -> None: ...
 
     @abstractmethod
     def _show(self, record: TableRecord, cause: Cause, after: TableState) -> None: ...
 
     @abstractmethod
     def _drop_copy(self, record: TableRecord) -> None: ...
-
-    @abstractmethod
-    def _forget_failure(self, record: TableRecord) -> None: ...
 
     def pause(self, record: TableRecord, request_id: str) -> None:
         """Let its changes go to a lane; a copy that runs ends, and is made again when it is resumed. The caller saves."""
@@ -54,7 +45,9 @@ class Pausing(ABC):
         self._forget_failure(record)
         record.failing_since, record.released = None, False
         if record.pause is not None:
-            record.pause.resuming, record.pause.base, record.pause.request = False, None, request_id
+            base = record.pause.base if record.pause.failed else None
+            record.pause.resuming, record.pause.base, record.pause.request = False, base, request_id
+            record.pause.failed = False
         else:
             record.pause = Pause(uuid.uuid4().hex, request_id, time.time())
         self._show(record, Cause.PAUSE, TableState.PAUSED)
@@ -81,12 +74,17 @@ class Pausing(ABC):
 
     def end_lane(self, record: TableRecord) -> None:
         """The target has taken its lane: it joins like a table that was copied; durable when this returns."""
-        record.pause = None
+        record.pause, record.failing_since = None, None
+        self._forget_failure(record)
         self._show(record, Cause.END_LANE, TableState.REPLICATING)
         self.save()
 
     def drop_lane(self, record: TableRecord, why: str) -> None:
         """Have it copied again when it is resumed, or now if it was to be resumed; durable when this returns."""
+        if record.fails_in_lane:
+            log.warning("table.lane_dropped", table=str(record.table), code=LANE_DROPPED, why=why)
+            self.drop_failed_lane(record)
+            return
         log.warning(
             "the lane of a paused table is dropped: the table is copied again when it is resumed",
             table=str(record.table),
@@ -106,7 +104,3 @@ class Pausing(ABC):
     @abstractmethod
     def take_in(self, table: TableId) -> TableRecord:
         """As `TableLifecycle.take_in`."""
-
-    @abstractmethod
-    def show_pause(self, record: TableRecord) -> None:
-        """Show since when it is paused, if it is."""

@@ -12,6 +12,7 @@ import structlog
 from replicator_runtime.engine.lifecycle.copies import Copies
 from replicator_runtime.engine.lifecycle.deciding import Deciding
 from replicator_runtime.engine.lifecycle.log_release import LogRelease
+from replicator_runtime.engine.lifecycle.long_failures import LaneTries
 from replicator_runtime.engine.lifecycle.pausing import Pausing
 from replicator_runtime.engine.lifecycle.postponed_tables import PostponedTables
 from replicator_runtime.engine.lifecycle.transitions import Cause, check
@@ -53,6 +54,7 @@ class TableLifecycle(Deciding, Pausing):
         positions: The last durable position of each table.
         copies: The copies that run now. A table that fails, is copied again or forgotten has none from then on.
         takes_snapshots: Whether the engine copies the source's tables; known once an attempt has begun.
+        takes_lanes: Whether the target says how far its tables are, so that they can have lanes; likewise.
         settled_watermarks: Left by an attempt that ended so that other tables can join; the next attempt takes them.
         postponed: New tables that are not taken in yet.
     """
@@ -61,7 +63,7 @@ class TableLifecycle(Deciding, Pausing):
         self.run: Run = run
         self.positions = LastPositions(run.store, run.read_offset)
         self.copies = Copies()
-        self.takes_snapshots = True
+        self.takes_snapshots = self.takes_lanes = True
         self.settled_watermarks: dict[TableId, TableWatermark] = {}
         self.postponed = PostponedTables()
         self._store = run.table_store
@@ -71,6 +73,7 @@ class TableLifecycle(Deciding, Pausing):
         self._retry_at: dict[TableId, float] = {}
         self._budgets = TableRetryBudgets(run.config.retries)
         self._release = LogRelease(run.config.failing_tables)
+        self._tries = LaneTries(run.config.failing_tables.max_copy_delay_seconds)
         self._errors: dict[TableId, Exception] = {}
 
     # --- what is known of the tables
@@ -112,11 +115,6 @@ class TableLifecycle(Deciding, Pausing):
             (at for t, at in self._retry_at.items() if t not in taking and self._is_replayed(t)), default=math.inf
         )
 
-    @property
-    def next_copy(self) -> float:
-        """When a table that gave the log up is copied again by another attempt, on this process's clock; infinite when none is."""
-        return self._release.next_copy
-
     def _is_replayed(self, table: TableId) -> bool:
         """Whether a replay is what the table waits for; one whose rows are still to be copied waits for its copy."""
         record = self.records.get(table)
@@ -156,6 +154,7 @@ class TableLifecycle(Deciding, Pausing):
         self._store.load()
         for table in self._release.take_due():
             self._stopped.pop(table, None)
+        self.try_lanes()
         self.positions.forget_others(self.records)
 
     def show_stored(self) -> None:
@@ -182,8 +181,7 @@ class TableLifecycle(Deciding, Pausing):
             elif self.is_waiting(record):
                 self._set(record, Cause.BEGIN_ATTEMPT, TableState.FAILING)
             elif record.pause is not None:
-                self._show(record, Cause.BEGIN_ATTEMPT, TableState.PAUSED)
-                self.show_pause(record)
+                self.show_waiting(record, Cause.BEGIN_ATTEMPT)
             else:
                 pending = record.needs_snapshot
                 self._show(record, Cause.BEGIN_ATTEMPT, TableState.PENDING if pending else TableState.REPLICATING)
@@ -217,8 +215,10 @@ class TableLifecycle(Deciding, Pausing):
     def join(self, record: TableRecord) -> None:
         """It takes changes from now on; those of a paused table go to its lane."""
         self._retry_at.pop(record.table, None)
-        self._show(record, Cause.JOIN, TableState.REPLICATING if record.pause is None else TableState.PAUSED)
-        self.show_pause(record)
+        if record.pause is not None:
+            self.show_waiting(record, Cause.JOIN)
+        else:
+            self._show(record, Cause.JOIN, TableState.REPLICATING)
 
     def create(self, record: TableRecord) -> None:
         """It was created at the target, and takes changes from now on."""
@@ -318,7 +318,7 @@ class TableLifecycle(Deciding, Pausing):
         failing = [r for r in self.records.values() if r.failing_since is not None and r.table in self._errors]
         for record in failing:
             if record.table in taking:
-                if self._release.is_passed(record, self.run.saved_offset):
+                if not record.fails_in_lane and self._release.is_passed(record, self.run.saved_offset):
                     self._note_works(record)
             elif record.state is TableState.FAILING and not record.copying and self._release.is_due(record):
                 if self._can_be_copied_again(record):
@@ -402,15 +402,15 @@ class TableLifecycle(Deciding, Pausing):
         is_known = record.table in self._stopped or self.is_waiting(record)
         return is_known or record.state is TableState.FAILING or record.failing_since is not None
 
-    def retry_now(self, record: TableRecord) -> None:
-        """Let the next attempt try the table, without any wait."""
-        self._forget_failure(record)
-
     def _forget_failure(self, record: TableRecord) -> None:
+        self._forget_waits(record)
+        self._release.forget(record.table)
+        self._tries.forget(record.table)
+
+    def _forget_waits(self, record: TableRecord) -> None:
         self._stopped.pop(record.table, None)
         self._retry_at.pop(record.table, None)
         self._budgets.succeeded(record.table)
-        self._release.forget(record.table)
 
     def _drop_copy(self, record: TableRecord) -> None:
         self.copies.end(record.table)

@@ -43,6 +43,7 @@ class Cause(enum.StrEnum):
     HOLD = "waits for a decision"
     STOP_RESUMING = "its lane has a change that is not decided"
     RESUME = "is resumed"
+    FAIL_LANE = "its lane is refused"
     END_LANE = "the target has its lane"
     FORGET = "gone, or forgotten"
 
@@ -79,7 +80,7 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.END_COPY, (_SNAPSHOTTING,), (_REPLICATING,), "snapshot"),
     _transitions(Cause.FIND_COPIED, (_PENDING, _FAILING), (_REPLICATING,), "preparation"),
     _transitions(Cause.JOIN, _WORKING, (_REPLICATING,), "preparation"),
-    _transitions(Cause.JOIN, _KNOWN, (_PAUSED,), "preparation"),
+    _transitions(Cause.JOIN, _KNOWN, (_PAUSED, _FAILING), "preparation"),
     _transitions(Cause.CREATE, (_PENDING, _REPLICATING, _FAILING), (_REPLICATING,), "preparation stream slices"),
     _transitions(Cause.FAIL, _KNOWN, (_FAILING,), "preparation apply snapshot"),
     _transitions(Cause.STOP, _KNOWN, (_FAILING,), "preparation structure worker"),
@@ -90,9 +91,10 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.RENAME, (_REPLICATING,), (_REPLICATING,), "stream"),
     _transitions(Cause.PAUSE, _KNOWN, (_PAUSED,), "control"),
     _transitions(Cause.HOLD, _KNOWN, (_PAUSED,), "stream"),
-    _transitions(Cause.STOP_RESUMING, (_PAUSED,), (_PAUSED,), "apply"),
+    _transitions(Cause.STOP_RESUMING, (_PAUSED, _FAILING), (_PAUSED,), "apply"),
     _transitions(Cause.RESUME, _KNOWN, (_PENDING, _PAUSED), "control"),
-    _transitions(Cause.END_LANE, (_PAUSED,), (_REPLICATING,), "apply"),
+    _transitions(Cause.FAIL_LANE, (_FAILING,), (_FAILING,), "preparation apply"),
+    _transitions(Cause.END_LANE, (_PAUSED, _FAILING), (_REPLICATING,), "apply"),
     _transitions(Cause.FORGET, _KNOWN, (None,), "preparation structure apply repair"),
 )
 TRANSITIONS: tuple[Transition, ...] = tuple(transition for part in _PARTS for transition in part)

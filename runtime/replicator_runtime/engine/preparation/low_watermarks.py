@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.preparation.failed_lanes import watermark_of_failing
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_runtime.engine.tables.last_positions import OLDER_COPY
@@ -42,8 +43,10 @@ def find_watermarks(
     asked = [record for record in records if lifecycle.may_join(record)]
     with ThreadPoolExecutor(lifecycle.run.limits.parallel_tables, thread_name_prefix="watermark") as pool:
         found = list(pool.map(lambda record: _outcome(lifecycle, consumer, record, settled.get(record.table)), asked))
-    for record, outcome in zip(asked, found, strict=True):
-        if isinstance(outcome, Exception):
+    for number, (record, outcome) in enumerate(zip(asked, found, strict=True)):
+        if isinstance(outcome, Exception) and record.fails_in_lane:
+            found[number] = watermark_of_failing(lifecycle, record, outcome)
+        elif isinstance(outcome, Exception):
             lifecycle.fail(record, outcome)
     return {
         r.table: watermark for r, watermark in zip(asked, found, strict=True) if isinstance(watermark, TableWatermark)

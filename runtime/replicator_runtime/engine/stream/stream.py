@@ -249,10 +249,15 @@ class Stream:
         return not self._in_flight.is_applying and waited >= self._interval.seconds(batcher.rows)
 
     def _reached(self, goal: Offset | None) -> bool:
-        """Whether everything up to `goal` is durable and nothing waits to join."""
+        """Whether everything up to `goal` is durable and nothing waits to join.
+
+        Raises:
+            Rejoin: As `ActiveTables.let_failing_go`.
+        """
         if goal is None or self._run.expects_more or self._expects_tables() or self._batcher.offset < goal:
             return False
         self._in_flight.flush()
+        self._tables.let_failing_go()
         return not self._expects_tables()
 
     def _expects_tables(self) -> bool:

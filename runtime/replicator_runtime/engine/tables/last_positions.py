@@ -53,6 +53,12 @@ class LastPositions:
                 self._tables_now[table] = (copy, position)
                 self._changed = True
 
+    def last(self, table: TableId, copy: str) -> Position | None:
+        """The last position of `table` that is known to be durable, of this copy; the target may be further. None when there is none."""
+        with self._lock:
+            known = self._loaded().get(table)
+            return known[1] if known is not None and known[0] == copy else None
+
     def is_older_copy(self, table: TableId, copy: str, found: Position, saved: Offset | None) -> bool:
         """Whether the target's table went back to `found`, and no replay brings what it lost.
 

@@ -110,6 +110,7 @@ class Pause:
         base: How far the target's table was when its lane began; None until an attempt has asked.
         resuming: Whether the lane is to be given to the target.
         changes: The changes of structure that came meanwhile and that an operator is asked about, or was, in order.
+        failed: Whether nobody asked for it: the table has failed for long, and its lane is given to the target again and again.
     """
 
     lane: str
@@ -118,6 +119,7 @@ class Pause:
     base: Position | None = None
     resuming: bool = False
     changes: list[HeldChange] = field(default_factory=list)
+    failed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The form stored."""
@@ -128,6 +130,7 @@ class Pause:
             "base": None if self.base is None else self.base.to_json(),
             "resuming": self.resuming,
             "changes": [change.to_json() for change in self.changes],
+            "failed": self.failed,
         }
 
     @classmethod
@@ -141,6 +144,7 @@ class Pause:
             None if base is None else Position.from_json(base, read_offset),
             value["resuming"],
             [HeldChange.from_json(change, read_offset) for change in value.get("changes", ())],
+            value.get("failed", False),
         )
 
 

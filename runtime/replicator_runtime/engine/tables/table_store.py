@@ -209,6 +209,11 @@ class TableRecord:
         return tuple(column for column in self.kept_columns if column.name not in later)
 
     @property
+    def fails_in_lane(self) -> bool:
+        """Whether it has failed for long, so that its changes go to a lane."""
+        return self.pause is not None and self.pause.failed
+
+    @property
     def undecided(self) -> list[HeldChange]:
         """The changes of structure that it waits for a decision of."""
         changes = [] if self.pause is None else self.pause.changes
@@ -228,14 +233,16 @@ class TableRecord:
 
     def end_resuming(self) -> None:
         """It is to be copied again: if its lane was given to the target, that makes no difference any more."""
-        if self.pause is not None and self.pause.resuming:
-            self.pause.resuming = False
+        if self.pause is not None and (self.pause.resuming or self.pause.failed):
+            self.pause.resuming = self.pause.failed = False
             if not self.undecided:
                 self.pause = None
 
     def drop_snapshot(self) -> None:
         """Its rows are to be read again: the target's table is replaced, with what it has kept."""
         self.snapshot, self.kept_columns, self.keeps_rows = None, (), False
+        if self.fails_in_lane:
+            self.pause = None  # a lane without a copy is of no use
 
     def forget_copy(self) -> None:
         """The table is to be described and copied again; nothing of the log before that copy is needed."""

@@ -1,0 +1,259 @@
+"""The part of a table's life in which it fails for long: its changes go to a lane, and the source's log is held for it no more."""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from replicator_runtime.engine.lifecycle.transitions import Cause
+from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
+from replicator_runtime.engine.run_state.progress import error_view
+from replicator_runtime.engine.run_state.unknown_errors import summary
+from replicator_runtime.engine.tables.pause import Pause
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_sdk.errors import RetryableError
+from replicator_sdk.failpoint import failpoint, register
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    from replicator_runtime.config.model import PipelineConfig
+    from replicator_runtime.engine.lifecycle.log_release import LogRelease
+    from replicator_runtime.engine.run_state.progress import Progress
+    from replicator_runtime.engine.run_state.spark_handle import SparkHandle
+    from replicator_runtime.engine.tables.table_store import TableRecord
+    from replicator_sdk import TableId
+
+register("engine.long_failure.before_save", "engine.long_failure.after_save")
+log = structlog.get_logger()
+_FIRST_DELAY_SECONDS = 60.0
+
+
+class LaneTries:
+    """When the lanes of failing tables are given to the target again; by the process's clock, so that a start tries at once.
+
+    Used by the engine's main thread.
+
+    Args:
+        max_delay_seconds: The longest wait.
+    """
+
+    def __init__(self, max_delay_seconds: float) -> None:
+        self._max_delay_seconds = max_delay_seconds
+        self._at: dict[TableId, float] = {}
+        self._tries: dict[TableId, int] = {}
+        self.refused: set[TableId] = set()
+        """Tables that can have no lane in this run; each was logged."""
+
+    @property
+    def next_at(self) -> float:
+        """When the first of them is; infinite when none waits."""
+        return min(self._at.values(), default=math.inf)
+
+    def delay(self, table: TableId) -> float:
+        """Let the table wait, longer than the last time; returns the seconds."""
+        tries = self._tries[table] = self._tries.get(table, 0) + 1
+        seconds = min(self._max_delay_seconds, _FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20))
+        self._at[table] = time.monotonic() + seconds
+        return seconds
+
+    def waits(self, table: TableId) -> bool:
+        """Whether the table is not to be tried yet."""
+        return self._at.get(table, -math.inf) > time.monotonic()
+
+    def again_at(self, table: TableId) -> float | None:
+        """When it is tried, in seconds since 1970; None while it is, or when it is not known here."""
+        at = self._at.get(table)
+        return None if at is None else time.time() + at - time.monotonic()
+
+    def keep_waiting(self, tables: Container[TableId]) -> None:
+        """An attempt begins: the wait is over for those that are due, and for all that are not in `tables`."""
+        self._at = {table: at for table, at in self._at.items() if table in tables and self.waits(table)}
+
+    def forget(self, table: TableId) -> None:
+        """It works, or an operator asked for something: the next failure begins anew."""
+        self._at.pop(table, None)
+        self._tries.pop(table, None)
+        self.refused.discard(table)
+
+
+class _Run(Protocol):
+    """What is used of the run here."""
+
+    progress: Progress
+    config: PipelineConfig
+    spark: SparkHandle
+
+
+class LongFailures(ABC):
+    """What `TableLifecycle` does for tables that have failed for `failingTables.laneAfterMinutes`. Used by the engine's main thread.
+
+    Such a table has a pause that no operator asked for (`Pause.failed`), and with it a lane. It is FAILING in every other way. Now
+    and then the lane is given to the target (`Pause.resuming`), as that of a table that is resumed; this is not stored, since it
+    follows from the waits of this process. Where the lane begins is kept all the time, and its files stay until it is drained, so that
+    it is opened without a question to the target, which may not answer.
+    """
+
+    run: _Run
+    takes_snapshots: bool
+    takes_lanes: bool
+    _tries: LaneTries
+    _errors: dict[TableId, Exception]
+    _release: LogRelease
+
+    @property
+    @abstractmethod
+    def records(self) -> Mapping[TableId, TableRecord]:
+        """As `TableLifecycle.records`."""
+
+    @abstractmethod
+    def save(self, record: TableRecord | None = None) -> None:
+        """As `TableLifecycle.save`."""
+
+    @abstractmethod
+    def _set(self, record: TableRecord, cause: Cause, after: TableState) -> None: ...
+
+    @abstractmethod
+    def _can_be_copied_again(self, record: TableRecord) -> bool: ...
+
+    @abstractmethod
+    def _forget_failure(self, record: TableRecord) -> None: ...
+
+    @abstractmethod
+    def _forget_waits(self, record: TableRecord) -> None: ...
+
+    @abstractmethod
+    def _give_log_up(self, record: TableRecord) -> None: ...
+
+    @property
+    def lane_errors(self) -> Mapping[TableId, Exception]:
+        """The errors of failing tables whose changes go to lanes."""
+        failing = [r for r in self.records.values() if r.fails_in_lane and r.state is TableState.FAILING]
+        return {r.table: self._error_of(r) for r in failing}
+
+    @property
+    def next_copy(self) -> float:
+        """When a table that gave the log up, or a lane, is tried by another attempt, on this process's clock; infinite when none is."""
+        return min(self._release.next_copy, self._tries.next_at)
+
+    def retry_now(self, record: TableRecord) -> None:
+        """Let the next attempt try the table, or give the target its lane, without any wait."""
+        self._forget_failure(record)
+        self.try_lanes()
+
+    def let_failing_go(self, taking: Container[TableId]) -> bool:
+        """Let tables that have failed for so long begin lanes in the next attempt; durable when this returns.
+
+        Only where another table works: when the target is away as a whole, lanes would fill for nothing, and the run's own error says so.
+        A table needs a whole copy, and one that a new copy can replace should the lane pass its bounds; others hold the log as before.
+
+        Args:
+            taking: The tables that take changes.
+
+        Returns:
+            Whether there are any: another attempt is to begin.
+        """
+        if not (self.takes_snapshots and self.takes_lanes):
+            return False
+        seconds = self.run.config.failing_tables.lane_after_minutes * 60.0
+        due = [r for r in self.records.values() if self._may_have_lane(r, taking) and self._failed_for(r, seconds)]
+        works = any(r.selected and r.state is not TableState.FAILING for r in self.records.values())
+        if not due or not works:
+            return False
+        for record in due:
+            record.pause = Pause(uuid.uuid4().hex, "", time.time(), failed=True)
+            self._forget_waits(record)
+            self._tries.delay(record.table)
+        failpoint("engine.long_failure.before_save")
+        self.save()
+        failpoint("engine.long_failure.after_save")
+        return True
+
+    def _may_have_lane(self, record: TableRecord, taking: Container[TableId]) -> bool:
+        fails = record.state is TableState.FAILING and record.table in self._errors and record.pause is None
+        is_whole = record.selected and not (record.needs_snapshot or record.copying or record.released)
+        free = record.table not in taking and record.table not in self._tries.refused
+        return fails and is_whole and free and self._can_be_copied_again(record)
+
+    def _failed_for(self, record: TableRecord, seconds: float) -> bool:
+        return record.failing_since is not None and time.time() >= record.failing_since + seconds
+
+    def try_lanes(self) -> None:
+        """An attempt begins: the lanes whose wait is over are given to the target. A lane that did not begin is forgotten: the table is tried."""
+        failing = {record.table: record for record in self.records.values() if record.fails_in_lane}
+        for table, record in failing.items():
+            assert record.pause is not None
+            if record.pause.base is None and not self._tries.waits(table):
+                record.pause = None  # a run was killed before its lane began
+            else:
+                record.pause.resuming = not self._tries.waits(table)
+        self._tries.keep_waiting({t for t, r in failing.items() if r.pause is not None})
+
+    def cannot_begin_lane(self, record: TableRecord, error: Exception) -> None:
+        """Neither the target nor the state says where its lane would begin: it goes on holding the offset. Durable when this returns."""
+        log.warning("table.has_no_lane", table=str(record.table), why="nothing says how far the target's table is")
+        record.pause = None
+        self._tries.forget(record.table)
+        self._tries.refused.add(record.table)
+        self._errors[record.table] = error
+        self.save()
+
+    def fail_lane(self, record: TableRecord, error: Exception) -> None:
+        """The target did not take its lane: its changes go to it, and it is tried again later; durable when this returns.
+
+        Raises:
+            Exception: `error`, when it concerns more than the table.
+        """
+        isolate = self.run.config.on_table_error == "isolate" and not self.run.spark.is_dead
+        if not isolate or verdict(error, isolate=isolate) is Verdict.STOP:
+            raise error
+        assert record.pause is not None
+        record.pause.resuming = False
+        seconds = self._tries.delay(record.table)
+        code = getattr(error, "code", "")
+        log.error("table.failing", table=str(record.table), code=code, error=summary(error), seconds=round(seconds, 1))
+        self._errors[record.table] = error
+        record.error = dict(error_view(error))
+        self._release.began(record)
+        self.show_waiting(record, Cause.FAIL_LANE)
+        self.save()
+
+    def show_waiting(self, record: TableRecord, cause: Cause) -> None:
+        """Show a table that has a pause: PAUSED, or FAILING with its error and when it is tried again."""
+        if not record.fails_in_lane:
+            self._set(record, cause, TableState.PAUSED)
+            self.run.progress.set_table(record.table, TableState.PAUSED)
+        else:
+            self._set(record, cause, TableState.FAILING)
+            self.run.progress.set_table(record.table, TableState.FAILING, self._error_of(record))
+            self.run.progress.set_failing(record.table, record.failing_since, None)
+        self.show_pause(record)
+
+    def drop_failed_lane(self, record: TableRecord) -> None:
+        """Its lane is of no use any more: it gives the log up, as one that has failed for too long; durable when this returns."""
+        record.pause = None
+        self._errors[record.table] = self._error_of(record)
+        self._tries.forget(record.table)
+        self._give_log_up(record)
+
+    def _error_of(self, record: TableRecord) -> Exception:
+        """Its last error; as it was stored, when an earlier run met it."""
+        known = self._errors.get(record.table)
+        if known is not None:
+            return known
+        stored = record.error or {}
+        return RetryableError(
+            stored.get("message") or "the table failed in an earlier run",
+            code=stored.get("code") or "RPL-4001",
+            hint=stored.get("hint") or "the run tries it again by itself",
+            table=str(record.table),
+        )
+
+    @abstractmethod
+    def show_pause(self, record: TableRecord) -> None:
+        """As `TableLifecycle.show_pause`."""
