@@ -225,6 +225,12 @@ OF_RESUMES: frozenset[str] = frozenset(
 )
 """While the target gets what is in the lanes: tried in the same place."""
 
+OF_LONG_FAILURES: frozenset[str] = frozenset(
+    {"engine.long_failure.before_save", "engine.long_failure.after_save"}
+    | {"engine.lane.before_write", "engine.lane.after_write", "engine.offset.before_save", "engine.offset.after_save"}
+)
+"""While a table fails for long, and its changes go to a lane: tried in `sqlite/failing_tables/test_long_failure.py`."""
+
 PARTS_OF_LANES: frozenset[str] = frozenset({"lane"})
 """The part of the recovery that they need."""
 

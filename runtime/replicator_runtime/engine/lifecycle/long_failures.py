@@ -86,8 +86,11 @@ class _Run(Protocol):
     """What is used of the run here."""
 
     progress: Progress
-    config: PipelineConfig
     spark: SparkHandle
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The pipeline's."""
 
 
 class LongFailures(ABC):

@@ -167,6 +167,10 @@ class TableRenames:
             log.warning("table.left", table=str(event.prev_table), later=str(event.table), why=why)
             self._tables.forget(event.prev_table)
         for pause, table in pauses:
-            if pause is not None and not (pause.resuming or pause.failed) and self._lifecycle.run.pipeline.selection.matches(table):
+            if (
+                pause is not None
+                and not (pause.resuming or pause.failed)
+                and self._lifecycle.run.pipeline.selection.matches(table)
+            ):
                 self._lifecycle.pass_pause_on(pause, table)
         raise Rejoin

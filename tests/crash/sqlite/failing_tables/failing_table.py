@@ -1,7 +1,7 @@
-"""The target refuses the changes of one table, and the run is killed around the moment when that table gives the log up.
+"""The target refuses the changes of one table, and the run is killed around the moment when that table gives the log up, or its lane begins.
 
 As a program: `failing_table.py PART POINT run pipeline.json …`, the command `replicator` with this failure, without PART of the
-recovery (`none` for all of it), and with a kill at POINT once the table has given the log up.
+recovery (`none` for all of it), and with a kill at POINT once the table has given the log up, or is to have a lane (`never`: without a kill).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from replicator_sdk.errors import DataError
 
 COMMAND = (sys.executable, str(Path(__file__)))
 REFUSED = "note"
+BEGINNINGS = frozenset({"engine.release.before_save", "engine.long_failure.before_save"})
 
 
 def main(part: str, point: str, arguments: list[str]) -> int:
     """Run the command line; the exit code."""
     from replicator_runtime.engine.apply.applier import BatchApplier
-    from replicator_runtime.engine.lifecycle import table_lifecycle
+    from replicator_runtime.engine.lifecycle import long_failures, table_lifecycle
     from tests.crash import command
     from tests.crash.patch import Patch
     from tests.crash.removed_recovery import without
@@ -34,13 +35,14 @@ def main(part: str, point: str, arguments: list[str]) -> int:
         true_apply(applier, item)
 
     def arm_then_reach(name: str) -> None:
-        if name == "engine.release.before_save" or not point.startswith("engine.release."):
-            failpoint.arm(f"{point}=kill")
+        if name in BEGINNINGS or not point.startswith(("engine.release.", "engine.long_failure.")):
+            failpoint.arm("" if point == "never" else f"{point}=kill")
         reach(name)
 
     with Patch() as patch, nullcontext() if part == "none" else without(part):
         patch.setattr(BatchApplier, "_apply_one", refuse)
         patch.setattr(table_lifecycle, "failpoint", arm_then_reach)
+        patch.setattr(long_failures, "failpoint", arm_then_reach)
         return command.main(arguments)
 
 
