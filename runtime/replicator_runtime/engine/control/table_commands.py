@@ -189,7 +189,7 @@ def resume(lifecycle: TableLifecycle, request: Request) -> Work:
         _refuse_waiting(record)
         if record.fails_in_lane:
             raise NeedsUserError(
-                f"{record.table} fails, and nobody has paused it; its changes are in its lane",
+                f"{record.table} fails, and no one has paused it; its changes are in its lane",
                 code="RPL-1289",
                 hint="`replicator table retry NAME TABLE` gives the target its lane at once; else the run does it from time to time",
                 table=str(record.table),

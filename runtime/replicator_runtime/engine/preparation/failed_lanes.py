@@ -17,7 +17,7 @@ def watermark_of_failing(lifecycle: TableLifecycle, record: TableRecord, error: 
     """The watermark of a failing table whose target could not be asked; None when it takes no changes.
 
     A lane that has begun goes on. A new one begins at the table's last position that is known here. It may be older than the
-    target's, when a commit of which nothing was heard came to pass. Then the lane will not fit, and the table is copied again.
+    target's, when a commit of which nothing was heard was made. Then the lane will not fit, and the table is copied again.
 
     Raises:
         Exception: `error`, when it concerns more than the table.

@@ -110,7 +110,7 @@ class Pause:
         base: How far the target's table was when its lane began; None until an attempt has asked.
         resuming: Whether the lane is to be given to the target.
         changes: The changes of structure that came meanwhile and that an operator is asked about, or was, in order.
-        failed: Whether nobody asked for it: the table has failed for long, and its lane is given to the target again and again.
+        failed: Whether no operator asked for it: the table has failed for long, and its lane is given to the target again and again.
     """
 
     lane: str
