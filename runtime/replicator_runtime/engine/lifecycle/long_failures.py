@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
     from replicator_runtime.config.model import PipelineConfig
-    from replicator_runtime.engine.lifecycle.log_release import LogRelease
     from replicator_runtime.engine.run_state.progress import Progress
     from replicator_runtime.engine.run_state.spark_handle import SparkHandle
     from replicator_runtime.engine.tables.table_store import TableRecord
@@ -76,7 +75,7 @@ class LaneTries:
         self._at = {table: at for table, at in self._at.items() if table in tables and self.waits(table)}
 
     def forget(self, table: TableId) -> None:
-        """It works, or an operator asked for something: the next failure begins anew."""
+        """It works, or an operator asked for something: the next failure counts as the first."""
         self._at.pop(table, None)
         self._tries.pop(table, None)
         self.refused.discard(table)
@@ -93,6 +92,17 @@ class _Run(Protocol):
         """The pipeline's."""
 
 
+class _Release(Protocol):
+    """What is used of `LogRelease` here."""
+
+    @property
+    def next_copy(self) -> float:
+        """When the first copy is due."""
+
+    def began(self, record: TableRecord) -> bool:
+        """The table fails."""
+
+
 class LongFailures(ABC):
     """What `TableLifecycle` does for tables that have failed for `failingTables.laneAfterMinutes`. Used by the engine's main thread.
 
@@ -107,7 +117,7 @@ class LongFailures(ABC):
     takes_lanes: bool
     _tries: LaneTries
     _errors: dict[TableId, Exception]
-    _release: LogRelease
+    _release: _Release
 
     @property
     @abstractmethod

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import structlog
 
-from replicator_runtime.engine.lifecycle.long_failures import LongFailures
 from replicator_runtime.engine.lifecycle.transitions import Cause
 from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.table_state import TableState
@@ -22,11 +21,26 @@ log = structlog.get_logger()
 LANE_DROPPED = "RPL-4130"
 
 
-class Pausing(LongFailures):
+class Pausing(ABC):
     """What `TableLifecycle` does for tables that are paused, or are to be resumed. Used by the engine's main thread.
 
     A paused table with a whole copy has a lane. One without holds nothing of the log, and is copied when it is resumed.
     """
+
+    @abstractmethod
+    def save(self, record: TableRecord | None = None) -> None:
+        """As `TableLifecycle.save`."""
+
+    @abstractmethod
+    def _forget_failure(self, record: TableRecord) -> None: ...
+
+    @abstractmethod
+    def show_pause(self, record: TableRecord) -> None:
+        """As `Deciding.show_pause`."""
+
+    @abstractmethod
+    def drop_failed_lane(self, record: TableRecord) -> None:
+        """As `LongFailures.drop_failed_lane`."""
 
     @abstractmethod
     def copy_again(self, record: TableRecord) -> None:

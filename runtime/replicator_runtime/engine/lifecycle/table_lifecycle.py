@@ -12,7 +12,7 @@ import structlog
 from replicator_runtime.engine.lifecycle.copies import Copies
 from replicator_runtime.engine.lifecycle.deciding import Deciding
 from replicator_runtime.engine.lifecycle.log_release import LogRelease
-from replicator_runtime.engine.lifecycle.long_failures import LaneTries
+from replicator_runtime.engine.lifecycle.long_failures import LaneTries, LongFailures
 from replicator_runtime.engine.lifecycle.pausing import Pausing
 from replicator_runtime.engine.lifecycle.postponed_tables import PostponedTables
 from replicator_runtime.engine.lifecycle.transitions import Cause, check
@@ -39,7 +39,7 @@ register("engine.release.before_save", "engine.release.after_save")
 log = structlog.get_logger()
 
 
-class TableLifecycle(Deciding, Pausing):
+class TableLifecycle(Deciding, LongFailures, Pausing):
     """All tables of one run. Only this class changes a table's state; each change is one of `TRANSITIONS`.
 
     The states are kept in the run's table store. A method that says so makes its decision durable; the others leave that
@@ -72,7 +72,7 @@ class TableLifecycle(Deciding, Pausing):
         self._missing: dict[TableId, Exception] = {}
         self._retry_at: dict[TableId, float] = {}
         self._budgets = TableRetryBudgets(run.config.retries)
-        self._release = LogRelease(run.config.failing_tables)
+        self._release: LogRelease = LogRelease(run.config.failing_tables)
         self._tries = LaneTries(run.config.failing_tables.max_copy_delay_seconds)
         self._errors: dict[TableId, Exception] = {}
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from replicator_runtime.engine.preparation.failed_lanes import watermark_of_failing
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
 from replicator_runtime.engine.run_state.error_policy import error_of_table
 from replicator_runtime.engine.tables.last_positions import OLDER_COPY
@@ -45,12 +44,34 @@ def find_watermarks(
         found = list(pool.map(lambda record: _outcome(lifecycle, consumer, record, settled.get(record.table)), asked))
     for number, (record, outcome) in enumerate(zip(asked, found, strict=True)):
         if isinstance(outcome, Exception) and record.fails_in_lane:
-            found[number] = watermark_of_failing(lifecycle, record, outcome)
+            found[number] = _watermark_of_failing(lifecycle, record, outcome)
         elif isinstance(outcome, Exception):
             lifecycle.fail(record, outcome)
     return {
         r.table: watermark for r, watermark in zip(asked, found, strict=True) if isinstance(watermark, TableWatermark)
     }
+
+
+def _watermark_of_failing(lifecycle: TableLifecycle, record: TableRecord, error: Exception) -> TableWatermark | None:
+    """The watermark of a failing table whose target could not be asked; None when it takes no changes.
+
+    A lane that has begun goes on. A new one begins at the table's last position that is known here. It may be older than the
+    target's, when a commit of which nothing was heard was made. Then the lane will not fit, and the table is copied again.
+
+    Raises:
+        Exception: `error`, when it concerns more than the table.
+    """
+    assert record.pause is not None
+    plan = record.snapshot
+    lifecycle.fail_lane(record, error)
+    base = record.pause.base or lifecycle.positions.last(record.table, record.copy_id)
+    if base is None or plan is None:
+        lifecycle.cannot_begin_lane(record, error)
+        lifecycle.fail(record, error)
+        return None
+    lifecycle.join(record)
+    overlap = plan.last if plan.first < plan.last else None
+    return replace(TableWatermark(Position(plan.first), overlap), position=base)
 
 
 def _forget_dropped(lifecycle: TableLifecycle, consumer: BatchConsumer, records: list[TableRecord]) -> None:
