@@ -175,10 +175,10 @@ class RetriesConfig(Settings):
 class FailingTablesConfig(Settings):
     """What follows when a table fails for long."""
 
-    lane_after_minutes: float = Field(
-        default=10.0,
+    lane_after_minutes: float | None = Field(
+        default=None,
         gt=0,
-        description="After so long the changes of a failing table go to a lane, and the source's log is held for it no more.",
+        description="After so long the changes of a failing table go to a lane, and the source's log is held for it no more; never when left out.",
     )
     hold_log_hours: float = Field(
         default=24.0,

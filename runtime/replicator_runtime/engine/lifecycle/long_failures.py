@@ -171,10 +171,12 @@ class LongFailures(ABC):
         Returns:
             Whether there are any: another attempt is to begin.
         """
-        if not (self.takes_snapshots and self.takes_lanes):
+        minutes = self.run.config.failing_tables.lane_after_minutes
+        if minutes is None or not (self.takes_snapshots and self.takes_lanes):
             return False
-        seconds = self.run.config.failing_tables.lane_after_minutes * 60.0
-        due = [r for r in self.records.values() if self._may_have_lane(r, taking) and self._failed_for(r, seconds)]
+        due = [
+            r for r in self.records.values() if self._may_have_lane(r, taking) and self._failed_for(r, 60.0 * minutes)
+        ]
         works = any(r.selected and r.state is not TableState.FAILING for r in self.records.values())
         if not due or not works:
             return False
