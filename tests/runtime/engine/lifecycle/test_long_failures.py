@@ -85,16 +85,16 @@ def test_the_table_catches_up_without_a_restart_and_without_a_copy(
     fails("before", "notes", error)
     with at_work(shop) as progress:
         shop.sql("INSERT INTO notes VALUES ('first')")
-        _wait(lambda: bool(files(shop)), 30)
+        _wait(lambda: bool(files(shop)), 120)
         before = shop.status()["offset"]
         shop.sql("INSERT INTO customers (name) VALUES ('moves')", "INSERT INTO notes VALUES ('second')")
-        _wait(lambda: shop.status()["offset"] != before, 30)
+        _wait(lambda: shop.status()["offset"] != before, 120)
         assert count("notes") == 20
         works()
-        _wait(lambda: count("notes") == 22, 30)
-        _wait(lambda: all(t.state == "REPLICATING" for t in progress.snapshot().tables), 30)
+        _wait(lambda: count("notes") == 22, 120)
+        _wait(lambda: all(t.state == "REPLICATING" for t in progress.snapshot().tables), 120)
         shop.sql("INSERT INTO notes VALUES ('after')")
-        _wait(lambda: count("notes") == 23, 30)
+        _wait(lambda: count("notes") == 23, 120)
     three_runs(shop)
 
 
@@ -167,3 +167,15 @@ def test_random_histories_are_equal_in_the_end(failing: Shop, seed: int) -> None
         works()
     three_runs(failing)
     assert files(failing) == []
+
+
+def test_without_the_setting_a_failing_table_has_no_lane_and_holds_the_offset(failing: Shop) -> None:
+    failing.document["failingTables"] = {"maxCopyDelaySeconds": 600}
+    fail_once(failing, 0)
+    before = failing.status()["offset"]
+    fail_once(failing, 1)
+    failing.assert_equal("customers")
+    assert failing.status()["offset"] == before
+    assert files(failing) == []
+    works()
+    three_runs(failing)
