@@ -251,6 +251,7 @@ def replicators(base_path: str, *, storage_options: Mapping[str, Any] | None = N
     """
 
     def folders(*parts: str) -> list[str]:
+        """The folders below `parts` that may be a namespace or a name, in order."""
         folder = open_folder(base_path, parts, storage_options or {})
         retry = StoreRetry(_LIST_SECONDS, folder.place)
         return sorted(

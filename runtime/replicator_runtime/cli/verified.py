@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,9 +11,10 @@ from replicator_runtime.engine.schedule.schedule import stored_schedule
 from replicator_runtime.engine.schedule.verified_tables import stored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from replicator_runtime.cli.report import Report
+    from replicator_runtime.engine.repair.history_gaps import HistoryGap
     from replicator_runtime.engine.schedule.schedule import Schedule
     from replicator_runtime.engine.schedule.verified_tables import VerifiedTable
     from replicator_sdk import TableId
@@ -21,22 +23,37 @@ if TYPE_CHECKING:
 _GAPS_SHOWN: Final = 3
 
 
-def comparisons_json(store: StateStore) -> dict[str, Any]:
-    """What `status` shows of them.
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """What is stored of them.
 
-    Args:
-        store: The runtime's own state.
+    Attributes:
+        schedule: What runs compare; None when nothing.
+        verified: What they found of each table last.
+        gaps: The parts of the history that were lost.
     """
-    return {
-        "verification": verification_json(stored_schedule(store), stored(store)),
-        "historyGaps": [gap.to_json() for gap in stored_gaps(store)],
-    }
+
+    schedule: Schedule | None
+    verified: Mapping[TableId, VerifiedTable]
+    gaps: Sequence[HistoryGap]
+
+    @classmethod
+    def of(cls, store: StateStore) -> Comparisons:
+        """Those of a replicator, by the runtime's own state."""
+        return cls(stored_schedule(store), stored(store), stored_gaps(store))
+
+    def to_json(self) -> dict[str, Any]:
+        """What `status` shows of them."""
+        return {
+            "verification": verification_json(self.schedule, self.verified),
+            "historyGaps": [gap.to_json() for gap in self.gaps],
+        }
 
 
-def print_comparisons(report: Report, name: str, store: StateStore) -> None:
-    """Print the same; arguments as before, with the replicator's name as the operator gave it."""
-    print_verified(report, name, stored_schedule(store), stored(store))
-    for gap in stored_gaps(store)[-_GAPS_SHOWN:]:
+def print_comparisons(report: Report, name: str, found: Comparisons) -> None:
+    """Print the same, with the replicator's name as the operator gave it."""
+    print_verified(report, name, found.schedule, found.verified)
+    for gap in found.gaps[-_GAPS_SHOWN:]:
         report.line(f"the history from {gap.after} to {gap.until} was lost ({gap.code}), and healed at {gap.at}")
 
 

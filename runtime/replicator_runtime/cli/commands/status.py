@@ -23,7 +23,7 @@ def status(
     with Report("status", as_json=as_json, debug=debug) as report:
         from replicator_runtime.cli.liveness import liveness, waits_for_first_run
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
-        from replicator_runtime.cli.verified import comparisons_json, print_comparisons
+        from replicator_runtime.cli.verified import Comparisons, print_comparisons
         from replicator_runtime.engine.control.pause import stored_pause
         from replicator_runtime.engine.letters.letter_file import newest_files
         from replicator_sdk.errors import NeedsUserError
@@ -43,7 +43,7 @@ def status(
         lives = liveness(directory, found)
         waiting = directory.requests().waiting()
         scoped = directory.states().scoped("runtime")
-        paused = stored_pause(scoped)
+        paused, comparisons = stored_pause(scoped), Comparisons.of(scoped)
         aside = sorted((head.table, len(rows)) for head, rows in newest_files(directory.dead_letters()) if rows)
         report.data = {
             **found,
@@ -51,7 +51,7 @@ def status(
             "requestsWaiting": waiting,
             "paused": None if paused is None else {"by": paused.by, "since": paused.since},
             "rowsPutAside": [{**table.to_json(), "rows": rows} for table, rows in aside],
-            **comparisons_json(scoped),
+            **comparisons.to_json(),
         }
         if lives.process_ended:
             report.warn(f"{lives}; it loses nothing: start it again with `replicator run`")
@@ -62,7 +62,7 @@ def status(
             report.line(
                 f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list {name}`"
             )
-        print_comparisons(report, name, scoped)
+        print_comparisons(report, name, comparisons)
         if paused is not None:
             report.line(f"{paused}: the source has to keep its log; `replicator resume {name}` lets it go on")
         if waiting:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from replicator_runtime.engine.repair.request_keys import KEYS_AT_MOST
 from replicator_runtime.engine.verification import checksums
-from replicator_runtime.engine.verification.verdict import KEY
+from replicator_runtime.engine.verification.verdict import KEY, keys_of
 from replicator_sdk import chunk_dataframe
 from replicator_sdk.errors import NeedsUserError
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from replicator_sdk import TableSnapshot, TableVersion
-
-_IGNORED: Final = {"INSERT": "missing", "DELETE": "surplus", "TRUNCATE_TABLE": "surplus"}
 
 
 def differing_keys(
@@ -49,14 +47,12 @@ def differing_keys(
         checksums.within(source(), buckets),
         checksums.within(target, buckets),
         keyed=True,
-        ignored=frozenset(_IGNORED[name] for name in left_out & _IGNORED.keys()),
+        ignored=checksums.ignored_for(left_out),
         at_most=KEYS_AT_MOST,
     )
     if len(observed) > KEYS_AT_MOST:
         raise too_many(str(schema.table), len(observed))
-    keys = np.zeros(len(observed), KEY)
-    keys["k1"], keys["k2"] = observed["k1"], observed["k2"]
-    return keys
+    return keys_of(observed)
 
 
 def too_many(table: str, keys: int) -> NeedsUserError:

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -179,11 +180,7 @@ class _Work:
 def _noted(before: VerifiedTable, compared: Verified) -> VerifiedTable:
     found, shown, now = compared.found, compared.error, time.time()
     if shown is not None:
-        return VerifiedTable(
-            before.copy_id, before.at, before.result, before.missing, before.surplus, before.different,
-            before.changing, before.rows_source, before.position, before.seconds,
-            tried_at=now, error=f"{shown.code}: {shown.message}", failures=before.failures + 1,
-        )  # fmt: skip
+        return replace(before, tried_at=now, error=f"{shown.code}: {shown.message}", failures=before.failures + 1)
     assert found is not None
     return VerifiedTable(
         before.copy_id, now, "equal" if found.is_equal else "different", found.missing, found.surplus,

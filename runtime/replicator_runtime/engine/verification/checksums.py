@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BUCKETS: Final = 4096
 _SEEDS: Final = (0x5EED_0001, 0x5EED_0002)
 _HALF: Final = 0xFFFF_FFFF
+_FOLLOWS_FROM: Final = {"INSERT": "missing", "DELETE": "surplus", "TRUNCATE_TABLE": "surplus"}
 _KEY: Final = ("k1", "k2")
 KEY_HASHES: Final = _KEY
 """The names of the columns that hold the two hashes of a row's key."""
@@ -188,6 +189,11 @@ def rows_among(
     """
     columns = [f"c{schema.names.index(name)}" for name in names or schema.names]
     return among(_named(rows, schema).select(*_key_hashes(schema), *columns), keys, spark)
+
+
+def ignored_for(left_out: Collection[str]) -> frozenset[str]:
+    """Which of `missing`, `surplus` and `different` do not count where a pipeline leaves these operations out of a table."""
+    return frozenset(_FOLLOWS_FROM[name] for name in left_out if name in _FOLLOWS_FROM)
 
 
 def differing_keys(

@@ -37,7 +37,6 @@ ROUNDS: Final = 6
 KEYS_AT_MOST: Final = 4_000_000
 _OWN: Final = "RPL-136"
 _AGAIN_SECONDS: Final = 1.0
-_IGNORED: Final = {"INSERT": "missing", "DELETE": "surplus", "TRUNCATE_TABLE": "surplus"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ class TableComparison:
         self._left_out = frozenset[str]() if selected is None else TableScope.of(selected).left_out
         self._form: pa.Schema | None = None
         self._rows_of_source = 0
-        self._ignored = frozenset(_IGNORED[name] for name in self._left_out & _IGNORED.keys())
+        self._ignored = checksums.ignored_for(self._left_out)
 
     def run(self) -> Comparison:
         """Compare; what the source or the target cannot answer for the moment is tried some times.

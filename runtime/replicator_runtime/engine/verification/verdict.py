@@ -48,7 +48,7 @@ class Verdict:
         """
         times = np.ones(len(observed), np.int64)
         if self._pending is not None:
-            _, before, now = np.intersect1d(_keys(self._pending), _keys(observed), return_indices=True)
+            _, before, now = np.intersect1d(keys_of(self._pending), keys_of(observed), return_indices=True)
             observed = observed[now]
             same = self._pending["state"][before] == observed["state"]
             times = np.where(same, self._times[before] + 1, 1)
@@ -60,7 +60,7 @@ class Verdict:
     @property
     def pending(self) -> npt.NDArray[Any]:
         """The keys, as arrays of `KEY`, that differed in every comparison and are not decided."""
-        return np.zeros(0, KEY) if self._pending is None else _keys(self._pending)
+        return np.zeros(0, KEY) if self._pending is None else keys_of(self._pending)
 
     @property
     def confirmed(self) -> Observed:
@@ -70,7 +70,7 @@ class Verdict:
     @property
     def confirmed_keys(self) -> npt.NDArray[Any]:
         """The same, as arrays of `KEY`."""
-        return _keys(self.confirmed)
+        return keys_of(self.confirmed)
 
 
 def of_each_kind(observed: Observed, count: int) -> Observed:
@@ -82,7 +82,8 @@ def of_each_kind(observed: Observed, count: int) -> Observed:
     return observed[np.sort(np.argsort(rank, kind="stable")[:count])]
 
 
-def _keys(observed: Observed) -> npt.NDArray[Any]:
+def keys_of(observed: Observed) -> npt.NDArray[Any]:
+    """The keys alone, as an array of `KEY`."""
     keys = np.zeros(len(observed), KEY)
     keys["k1"], keys["k2"] = observed["k1"], observed["k2"]
     return keys

@@ -41,6 +41,7 @@ def verify_every(
         ReplicatorError: As `ask`.
     """
     from replicator_runtime.cli.control import ask
+    from replicator_runtime.engine.schedule.schedule import VERIFY_EVERY
     from replicator_sdk.errors import NeedsUserError
 
     seconds = seconds_of(every)
@@ -51,7 +52,7 @@ def verify_every(
             hint="give it without tables; or give those that are still to be compared, with an interval",
         )
     arguments = {"everySeconds": seconds, "rowsPerSecond": rate, "tables": list(tables)}
-    ask(report, name, namespace, base, "verify.every", arguments, timeout=timeout)
+    ask(report, name, namespace, base, VERIFY_EVERY, arguments, timeout=timeout)
 
 
 def seconds_of(every: str) -> float:
