@@ -7,8 +7,11 @@ applied what it gathered, and each call to it fails. It ends with this process, 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping
 from typing import Any
+
+from replicator_runtime.spark.console import forwarded_standard_error
 
 
 def start_gateway(settings: Mapping[str, str]) -> None:
@@ -18,16 +21,21 @@ def start_gateway(settings: Mapping[str, str]) -> None:
     then Spark does not start. Raises what pyspark raises.
     """
     from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None:  # noqa: SLF001  # pyspark has no public way
         return
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
-    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # `spark-submit` has started it, and this process as well
+        SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001
+        return
+    with forwarded_standard_error() as standard_error:
+        gateway = launch_gateway(conf, {"stderr": standard_error})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
     started: Any = SparkContext._gateway  # noqa: SLF001
-    if started.proc is not None:  # else `spark-submit` has started it, and this process as well
-        with contextlib.suppress(Exception):  # a virtual machine without this class obeys the signal, as it did before
-            _ignore_sigterm(started.jvm)
+    with contextlib.suppress(Exception):  # a virtual machine without this class obeys the signal, as it did before
+        _ignore_sigterm(started.jvm)
 
 
 def _ignore_sigterm(jvm: Any) -> None:

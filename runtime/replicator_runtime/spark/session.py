@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from replicator_runtime.observability.redaction import SECRET_VARIABLES, contains_secret, redact_error
+from replicator_runtime.spark.console import log_options
 from replicator_runtime.spark.group_signals import start_gateway
 from replicator_runtime.spark.jars import cache_folder, local_jars
 from replicator_runtime.spark.java import require_java
@@ -224,7 +225,7 @@ def _set_interpreter(master: str, settings: Mapping[str, str]) -> None:
 
 
 def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]) -> SparkSession:
-    builder, settings = session_type.builder.appName(name), settings | _own_folders(settings)
+    builder, settings = session_type.builder.appName(name), settings | _own_options(settings)
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
@@ -251,17 +252,17 @@ def _about_packages(settings: Mapping[str, str]) -> str:
     return f" Without the internet, put the jars of {packages} into {cache_folder() / 'jars'} (docs/operating.md)"
 
 
-def _own_folders(settings: Mapping[str, str]) -> dict[str, str]:
-    """Have the virtual machine that is started now write its temporary files where they are deleted with it."""
+def _own_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """Have the virtual machine that is started now write its temporary files where they are deleted with it, and log what matters."""
     if _submitted():
         return {}
     bases = os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")
     scratch = Scratch(tuple(_listed(bases)))
     _scratch.append(scratch)
-    options = settings.get("spark.driver.extraJavaOptions", "")
-    if "-Djava.io.tmpdir" in options:
-        return {}
-    return {"spark.driver.extraJavaOptions": f'{options} -Djava.io.tmpdir="{scratch.paths[0]}"'.strip()}
+    options = log_options(settings.get("spark.driver.extraJavaOptions", ""))
+    if "-Djava.io.tmpdir" not in options:
+        options = f'{options} -Djava.io.tmpdir="{scratch.paths[0]}"'.strip()
+    return {"spark.driver.extraJavaOptions": options}
 
 
 @contextlib.contextmanager

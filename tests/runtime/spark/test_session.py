@@ -226,5 +226,10 @@ def test_the_life_of_a_session_in_a_process(tmp_path: Path) -> None:
     assert found["unfit"].startswith("RPL-7206")
     assert found["left"] == 0
     assert "local lookup" not in done.stderr.lower(), "nothing was resolved"
+    assert "Master must either be" in done.stderr, "why Spark did not start is on the terminal"
+    assert not [
+        line for line in done.stderr.splitlines() if "incubator" in line or "log4j" in line or "log level" in line
+    ]
+    assert "NativeCodeLoader" not in done.stderr
     left = {path.name for path in tmp_path.iterdir()} - {"table"}
     assert not {name for name in left if "warehouse" in name or "metastore" in name or "derby" in name}, left

@@ -1,0 +1,61 @@
+"""What Spark's Java virtual machine says on the terminal: what a user may have to act on, without the lines of every start.
+
+Spark's own configuration of its log prints five lines at each start that mean nothing to a user. Ours takes its place where the user
+has none. One line is Java's own, about a module that Spark asks for; Java cannot be told to leave it out, so it is taken out of what the
+virtual machine writes to its standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_CONFIGURATION: Final = "log4j2.properties"
+_OWN_OPTIONS: Final = ("-Dlog4j2.configurationFile", "-Dlog4j.configurationFile")
+_NOISE: Final = (b"WARNING: Using incubator modules: ",)
+_SECONDS_FOR_LAST_LINES: Final = 2.0
+
+
+def log_options(options: str) -> str:
+    """Options of the virtual machine with our configuration of its log, unless `options` or Spark's folder of settings have one."""
+    if any(own in options for own in _OWN_OPTIONS) or _settings_folder_has_one():
+        return options
+    return f"{options} -Dlog4j2.configurationFile={(Path(__file__).parent / _CONFIGURATION).as_uri()}".strip()
+
+
+def _settings_folder_has_one() -> bool:
+    home, folder = os.environ.get("SPARK_HOME"), os.environ.get("SPARK_CONF_DIR")
+    if not folder and not home:
+        return False
+    return (Path(folder or Path(str(home), "conf")) / _CONFIGURATION).exists()
+
+
+@contextlib.contextmanager
+def forwarded_standard_error() -> Iterator[int]:
+    """A descriptor for the standard error of the process that is started within the block; its lines appear on ours, without the noise.
+
+    Lines are forwarded for as long as that process lives. When the block raises, those written until then appear before it does.
+    """
+    reading, writing = os.pipe()
+    forwarding = threading.Thread(target=_forward, args=(reading,), name="spark-console", daemon=True)
+    forwarding.start()
+    try:
+        yield writing
+    except BaseException:
+        os.close(writing)
+        forwarding.join(_SECONDS_FOR_LAST_LINES)
+        raise
+    os.close(writing)
+
+
+def _forward(reading: int) -> None:
+    """Read to the end, whatever becomes of our own standard error: a full pipe would stop the virtual machine."""
+    with os.fdopen(reading, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                with contextlib.suppress(OSError):
+                    os.write(2, line)
