@@ -1,7 +1,7 @@
 """What Spark's Java virtual machine says on the terminal: what a user may have to act on, without the lines of every start.
 
 Spark's own configuration of its log prints five lines at each start that mean nothing to a user. Ours takes its place where the user
-has none. One line is Java's own, about a module that Spark asks for; Java cannot be told to leave it out, so it is taken out of what the
+has none. One line is Java's own, about a module that Spark asks for; no option of Java leaves it out, so it is taken out of what the
 virtual machine writes to its standard error.
 """
 
@@ -53,7 +53,7 @@ def forwarded_standard_error() -> Iterator[int]:
 
 
 def _forward(reading: int) -> None:
-    """Read to the end, whatever becomes of our own standard error: a full pipe would stop the virtual machine."""
+    """Read to the end, also when our own standard error is closed: a full pipe would stop the virtual machine."""
     with os.fdopen(reading, "rb") as lines:
         for line in lines:
             if not line.startswith(_NOISE):

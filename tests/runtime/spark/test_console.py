@@ -27,7 +27,7 @@ def _say_and_fail(text: str, times: int = 1) -> None:
         raise RuntimeError
 
 
-def test_every_line_but_the_noise_is_on_standard_error_before_a_failed_start_is_told(
+def test_every_line_but_the_noise_is_on_standard_error_before_a_failed_start_ends(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(RuntimeError):
