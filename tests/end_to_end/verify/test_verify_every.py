@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from replicator_runtime.cli.verified import verification_json
@@ -74,6 +75,41 @@ def test_a_run_finds_by_itself_what_was_damaged_and_stops_for_nothing(tmp_path: 
     )
     assert shown == {**verification(shop), "everySeconds": None}
     assert again.stop().status == 143
+
+
+@pytest.mark.timeout(600)
+def test_java_that_dies_while_it_compares_says_nothing_of_the_table_and_the_run_compares_it_later(
+    tmp_path: Path,
+) -> None:
+    shop = sqlite_shop(tmp_path)
+    shop.begin()
+    running = shop.replicator.start(TMPDIR=str(tmp_path))  # with a variable of its own it has its own virtual machine
+    shop.wait_until_replicating()
+    assert asked(shop, "--every", "1h", "--rate", "20").status == 0
+    before = _until_some_but_not_all(shop)
+    _java(running.process.pid).kill()
+    shop.execute("DELETE FROM item WHERE id = 7")
+    found = verified(shop)
+    assert {(one["result"], one["error"]) for one in found.values()} == {("equal", None)}
+    assert {name: found[name]["verifiedAt"] for name in before} == before, "the others begin again"
+    stopped = running.stop()
+    assert stopped.status == 143, stopped.messages
+    assert "RPL-5030" not in stopped.messages
+
+
+def _until_some_but_not_all(shop: Shop) -> dict[str, str]:
+    """Wait until some tables have their results, and the next is being compared: for ten seconds, at twenty rows a second."""
+    deadline = time.monotonic() + 120
+    while not (found := {one["table"]: one["verifiedAt"] for one in verification(shop)["tables"] if one["verifiedAt"]}):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert len(found) < 3
+    time.sleep(2)
+    return found
+
+
+def _java(process: int) -> psutil.Process:
+    return next(child for child in psutil.Process(process).children(recursive=True) if child.name() == "java")
 
 
 @pytest.mark.parametrize(
