@@ -62,7 +62,7 @@ class DDLEvents:
     ) -> DDLEvent | None:
         (version, at, facts), (offset, ordinal) = change, position
         before, after = self.versions[facts["previous"]], self.versions[version]
-        old = self.selection.former_schema(before)
+        old = self.selection.schema(before)
         if old is None:
             return None
         event = DDLEvent(

@@ -10,14 +10,18 @@ from replicator_source_sqlite.capture.changelog import Version
 
 
 class Selection:
-    """The selected columns by table; None for all columns, new ones included."""
+    """The selected columns by table; None for all columns, new ones included.
+
+    A version is selected by the name that its table has, when that is one that the reader was given, or as what a schema change made
+    of a selected one. The names alone would not do: while tables exchange theirs, two have the same name between one logged change and
+    the next. Nor would the versions alone: a replay from before a rename meets the former table under a name that a later one has, and
+    it may be the later one that was copied. So more may be selected than is replicated; the runtime takes no changes of a table from
+    before its copy.
+    """
 
     def __init__(self, columns: Mapping[TableId, frozenset[str] | None]) -> None:
-        self._columns = dict(columns)
-        # A replay from before a rename meets the former table under a name that a later one has, and it may be the later
-        # one that was copied: the names that the reader was given stay selected.
         self._given = dict(columns)
-        self._displaced: dict[TableId, frozenset[str] | None] = {}
+        self._followed: dict[int, frozenset[str] | None] = {}
 
     @classmethod
     def of(cls, definition: EventReaderDefinition) -> Self:
@@ -31,28 +35,18 @@ class Selection:
 
     def schema(self, version: Version) -> TableSchema | None:
         """The selected part of a version; None when its table is not selected."""
-        table = version.schema.table
-        if table not in self._columns and table not in self._given:
-            return None
-        return _selected(version.schema, self._columns.get(table, self._given.get(table)))
-
-    def former_schema(self, version: Version) -> TableSchema | None:
-        """The same of a version that a schema change ends, also when another table has taken its name just then."""
-        table = version.schema.table
-        if table not in self._displaced:
-            return self.schema(version)
-        return _selected(version.schema, self._displaced[table])
+        if version.number in self._followed:
+            return _selected(version.schema, self._followed[version.number])
+        if version.schema.table in self._given:
+            return _selected(version.schema, self._given[version.schema.table])
+        return None
 
     def follow(self, before: Version, after: Version, origin: Mapping[str, str]) -> None:
-        """Follow a table and its columns to their new names. A table that has the new name still is renamed next."""
-        former, table = before.schema.table, after.schema.table
-        columns = self._displaced if former in self._displaced else self._columns
-        names = columns.pop(former, self._given.get(former))
+        """Follow a selected table and its columns to their new names."""
+        names = self._followed.get(before.number, self._given.get(before.schema.table))
         if names is not None:
             names = frozenset(new for new, old in origin.items() if old in names)
-        if table in self._columns:
-            self._displaced[table] = self._columns[table]
-        self._columns[table] = names
+        self._followed[after.number] = names
 
 
 def _selected(schema: TableSchema, names: frozenset[str] | None) -> TableSchema:
