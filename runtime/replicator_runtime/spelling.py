@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def near_name(name: str, tables: Iterable[TableId]) -> str:
     """The beginning of a hint that names the table which was most likely meant; empty when none is near."""
     known = list(tables)
+    for table in known:
+        if str(table) == name:  # such as with its database given as a schema
+            parts = {part: value for part, value in table.to_json().items() if value}
+            return f"did you mean {json.dumps(parts, ensure_ascii=False)}? "
     near = difflib.get_close_matches(name, [str(t) for t in known] + [t.table for t in known], 1, 0.8)
     return f"did you mean {near[0]}? " if near else ""
 
