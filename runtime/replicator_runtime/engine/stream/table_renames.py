@@ -60,8 +60,8 @@ class TableRenames:
         """Take a RENAME_TABLE, which waits until `end`: the names that others of its statement take are not known before."""
         assert event.prev_table is not None
         position = Position(self._tables.batcher.offset, event.ordinal + 1)
-        record, watermark = self._lifecycle.records.get(event.table), self._tables.watermarks.get(event.prev_table)
-        if record is not None and record.is_named_after(position):
+        watermark = self._tables.watermarks.get(event.prev_table)
+        if self._is_done(event, position):
             return
         if watermark is None:
             self._left_out.append(event)
@@ -74,6 +74,19 @@ class TableRenames:
             self._held.append(replace(event, position=position))
         else:
             self._left_out.append(event)
+
+    def _is_done(self, event: DDLEvent, position: Position) -> bool:
+        """Whether the table of the new name has it since then or later, and the one of the former name is not the one to be renamed.
+
+        It is when it still has that name, and lacks what came before: others went on, and took the new name, while it failed.
+        """
+        assert event.prev_table is not None
+        records, watermark = self._lifecycle.records, self._tables.watermarks.get(event.prev_table)
+        later, former = records.get(event.table), records.get(event.prev_table)
+        if later is None or not later.is_named_after(position):
+            return False
+        lacks = watermark is not None and watermark.position < position
+        return former is None or former.is_named_after(position) or not lacks
 
     def end(self) -> None:
         """Something else follows, so all renames of the statement are known.

@@ -209,6 +209,34 @@ def test_a_rename_is_followed_once_though_another_table_holds_the_offset(shop: S
     three_runs(shop, "clients", "notes")
 
 
+def test_a_table_that_failed_while_others_took_its_former_and_its_later_name_gets_no_rows_of_theirs(shop: Shop) -> None:
+    """`a` becomes `b` and then `x`; meanwhile `c` becomes `b`, which the target does at once, and the failing `d` becomes `a`."""
+    fill(shop)
+    for name in "acd":
+        shop.sql(
+            f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, name TEXT)", f"INSERT INTO {name} VALUES (1, 'of {name}')"
+        )
+    shop.run()
+    failing = {"a", "d"}
+
+    def fault(step: str, where: TableId) -> None:
+        assert step != "before" or where.table not in failing, "it fails"
+
+    in_memory_target.STORAGE.fault = fault
+    shop.document["retries"] = {"maxDurationSeconds": 1, "delaySeconds": 0.1}
+    for statements in (
+        ("INSERT INTO a VALUES (2, 'of a')", "INSERT INTO d VALUES (3, 'of d')", "ALTER TABLE a RENAME TO b"),
+        ("ALTER TABLE b RENAME TO x",),
+        ("ALTER TABLE c RENAME TO b",),
+        ("ALTER TABLE d RENAME TO a", "INSERT INTO a VALUES (4, 'of d')"),
+    ):
+        shop.sql(*statements)
+        with pytest.raises(ReplicatorError):
+            shop.run()
+    in_memory_target.STORAGE.fault = lambda step, where: None
+    three_runs(shop, "a", "b", "x", "customers", "notes")
+
+
 @pytest.mark.parametrize("why", ["target", "blacklist", "occupied", "columns"])
 def test_a_table_that_cannot_be_renamed_is_copied_under_its_new_name(shop: Shop, why: str) -> None:
     fill(shop)
