@@ -146,8 +146,10 @@ class LocalFolder(Folder):
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            # Exclusive still, though a crash may leave part of it: every reader of ours verifies a checksum.
+            # Exclusive still, though a crash may leave part of it: every reader of ours finds out. A later run may have replaced it.
             _write(self.path / name, content)
+            if self.read(name) != content:
+                raise FileExistsError(errno.EEXIST, "was replaced while it was written", name) from None
 
     def _temporary(self) -> Path:
         return self.path / f"{_TEMPORARY}{secrets.token_hex(8)}"

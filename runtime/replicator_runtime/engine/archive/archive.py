@@ -317,7 +317,7 @@ class ChangeArchive:
 
         A superseded run may be about to write that manifest: an empty one takes its number first, or fails as the second (RPL-1252).
         """
-        intents = {name: json.loads(self._stage.read(name)) for name in self._names if name.endswith(_INTENT)}
+        intents = {name: self._intent(name) for name in self._names if name.endswith(_INTENT)}
         if any(intent["number"] == self._manifests.number for intent in intents.values()):
             self._manifests.write([], {})
         for name, intent in intents.items():
@@ -329,6 +329,14 @@ class ChangeArchive:
                 for file in set(found) - listed:
                     self.folder.remove(file)
             self._remove([name])
+
+    def _intent(self, name: str) -> dict[str, Any]:
+        """What a run was about to write; nothing, where it was killed while it noted that, before the first file."""
+        try:
+            note: dict[str, Any] = json.loads(self._stage.read(name))
+        except ValueError:
+            return {"number": self._manifests.number, "beginnings": []}
+        return note
 
     def _prune(self) -> None:
         if self._config.keep_days is None or time.monotonic() < self._prune_at:

@@ -52,7 +52,8 @@ class Manifests:
         """Read what is stored, and the manifests that were written after that.
 
         Raises:
-            NeedsUserError: RPL-1251 when the archive is another pipeline's; RPL-7161 when a later release wrote it.
+            NeedsUserError: RPL-1251 when the archive is another pipeline's; RPL-7161 when a later release wrote it; RPL-1253 when one
+                is damaged that is not the last.
             ReplicatorError: As archive or state fail.
         """
         self._own()
@@ -65,21 +66,36 @@ class Manifests:
         else:
             self.number = max(self._numbers(), default=0) + 1
             self.save()  # so that manifests from here on are found again, also by a run that follows a kill
-        while (manifest := self.read(self.number)) is not None:
+        while (manifest := self._read_next()) is not None:
             if manifest["generation"] == self._run.generation:
                 self._learn(manifest["ends"])
             self.number += 1
+
+    def _read_next(self) -> dict[str, Any] | None:
+        """The manifest after those that are known. One that a killed run left half written named nothing: an empty one takes its place."""
+        try:
+            return self.read(self.number)
+        except NeedsUserError as damaged:
+            if damaged.code != "RPL-1253" or self.number < max(self._numbers()):
+                raise
+        log.warning("archive.half_manifest", number=self.number)
+        self._run.lease.check()
+        content = json.dumps(self._manifest([], {})).encode()
+        self._folder.replace(manifest_of(self.number), content)
+        return self.read(self.number)
 
     def read(self, number: int) -> dict[str, Any] | None:
         """The manifest of that number; None where there is none.
 
         Raises:
-            NeedsUserError: RPL-7161 when a later release wrote it.
+            NeedsUserError: RPL-7161 when a later release wrote it, RPL-1253 when it is damaged.
         """
         try:
             manifest: dict[str, Any] = json.loads(self._folder.read(manifest_of(number)))
         except FileNotFoundError:
             return None
+        except ValueError:
+            raise _damaged(self._folder, manifest_of(number)) from None
         check_form(f"the archive's manifest {number}", manifest["version"], _FORM, manifest["release"])
         return manifest
 
@@ -95,16 +111,7 @@ class Manifests:
             RetryableError: RPL-1252 when another run has added something.
             ReplicatorError: As archive or state fail.
         """
-        manifest = {
-            "version": _FORM,
-            "release": release(),
-            "number": self.number,
-            "generation": self._run.generation,
-            "epoch": self._run.epoch,
-            "at": time.time(),
-            "entries": list(entries),
-            "ends": _stored(ends),
-        }
+        manifest = self._manifest(entries, ends)
         self._run.lease.check()
         try:
             self._folder.create(manifest_of(self.number), json.dumps(manifest).encode())
@@ -116,8 +123,23 @@ class Manifests:
             ) from None
         failpoint("engine.archive.listed")
         self.number += 1
-        self._learn(manifest["ends"])  # type: ignore[arg-type]
+        self._learn(manifest["ends"])
         self.save()
+
+    def _manifest(
+        self, entries: Sequence[Mapping[str, Any]], ends: Mapping[TableId, Position | None]
+    ) -> dict[str, Any]:
+        """The next manifest."""
+        return {
+            "version": _FORM,
+            "release": release(),
+            "number": self.number,
+            "generation": self._run.generation,
+            "epoch": self._run.epoch,
+            "at": time.time(),
+            "entries": list(entries),
+            "ends": _stored(ends),
+        }
 
     def save(self) -> None:
         """Store how far the archive is; durable when this returns."""
@@ -168,17 +190,28 @@ class Manifests:
         if self._owned:
             return
         config = self._run.config
-        owner = {"version": _FORM, "namespace": config.namespace, "name": config.name}
+        content = json.dumps({"version": _FORM, "namespace": config.namespace, "name": config.name}).encode()
         try:
-            self._folder.create(OWNER, json.dumps(owner).encode())
+            self._folder.create(OWNER, content)
         except FileExistsError:
-            found = json.loads(self._folder.read(OWNER))
-            raise NeedsUserError(
-                f"the archive at {self._folder.place} is that of the pipeline {found['namespace']}/{found['name']}",
-                code="RPL-1251",
-                hint="set `archive.path` to a folder of this pipeline's own",
-            ) from None
+            self._check_owner(content)
         self._owned = True
+
+    def _check_owner(self, own: bytes) -> None:
+        """Check that the archive is this pipeline's, or was left by a first run of it that was killed while it wrote that."""
+        content = self._folder.read(OWNER)
+        try:
+            found = json.loads(content)
+        except ValueError:
+            if not own.startswith(content) or self._numbers():
+                raise _damaged(self._folder, OWNER) from None
+            self._folder.replace(OWNER, own)
+            return
+        raise NeedsUserError(
+            f"the archive at {self._folder.place} is that of the pipeline {found['namespace']}/{found['name']}",
+            code="RPL-1251",
+            hint="set `archive.path` to a folder of this pipeline's own",
+        )
 
     def _learn(self, ends: Sequence[Mapping[str, Any]]) -> None:
         for item in ends:
@@ -187,6 +220,14 @@ class Manifests:
                 self.ends.pop(table, None)
             else:
                 self.ends[table] = Position.from_json(item["end"], self._run.read_offset)
+
+
+def _damaged(folder: ArchiveFolder, name: str) -> NeedsUserError:
+    return NeedsUserError(
+        f"the file {name} of the archive at {folder.place} is damaged",
+        code="RPL-1253",
+        hint="put it back from a backup, or set `archive.path` to a new folder and copy the tables again: `replicator table resync`",
+    )
 
 
 def _stored(ends: Mapping[TableId, Position | None]) -> list[dict[str, Any]]:
