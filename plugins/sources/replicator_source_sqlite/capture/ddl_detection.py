@@ -109,13 +109,15 @@ class KnownSchema:
 
 
 def _with_exchanged(database: sqlite3.Connection, number: int) -> list[Drift]:
-    """How the version's table differs from it, and those of the tables whose names it and they have taken."""
-    live = {v.schema.table: v for v in versions(database).values() if v.live}
+    """How the version's table differs from it, and those of the tables whose names it and they have taken.
+
+    The last one is logged first: where a name was free because its table was dropped, the log says that before.
+    """
+    known = versions(database)
+    live = {v.schema.table: v for v in known.values() if v.live}
     found: list[Drift] = []
-    version = next((v for v in live.values() if v.number == number), None)
+    version = known[number] if known[number].live else None
     while version is not None and (drift := _drift(database, version)):
-        if found and not drift.renames:
-            break  # another table took the name of one that was dropped
         found.append(drift)
         taken = live.get(drift.shape.schema.table) if drift.shape else None
         version = taken if taken not in [each.version for each in found] else None
