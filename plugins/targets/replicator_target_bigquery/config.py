@@ -104,7 +104,8 @@ class BigQueryConfig(MergeFlushSettings):
         retry_seconds: How long one request is repeated while BigQuery is busy or away, before the whole batch is repeated.
         api_endpoint: BigQuery's address, for private endpoints and emulators.
         storage_endpoint: Cloud Storage's address, likewise.
-        storage_write_endpoint: The Storage Write API's address, likewise; for modes `merge-flush` and `cdc`.
+        storage_write_endpoint: The address of the Storage Write API and the Storage Read API, likewise; for modes
+            `merge-flush` and `cdc`, and for comparisons with the source.
     """
 
     edits: ClassVar[Mapping[str, SettingEdit]] = EDITS

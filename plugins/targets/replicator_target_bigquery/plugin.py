@@ -10,7 +10,7 @@ from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.maintenance import AppliesHeld, MaintenanceReport, MaintenanceTask
 from replicator_sdk.schema import TableId
-from replicator_sdk.target import DeltaTarget, EventConsumer
+from replicator_sdk.target import DeltaTarget, EventConsumer, TableReader
 from replicator_target_bigquery.config import BigQueryConfig, Mode
 
 
@@ -40,6 +40,12 @@ class BigQueryTarget(DeltaTarget[BigQueryConfig]):
         from replicator_target_bigquery.batch.consumer import BatchMergeConsumer
 
         return BatchMergeConsumer(self.config, context)
+
+    def create_table_reader(self, context: DeltaTargetContext) -> TableReader:
+        """A reader of this replicator's tables, by the Storage Read API."""
+        from replicator_target_bigquery.reading.table_reader import BigQueryTableReader
+
+        return BigQueryTableReader(self.config, context)
 
     @property
     def maintenance_tasks(self) -> Sequence[MaintenanceTask]:

@@ -1,4 +1,4 @@
-"""A gate before the emulator's Storage Write API that loses what it is asked to lose.
+"""A gate before the emulator's Storage Write API, and its Storage Read API, that loses what it is asked to lose.
 
 It also says STREAM_ALREADY_COMMITTED, as BigQuery does, where the emulator says INVALID_STREAM_STATE.
 """
@@ -18,6 +18,7 @@ import grpc
 
 from tests.services.processes import LOOPBACK
 
+_READ_ROWS = "/google.cloud.bigquery.storage.v1.BigQueryRead/ReadRows"
 _APPEND = "/google.cloud.bigquery.storage.v1.BigQueryWrite/AppendRows"
 
 
@@ -96,6 +97,9 @@ class WriteGate(grpc.GenericRpcHandler):
         if call.method == _APPEND:
             return grpc.stream_stream_rpc_method_handler(self._append)
 
+        if call.method == _READ_ROWS:
+            return grpc.unary_stream_rpc_method_handler(self._read_rows)
+
         def unary(request: bytes, context: Any) -> bytes:
             return self._unary(call.method, request, context)
 
@@ -120,6 +124,29 @@ class WriteGate(grpc.GenericRpcHandler):
         if loss is Loss.ANSWER:
             context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
         return answer
+
+    def _read_rows(self, request: bytes, context: Any) -> Iterator[bytes]:
+        """The rows from `offset` on, which the emulator ignores; a planned loss breaks the connection after the first answer."""
+        from google.cloud.bigquery_storage_v1 import types
+
+        loss = self._next("ReadRows")
+        if loss is Loss.CALL:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+        answers: list[bytes] = []
+        try:
+            with self._turn:
+                answers = list(self._upstream.unary_stream(_READ_ROWS)(request, timeout=60))
+        except grpc.RpcError as err:
+            context.abort(err.code(), err.details())
+        begins, left = 0, types.ReadRowsRequest.deserialize(request).offset
+        for answer in answers:
+            if begins >= left:
+                yield answer
+                if loss is Loss.ANSWER:
+                    break
+            begins += types.ReadRowsResponse.deserialize(answer).row_count
+        if loss is Loss.ANSWER:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
 
     def _committed(self, answer: bytes, request: bytes) -> bytes:
         from google.cloud.bigquery_storage_v1 import types

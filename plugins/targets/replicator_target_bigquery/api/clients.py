@@ -83,6 +83,24 @@ def write_client(config: BigQueryConfig) -> Any:
     return made(credentials=credentials_of(config), client_options=_options(endpoint))
 
 
+def read_client(config: BigQueryConfig) -> Any:
+    """The Storage Read API's client, which is at the same address; without TLS and credentials for an emulator.
+
+    Raises:
+        NeedsUserError: When a library is missing, or there are no credentials.
+    """
+    with required_library(missing_library("google-cloud-bigquery-storage")):
+        import grpc
+        from google.cloud.bigquery_storage_v1.services.big_query_read import BigQueryReadClient
+        from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
+    made: Any = BigQueryReadClient
+    endpoint = config.storage_write_endpoint
+    if endpoint.startswith(_PLAIN):
+        channel = grpc.insecure_channel(endpoint.removeprefix(_PLAIN), [("grpc.max_receive_message_length", -1)])
+        return made(transport=BigQueryReadGrpcTransport(channel=channel))
+    return made(credentials=credentials_of(config), client_options=_options(endpoint))
+
+
 def _options(endpoint: str) -> Any:
     from google.api_core.client_options import ClientOptions
 

@@ -18,6 +18,7 @@ class Service(enum.Enum):
     BIGQUERY = ("BigQuery", "apiEndpoint")
     STORAGE = ("Cloud Storage", "storageEndpoint")
     STREAMS = ("the Storage Write API", "storageWriteEndpoint")
+    READS = ("the Storage Read API", "storageWriteEndpoint")
 
     @property
     def title(self) -> str:

@@ -13,16 +13,16 @@ from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import DeferredConsumer
+from replicator_target_bigquery.batch.repair import RepairingConsumer
 from replicator_target_bigquery.batch.slice_apply import SliceApply
 from replicator_target_bigquery.batch.staging import delete_files
 from replicator_target_bigquery.batch.table_loads import TableLoads
 from replicator_target_bigquery.config import BigQueryConfig
-from replicator_target_bigquery.consumer import BigQueryConsumer
 
 _LOADS_AT_ONCE: Final = 8
 
 
-class BatchMergeConsumer(BigQueryConsumer, DeferredConsumer, RangeConsumer):
+class BatchMergeConsumer(RepairingConsumer, DeferredConsumer, RangeConsumer):
     """Loads batches into staging tables and merges them. Safe from several threads; calls for one table take turns."""
 
     keeps_unmatched: ClassVar[bool] = True

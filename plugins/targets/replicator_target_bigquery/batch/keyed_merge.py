@@ -129,6 +129,12 @@ class KeyedMerge:
             f"WHEN NOT MATCHED AND D._written THEN INSERT ({columns}) VALUES ({values})"
         )
 
+    def clear(self) -> str:
+        """Delete all rows of the keys that are written; the MERGE then inserts one of each."""
+        condition = " AND ".join((same_key(self.keys, "T", "S"), "S._operation != 'DELETE'"))
+        found = [f"EXISTS (SELECT 1 FROM {self.staged} AS S WHERE {condition})", *self.pruning.conditions("T")]
+        return f"DELETE FROM {self.target} AS T\nWHERE {' AND '.join(found)}"
+
     def _origin(self, alias: str) -> str:
         """How a row that lacks values finds the row the target holds since before the batch."""
         live = [f"O.{name(IS_DELETED)} IS NOT TRUE"] if self.soft_deletes else []

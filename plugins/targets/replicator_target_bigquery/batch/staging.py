@@ -70,20 +70,18 @@ def touched(changes: TableChanges, ranges: dict[str, KeyRanges]) -> Touched:
     return Touched(ranges, frozenset(name for batch in changes.batches() for name in batch.unchanged))
 
 
-def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], round_: int) -> Staged:
+def stage(table: TargetTable, changes: TableChanges, names: dict[str, str], attempt: str) -> Staged:
     """Load the batch into the staging table, or find it there.
 
     Args:
         table: Where it goes.
         changes: The batch.
         names: Source column → its name at the target.
-        round_: How often the batch was staged before; raised only when its rows have expired.
+        attempt: Differs where the batch is to be staged again: its rows have expired, or others came by the same identity.
     """
     session = table.session
     fields = ensure_staging_table(table, changes.schema)
-    stamp = BatchStamp(
-        batch_id(table, changes.identity, changes.schema, str(round_) if round_ else ""), now_microseconds()
-    )
+    stamp = BatchStamp(batch_id(table, changes.identity, changes.schema, attempt), now_microseconds())
     upload = upload_of(table)
     try:
         rows = in_files(changes, names, stamp, fields, session.layout.encoding(changes.table, fields))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -56,13 +57,28 @@ class TableMerge:
         self._begin()
         names = column_names(changes.schema, self._config.metadata_columns)
         for round_ in range(_ROUNDS):
-            staged = stage(self._table, changes, names, round_)
+            staged = stage(self._table, changes, names, str(round_) if round_ else "")
             try:
                 self._merge(changes, found, row, staged, touched(changes, key_ranges(changes.schema, found, names)))
             except _UnstagedError:  # staged so long ago that the rows have expired
                 continue
             return
         raise _unstaged(changes)
+
+    def replace_rows(self, changes: TableChanges, row: Commit) -> None:
+        """Make the rows of some keys as `changes` says, however many the table has of each, and commit `row` with them.
+
+        They are staged under a name of their own: rows that a run staged before it died may be others by now.
+        """
+        found = self.fitting(changes)
+        self._begin()
+        names = column_names(changes.schema, self._config.metadata_columns)
+        staged = stage(self._table, changes, names, uuid.uuid4().hex)
+        what = touched(changes, key_ranges(changes.schema, found, names))
+        try:
+            self._merge(changes, found, row, staged, what, replaces=True)
+        except _UnstagedError:
+            raise _unstaged(changes) from None
 
     def apply_staged(self, changes: TableChanges, row: Commit, staged: Staged, what: Touched) -> None:
         """Merge changes that executors have staged, with their progress.
@@ -88,14 +104,23 @@ class TableMerge:
         require_match(changes, self._table.session.layout.target_fields(changes.schema, found.fields), found)
         return found
 
-    def _merge(self, changes: TableChanges, found: TableInfo, row: Commit, staged: Staged, what: Touched) -> None:
+    def _merge(
+        self,
+        changes: TableChanges,
+        found: TableInfo,
+        row: Commit,
+        staged: Staged,
+        what: Touched,
+        *,
+        replaces: bool = False,
+    ) -> None:
         pruning = Pruning(tuple(what.ranges.values()), found.required_filter)
         columns = self._table.session.layout.source_fields(changes.schema, found.fields)
         checks = [(f"(SELECT COUNT(*) FROM {staged.query} AS S) != {staged.rows}", UNSTAGED)]
         first, measure = None, ""
         if changes.schema.primary_key:
             merge = self._keyed(changes, staged, columns, what.lacking, pruning)
-            statements = [merge.statement()]
+            statements = [*([merge.clear()] if replaces else []), merge.statement()]
             checks += [(f"{merge.split()} > 0", SPLIT)] if what.partitions > 1 else []
             checks += [(f"{merge.lost()} > 0", LOST)] if merge.unresolved else []
         else:

@@ -12,6 +12,7 @@ from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import DeferredConsumer, TableProgress
+from replicator_target_bigquery.batch.repair import RepairingConsumer
 from replicator_target_bigquery.config import BigQueryConfig
 from replicator_target_bigquery.consumer import BigQueryConsumer
 from replicator_target_bigquery.ddl.alteration import Alteration
@@ -35,7 +36,7 @@ def create(config: BigQueryConfig, context: DeltaTargetContext) -> BigQueryConsu
     return MergeFlushConsumer(config, context) if config.merges else AppendConsumer(config, context)
 
 
-class MergeFlushConsumer(BigQueryConsumer, DeferredConsumer):
+class MergeFlushConsumer(RepairingConsumer, DeferredConsumer):
     """Streams changes into intermediate tables and merges them by interval or number. Safe from several threads."""
 
     layout: ClassVar[type[TableLayout]] = MergeFlushLayout

@@ -141,18 +141,19 @@ class Pruning:
         conditions = {r.column.name: r.condition(alias) for r in self.ranges}
         found = [text for text in conditions.values() if text]
         if self.required_filter is not None and not conditions.get(self.required_filter.name):
-            found.append(self._everything(self.required_filter, alias))
+            # The key does not determine the partition.
+            found.append(every_row(self.required_filter, f"{alias}.{name(self.required_filter.name)}"))
         return found
 
-    def _everything(self, column: Field, alias: str) -> str:
-        """A filter that BigQuery accepts and every row meets: the key does not determine the partition."""
-        quoted = f"{alias}.{name(column.name)}"
-        lowest = {
-            "DATE": "DATE '0001-01-01'",
-            "DATETIME": "DATETIME '0001-01-01 00:00:00'",
-            "TIMESTAMP": "TIMESTAMP '0001-01-01 00:00:00+00'",
-        }.get(column.type, str(-(2**63)))
-        return f"({quoted} >= {lowest} OR {quoted} IS NULL)"
+
+def every_row(column: Field, quoted: str) -> str:
+    """A filter on a partitioning column, named `quoted` in the statement, that BigQuery accepts and every row meets."""
+    lowest = {
+        "DATE": "DATE '0001-01-01'",
+        "DATETIME": "DATETIME '0001-01-01 00:00:00'",
+        "TIMESTAMP": "TIMESTAMP '0001-01-01 00:00:00+00'",
+    }.get(column.type, str(-(2**63)))
+    return f"({quoted} >= {lowest} OR {quoted} IS NULL)"
 
 
 def utc_literal(microseconds: int) -> str:

@@ -1,0 +1,1 @@
+"""Reads tables beside the run that writes them, for comparisons with the source."""
