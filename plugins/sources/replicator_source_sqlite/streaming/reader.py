@@ -115,12 +115,20 @@ class SqliteReader(EventReader):
         """Create the triggers of tables that have none yet, all in one short transaction."""
         with connect(self._config.path) as database:
             install(database)
-            synchronise(database, self._position)
-            with transaction(database, write=True):
-                captured = {v.schema.table for v in versions(database).values() if v.live}
-                for schema in tables:
-                    if schema.table not in captured:
-                        add_version(database, describe(database, schema.table))
+            while not self._captured(database, tables):
+                pass
+
+    def _captured(self, database: sqlite3.Connection, tables: Sequence[TableSchema]) -> bool:
+        """Capture the tables; False when some table was changed just before, and one may have another's name by now."""
+        known, _ = synchronise(database, self._position)
+        with transaction(database, write=True):
+            if schema_version(database) != known:
+                return False
+            captured = {v.schema.table for v in versions(database).values() if v.live}
+            for schema in tables:
+                if schema.table not in captured:
+                    add_version(database, describe(database, schema.table))
+        return True
 
     def run(self) -> None:
         """Emit committed changes, then wait for the poll interval, until closed."""
