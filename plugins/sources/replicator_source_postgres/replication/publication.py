@@ -117,7 +117,7 @@ class Publication:
                 publication, since what is left to read is in the log.
 
         Returns:
-            The tables by identifier, without those that were dropped.
+            The tables by identifier, without those that were dropped, or renamed just while they were added.
 
         Raises:
             NeedsUserError: For the first table that is filtered, or whose publication would make the application's UPDATE
@@ -146,6 +146,10 @@ class Publication:
                 missing.append((schema.table, facts))
         if missing:
             self._add(missing)
+            # They are added by name, which another table may have taken just before: then it was published in its place.
+            published = self.tables()
+            for table in (facts.oid for _, facts in missing if facts.oid not in published):
+                del wanted[table]
         return wanted
 
     def _find(self, schema: TableSchema, relation_ids: RelationIds) -> TableFacts | None:

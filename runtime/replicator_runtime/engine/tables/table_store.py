@@ -57,6 +57,11 @@ class SnapshotRecord:
         return self.where == NO_ROWS
 
 
+def _may_be_same(one: TableSchema, other: TableSchema) -> bool:
+    """Whether both may be of one table: the source does not say that they are not."""
+    return not (one.source_id and other.source_id) or one.source_id == other.source_id
+
+
 @dataclass(slots=True)
 class TableRecord:
     """One selected table."""
@@ -187,8 +192,15 @@ class TableRecord:
         return before[-1][1] if all(column.source_id for column in before[-1][1].columns) else None
 
     def learn_from_copy(self, position: Position, schema: TableSchema) -> None:
-        """A new copy has `schema` at `position`; what was known of later positions is learned again from the log."""
-        known = [(since, there) for since, there in self.schemas if since is None or since < position]
+        """A new copy has `schema` at `position`; what was known of later positions is learned again from the log.
+
+        What was known of another table is forgotten, which had the name when it was described.
+        """
+        known = [
+            (since, there)
+            for since, there in self.schemas
+            if (since is None or since < position) and _may_be_same(there, schema)
+        ]
         self.schemas = [*known, (position, schema)]
 
     def _count_until(self, position: Position) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.tables.table_state import TableState
@@ -37,6 +38,16 @@ def test_a_new_copy_replaces_schemas_learned_from_later_in_the_log() -> None:
     record.learn(Position(Place(9)), THIRD)
     record.learn_from_copy(Position(Place(5)), SECOND)
     assert [schema for _, schema in record.schemas] == [FIRST, SECOND]
+
+
+def test_what_is_known_of_another_table_that_had_the_name_is_forgotten_with_a_copy() -> None:
+    first, second = (replace(SECOND, source_id=identifier) for identifier in ("16385", "16393"))
+    record = TableRecord(FIRST.table)
+    record.learn(None, first)
+    record.learn_from_copy(Position(Place(5)), second)
+    assert record.schema_at(Place(4)) == second
+    record.learn_from_copy(Position(Place(7)), replace(THIRD, source_id="16393"))
+    assert record.schema_at(Place(6)) == second, "the same table's"
 
 
 def test_the_schema_of_a_copy_is_known_until_the_next_change() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from replicator_sdk import TableId
 from replicator_sdk.errors import (
     HistoryLostError,
     NeedsUserError,
     TableHistoryLostError,
 )
 from replicator_sdk.event import DDLOperation
+from replicator_source_postgres.catalogue import TableFacts
+from replicator_source_postgres.relation_ids import STATE_KEY, RelationIds
 from replicator_source_postgres.replication.publication import Publication, PublishedTable
 from tests.plugins.sources.postgres.faults import PREPARED, error_of, publication_of
 from tests.plugins.sources.postgres.pump import Pump
@@ -82,6 +87,27 @@ def test_a_column_that_is_renamed_while_the_publication_is_checked_is_published(
 
     monkeypatch.setattr(Publication, "tables", tables)
     pump.prepare()
+
+
+def test_a_table_whose_name_another_one_takes_while_it_is_added_is_not_taken_for_published(
+    postgres_database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be taken later for one that someone has removed from the publication."""
+    db = postgres_database
+    db.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    oids = dict(db.execute("SELECT relname, oid::int FROM pg_class WHERE relname IN ('t', 'u')"))
+    added = Publication._add
+
+    def late(publication: Publication, missing: Sequence[tuple[TableId, TableFacts]]) -> None:
+        db.execute("ALTER TABLE t RENAME TO x; ALTER TABLE u RENAME TO t")
+        added(publication, missing)
+
+    monkeypatch.setattr(Publication, "_add", late)
+    pump = Pump(db, "t")
+    pump.prepare()
+    known = RelationIds.load(pump.context.get_state(STATE_KEY))
+    assert oids["t"] not in known
+    assert db.execute("SELECT tablename FROM pg_publication_tables") == [("t",)]
 
 
 @pytest.mark.parametrize(

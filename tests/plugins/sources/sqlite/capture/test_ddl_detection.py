@@ -62,6 +62,7 @@ def logged(database: sqlite3.Connection) -> list[tuple[str, str, str]]:
 @contextmanager
 def before_each_write(what: Callable[[], None]) -> Iterator[None]:
     """Have the source do something before each transaction in which a schema change is logged."""
+
     @contextmanager
     def begun(database: sqlite3.Connection, *, write: bool = False) -> Iterator[None]:
         if write:
