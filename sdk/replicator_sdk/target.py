@@ -435,7 +435,7 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
     title: ClassVar[str] = ""
     config_type: ClassVar[type[PluginConfig]]
     takes_lane: ClassVar[bool] = False
-    copies_beside: ClassVar[bool] = False
+    copies_beside: bool = False
 
     def __init__(self, config: ConfigT_co) -> None:
         self.config = config

@@ -17,6 +17,7 @@ SEQUENCE: Final = "_sequence_num"
 IS_DELETED: Final = "_is_deleted"
 COMMITS: Final = "_replicator_commits"
 UNMATCHED: Final = "_replicator_unmatched_"
+COPY: Final = "_replicator_copy_"
 _LABEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
 

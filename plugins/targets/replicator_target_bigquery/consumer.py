@@ -22,6 +22,7 @@ from replicator_target_bigquery.ddl.alteration import Alteration
 from replicator_target_bigquery.ddl.database_ddl import DatabaseDDL
 from replicator_target_bigquery.ddl.rename import is_possible, rename
 from replicator_target_bigquery.ddl.table_ddl import TableDDL
+from replicator_target_bigquery.load.copy_beside import CopyBeside
 from replicator_target_bigquery.load.load_rate_limit import LoadRateLimit
 from replicator_target_bigquery.load.snapshot_load import TableSnapshotLoad
 from replicator_target_bigquery.schema.layout import TableLayout
@@ -108,9 +109,29 @@ class BigQueryConsumer(BatchConsumer, SnapshotLoader):
         with table.lock:
             self.snapshot_load(table, self._turn(schema.table)).finish(schema, snapshot_id, position)
 
+    def load_whole(
+        self,
+        schema: TableSchema,
+        snapshot_id: str,
+        position: Position,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
+        all_read: Callable[[], None],
+    ) -> int:
+        """Replace the rows that the table has by those of all chunks in one commit; a table without rows takes them in steps."""
+        table = self._table(schema.table)
+        if not self.snapshot_load.replaces:
+            with table.lock:
+                beside = CopyBeside(table, self._turn(schema.table))
+                if beside.replaces_rows(schema, chunks):
+                    return beside.copy(schema, snapshot_id, position, chunks, read, all_read)
+        return super().load_whole(schema, snapshot_id, position, chunks, read, all_read)
+
     def discard_snapshot(self, table: TableId, snapshot_id: str) -> None:
-        """Delete the plan's files in the staging bucket."""
-        self.snapshot_load(self._table(table), self._turn(table)).discard_files(snapshot_id)
+        """Delete the plan's files in the staging bucket, and the table in which its copy was made."""
+        beside = CopyBeside(self._table(table), self._turn(table))
+        beside.discard_files(snapshot_id)
+        beside.drop_copy(snapshot_id)
 
     def discard_table(self, table: TableId) -> None:
         """Drop the table, if it is this replicator's, with its staging table; the commit log says that it was dropped."""

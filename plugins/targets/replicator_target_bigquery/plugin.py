@@ -21,6 +21,10 @@ class BigQueryTarget(DeltaTarget[BigQueryConfig]):
     title: ClassVar[str] = "BigQuery tables, by load jobs and MERGE"
     config_type: ClassVar[type[PluginConfig]] = BigQueryConfig
 
+    def __init__(self, config: BigQueryConfig) -> None:
+        super().__init__(config)
+        self.copies_beside = config.mode is not Mode.CDC  # BigQuery allows no TRUNCATE where changes are streamed
+
     def create_table_assessor(self) -> TableAssessor:
         """Checks credentials, bucket, datasets and schemas."""
         from replicator_target_bigquery.assessment.assessor import BigQueryAssessor

@@ -58,7 +58,7 @@ class DeltaLakeTarget(DeltaTarget[DeltaConfig]):
     title: ClassVar[str] = "Delta Lake tables, written by Spark"
     config_type: ClassVar[type[PluginConfig]] = DeltaConfig
     takes_lane: ClassVar[bool] = True
-    copies_beside: ClassVar[bool] = True
+    copies_beside: bool = True
 
     def configure(self, configurer: Configurer) -> None:
         """Ask for Spark with Delta's jars and settings."""

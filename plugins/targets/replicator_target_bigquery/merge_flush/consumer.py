@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar, Final
 
@@ -11,6 +11,7 @@ from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.event import DDLEvent, DDLOperation
 from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId, TableSchema
+from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
 from replicator_sdk.target import DeferredConsumer, TableProgress
 from replicator_target_bigquery.batch.repair import RepairingConsumer
 from replicator_target_bigquery.config import BigQueryConfig
@@ -89,6 +90,20 @@ class MergeFlushConsumer(RepairingConsumer, DeferredConsumer):
         require_key(schema)
         self._flush(schema.table).discard()
         return super().begin_snapshot(schema, snapshot_id, position)
+
+    def load_whole(
+        self,
+        schema: TableSchema,
+        snapshot_id: str,
+        position: Position,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
+        all_read: Callable[[], None],
+    ) -> int:
+        """Replace the table's rows; rows that were streamed before are dropped."""
+        require_key(schema)
+        self._flush(schema.table).discard()
+        return super().load_whole(schema, snapshot_id, position, chunks, read, all_read)
 
     def finish_snapshot(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
         """Mark the snapshot as complete: the table takes changes from now on."""

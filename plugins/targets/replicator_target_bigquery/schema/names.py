@@ -9,7 +9,7 @@ from typing import Final
 from replicator_sdk.datatype import Record
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableSchema
-from replicator_target_bigquery.config import COMMITS, UNMATCHED, BigQueryConfig
+from replicator_target_bigquery.config import COMMITS, COPY, UNMATCHED, BigQueryConfig
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]")
 # Prefixes BigQuery keeps for itself, in any case.
@@ -84,4 +84,4 @@ def is_own_table(config: BigQueryConfig, name: str) -> bool:
 
 def is_of_one_table(config: BigQueryConfig, name: str) -> bool:
     """Whether a table of that name is what the replicator keeps beside one target table."""
-    return name.startswith((config.staging_table_prefix, UNMATCHED))
+    return name.startswith((config.staging_table_prefix, UNMATCHED, COPY))

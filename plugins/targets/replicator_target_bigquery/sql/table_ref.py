@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import TableId
-from replicator_target_bigquery.config import COMMITS, UNMATCHED, BigQueryConfig
+from replicator_target_bigquery.config import COMMITS, COPY, UNMATCHED, BigQueryConfig
 from replicator_target_bigquery.schema.names import is_own_table, staged_names, table_name
 from replicator_target_bigquery.sql.text import name
 
@@ -69,6 +69,17 @@ class TableRef:
     def unmatched_id(self) -> str:
         """The same as Google's client takes it."""
         return f"{self.project}.{self.dataset}.{UNMATCHED}{self.table}"
+
+    def copy_id(self, snapshot_id: str) -> str:
+        """The table in which the copy of a plan is made, as Google's client takes it."""
+        return f"{self.project}.{self.dataset}.{self._copy(snapshot_id)}"
+
+    def copy_sql(self, snapshot_id: str) -> str:
+        """The same in a statement."""
+        return name(self.project, self.dataset, self._copy(snapshot_id))
+
+    def _copy(self, snapshot_id: str) -> str:
+        return f"{COPY}{table_name(snapshot_id)}_{self.table}"
 
     @property
     def id(self) -> str:

@@ -23,14 +23,15 @@ PLACES = sorted(
 AGAIN = ("bigquery.commit.before@3", "bigquery.commit.after@5", "bigquery.commit.before@7", "bigquery.ddl.step@2")
 
 
-_STRUCTURE = ("bigquery.rename.", "bigquery.database.")
+_STRUCTURE = ("bigquery.rename.", "bigquery.database.", "bigquery.beside.")
 ELSEWHERE = (
     "bigquery.claimed",
     "bigquery.changes.held",
     *OF_SLICES_IN_BIGQUERY,
     *(place for place in PLACES if place.startswith(_STRUCTURE)),
 )
-"""Tried below; while executors read, in `tests/end_to_end/kafka/test_to_bigquery.py`; while tables are renamed, in `tests/end_to_end/test_renames_in_bigquery.py`; while a database is dropped, in
+"""Tried below; while executors read, in `tests/end_to_end/kafka/test_to_bigquery.py`; while a copy is made beside its table, in
+`tests/end_to_end/commands/test_copy_beside_in_bigquery.py`; while tables are renamed, in `tests/end_to_end/test_renames_in_bigquery.py`; while a database is dropped, in
 `tests/end_to_end/test_databases_in_bigquery.py`."""
 
 

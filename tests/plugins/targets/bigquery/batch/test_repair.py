@@ -31,9 +31,12 @@ REPAIR = [delete({"id": 6}), insert(row(2, "b")), insert(row(3, "b")), insert(ro
 def project(request: pytest.FixtureRequest, bigquery_emulators: Emulators) -> Project:
     bigquery_emulators.gate.clear()
     bigquery_emulators.write_gate.clear()
-    made = Project(bigquery_emulators, **MODES[request.param])
-    apply(made, 1, batch(1, [insert(row(key, "a")) for key in range(1, 7)]))
-    return made
+    return Project(bigquery_emulators, **MODES[request.param])
+
+
+def begin(project: Project) -> None:
+    """Six rows."""
+    apply(project, 1, batch(1, [insert(row(key, "a")) for key in range(1, 7)]))
 
 
 def apply(project: Project, epoch: int, changes: TableChanges) -> None:
@@ -76,6 +79,7 @@ def progress(project: Project, epoch: int) -> object:
 
 
 def test_rows_of_the_keys_are_as_given_and_the_position_stays(project: Project) -> None:
+    begin(project)
     damage(project)
     before = progress(project, epoch=2)
     for _ in range(2):
@@ -96,6 +100,7 @@ def test_rows_of_the_keys_are_as_given_and_the_position_stays(project: Project) 
 @pytest.mark.parametrize("project", ["batch"], indirect=True)
 @pytest.mark.parametrize("position", [0, 3])
 def test_a_table_at_another_position_is_left_as_it_is(project: Project, position: int) -> None:
+    begin(project)
     before = by_key(project)
     with pytest.raises(RetryableError) as raised:
         repair(project, [delete({"id": 1})], position=position)
@@ -111,6 +116,7 @@ def test_a_table_at_another_position_is_left_as_it_is(project: Project, position
 )
 def test_a_repair_that_ends_at_any_step_is_done_again_with_the_rows_of_that_time(project: Project, place: str) -> None:
     """Three runs with changes follow."""
+    begin(project)
     damage(project)
     arm(f"{place}=raise")
     with pytest.raises(ReplicatorError):
