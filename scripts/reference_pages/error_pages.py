@@ -32,6 +32,7 @@ AREAS: Mapping[str, Area] = {
     "source-mysql": Area("MySQL and MariaDB as a source", "replicator_source_mysql", "source-mysql.md"),
     "source-kafka": Area("Kafka as a source", "replicator_source_kafka", "source-kafka.md"),
     "source-sqlite": Area("SQLite as a source", "replicator_source_sqlite", "source-sqlite.md"),
+    "source-archive": Area("A change archive as a source", "replicator_source_archive", "source-archive.md"),
     "target-delta": Area("Delta Lake as a target", "replicator_target_delta", "target-delta.md"),
     "target-bigquery": Area("BigQuery as a target", "replicator_target_bigquery", "target-bigquery.md"),
 }

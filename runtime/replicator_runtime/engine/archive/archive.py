@@ -17,12 +17,12 @@ from replicator_runtime.engine.archive.consumer import wrapped
 from replicator_runtime.engine.archive.copy_notes import forget_copy, note_copy, remove_given_up
 from replicator_runtime.engine.archive.manifests import Manifests
 from replicator_runtime.engine.archive.names import file_name, files_of, lane_of
-from replicator_runtime.engine.archive.rows import parquet_files, rows_of_changes
 from replicator_runtime.engine.lanes.lane import Lane
-from replicator_runtime.engine.lanes.lane_event import event_json, event_values
 from replicator_runtime.engine.lanes.lane_file import LaneEntry, part_name, position_name
 from replicator_runtime.engine.lanes.lane_path import path_between
 from replicator_sdk import BatchConsumer
+from replicator_sdk.change_archive.ddl_json import event_json, event_values
+from replicator_sdk.change_archive.rows import parquet_files, rows_of_changes
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_state import ArchiveFolder

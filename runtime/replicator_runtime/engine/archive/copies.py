@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.engine.archive.names import copy_folder
-from replicator_runtime.engine.archive.rows import parquet, rows_of_copy
 from replicator_sdk import TableSchema
+from replicator_sdk.change_archive.rows import parquet, rows_of_copy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

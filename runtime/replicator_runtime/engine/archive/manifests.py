@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from replicator_runtime.engine.archive.names import MANIFESTS, OWNER, day_of, manifest_of
+from replicator_runtime.engine.archive.names import day_of
 from replicator_runtime.stored_forms import ARCHIVE, head, parsed
 from replicator_sdk import Position, TableId
 from replicator_sdk.authoring.stored_form import check_form, release
+from replicator_sdk.change_archive.names import FORM, MANIFESTS, OWNER, manifest_of, numbers_of
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 register("engine.archive.listed")
 log = structlog.get_logger()
-_FORM: Final = 1
 
 
 class Manifests:
@@ -96,7 +96,7 @@ class Manifests:
             return None
         except ValueError:
             raise _damaged(self._folder, manifest_of(number)) from None
-        check_form(f"the archive's manifest {number}", manifest["version"], _FORM, manifest["release"])
+        check_form(f"the archive's manifest {number}", manifest["version"], FORM, manifest["release"])
         return manifest
 
     def write(self, entries: Sequence[Mapping[str, Any]], ends: Mapping[TableId, Position | None]) -> None:
@@ -131,7 +131,7 @@ class Manifests:
     ) -> dict[str, Any]:
         """The next manifest."""
         return {
-            "version": _FORM,
+            "version": FORM,
             "release": release(),
             "number": self.number,
             "generation": self._run.generation,
@@ -182,15 +182,14 @@ class Manifests:
         return False
 
     def _numbers(self) -> list[int]:
-        """The numbers of all manifests, in order. A killed run may have left other files beside them."""
-        names = (name.partition(".") for name in self._folder.names(MANIFESTS))
-        return sorted(int(number) for number, _, ending in names if number.isdecimal() and ending == "json")
+        """The numbers of all manifests, in order."""
+        return numbers_of(self._folder.names(MANIFESTS))
 
     def _own(self) -> None:
         if self._owned:
             return
         config = self._run.config
-        content = json.dumps({"version": _FORM, "namespace": config.namespace, "name": config.name}).encode()
+        content = json.dumps({"version": FORM, "namespace": config.namespace, "name": config.name}).encode()
         try:
             self._folder.create(OWNER, content)
         except FileExistsError:

@@ -11,8 +11,6 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from replicator_sdk import TableId
 
-MANIFESTS: Final = "_manifests"
-OWNER: Final = "_archive.json"
 COPIES: Final = "_copies"
 """Has a note for each copy whose rows no manifest names yet."""
 _LONGEST: Final = 200
@@ -55,8 +53,3 @@ def note_of(table: TableId, copy: str) -> str:
 def copy_folder(table: TableId, copy: str) -> str:
     """The folder of a copy's rows."""
     return f"{folder_of(table)}/copies/{quote(copy, safe='')}"
-
-
-def manifest_of(number: int) -> str:
-    """The manifest of that number."""
-    return f"{MANIFESTS}/{number:012d}.json"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from replicator_runtime.engine.batching.packed_changes import pack, packed_type, unpack
-from replicator_runtime.engine.lanes.lane_event import event_json, event_of, event_values
 from replicator_runtime.engine.lanes.lane_file import (
     LaneEntry,
     damaged,
@@ -25,6 +24,7 @@ from replicator_runtime.engine.lanes.lane_file import (
 )
 from replicator_runtime.engine.lanes.lane_path import find_path
 from replicator_sdk import BatchIdentity, Position, TableChanges, TableSchema
+from replicator_sdk.change_archive.ddl_json import event_json, event_of, event_values
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replicator_runtime.engine.archive.names import folder_of
-from replicator_runtime.engine.archive.rows import parquet, parquet_files, rows_of_changes, rows_of_copy
 from replicator_sdk import ChangeBatch, Column, TableId, TableSchema
+from replicator_sdk.change_archive.rows import parquet, parquet_files, rows_of_changes, rows_of_copy
 from replicator_sdk.datatype import parse_type
 
 if TYPE_CHECKING:

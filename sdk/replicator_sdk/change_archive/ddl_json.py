@@ -1,4 +1,4 @@
-"""A schema change as it is stored in a lane."""
+"""A change of structure as it is stored in lanes and archives."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from replicator_sdk import Alter, AlterKind, Column, DDLEvent, DDLOperation, Position, TableId, TableSchema
+from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import Column, TableId, TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from replicator_sdk import Offset
+    from replicator_sdk.offset import Offset
 
 _PLAIN = (str, int, float, bool, type(None))
 

@@ -10,17 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from replicator_sdk import DMLOperation
+from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.event import DMLOperation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from replicator_sdk import ChangeBatch, TableSchema
+    from replicator_sdk.schema import TableSchema
 
 _GROUP_ROWS: Final = 65_536
 _FILE_BYTES: Final = 64 << 20
 _LETTERS: Final = pa.array(["", "c", "u", "d"])
 _LETTERS_OF_COPIES: Final = pa.array(["", "r", "u", "d"])
+_READ: Final = pa.array(["c", "r", "u", "d"])
+_CODES: Final = pa.array(
+    [DMLOperation.INSERT, DMLOperation.INSERT, DMLOperation.UPDATE, DMLOperation.DELETE], pa.int8()
+)
 SCHEMA_KEY: Final = b"replicator.schema"
 """The key under which a file's metadata has the table's schema, as `TableSchema.to_json` writes it."""
 
@@ -85,6 +90,42 @@ def rows_of_copy(schema: TableSchema, rows: pa.RecordBatch, position: str) -> pa
         pa.nulls(count, pa.timestamp("us", tz="UTC")),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=form)
+
+
+def changes_of_rows(schema: TableSchema, rows: pa.RecordBatch, ordinal: int, *, overlap: bool = False) -> ChangeBatch:
+    """The inverse of `rows_of_changes`: changes that have no numbers yet.
+
+    Args:
+        schema: The table's, or a part of its columns: the others are left out.
+        rows: Rows of a file of the table.
+        ordinal: Of the first change.
+        overlap: Whether the table may hold the effect of some of them already, as the manifest says.
+    """
+    before = rows.column("before")
+    whole = rows.column("before_is_whole")
+    flags = rows.column("unchanged")
+    unchanged = {} if flags.null_count == len(flags) else _unchanged(schema, flags)
+    return ChangeBatch(
+        schema,
+        _CODES.take(pc.index_in(rows.column("operation"), _READ)),
+        struct_of(schema, rows.column("after")),
+        None if before.null_count == len(before) else struct_of(schema, before, pc.is_null(before)),
+        np.arange(ordinal, ordinal + len(before), dtype=np.int64),
+        unchanged,
+        bool(pc.all(whole).as_py()),
+        overlap,
+    )
+
+
+def struct_of(schema: TableSchema, rows: pa.StructArray, mask: pa.BooleanArray | None = None) -> pa.StructArray:
+    """The columns of `schema` among those of `rows`; NULL where `mask` is true."""
+    columns = [rows.field(column.name).cast(column.type.arrow) for column in schema.columns]
+    return pa.StructArray.from_arrays(columns, fields=list(schema.struct), mask=mask)
+
+
+def _unchanged(schema: TableSchema, flags: pa.StructArray) -> dict[str, pa.BooleanArray]:
+    masks = {name: pc.and_(pc.is_valid(flags), pc.fill_null(flags.field(name), False)) for name in schema.names}
+    return {name: mask for name, mask in masks.items() if pc.any(mask).as_py()}
 
 
 def parquet(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> bytes:

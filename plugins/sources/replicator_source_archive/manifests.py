@@ -1,0 +1,244 @@
+"""What is in an archive: its manifests in order, and how far they have each table."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from replicator_sdk import DDLEvent, TableId, TableSchema
+from replicator_sdk.authoring.stored_form import check_form
+from replicator_sdk.change_archive.ddl_json import event_of
+from replicator_sdk.change_archive.names import FORM, MANIFESTS, OWNER, manifest_of, numbers_of
+from replicator_sdk.errors import HistoryLostError, NeedsUserError
+from replicator_source_archive.offset import ArchiveOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replicator_source_archive.folder import ArchiveFolder
+
+_AT_ONCE: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What was added of one table.
+
+    Attributes:
+        facts: As the manifest has them (see docs/archive.md).
+        start: The offset before it.
+        end: The offset after it.
+    """
+
+    facts: dict[str, Any]
+    start: ArchiveOffset
+    end: ArchiveOffset
+
+    @property
+    def kind(self) -> str:
+        """`copy`, `changes`, `ddl`, `end` or `break`."""
+        return str(self.facts["kind"])
+
+    @property
+    def table(self) -> TableId:
+        """The table."""
+        return TableId.from_json(self.facts["table"])
+
+    @property
+    def schema(self) -> TableSchema | None:
+        """The table's definition in, or after, the entry; None where it has none."""
+        stored = self.facts["event"]["schema"] if self.kind == "ddl" else self.facts.get("schema")
+        return stored and TableSchema.from_json(stored)
+
+    def event(self) -> DDLEvent:
+        """The change of structure, without numbers."""
+        event = event_of(self.facts["event"], base64.b64decode(self.facts["values"]), lambda _: self.start)
+        return replace(event, offset=self.start, ordinal=0, sequence_number=0, position=None)
+
+
+class Manifests:
+    """Reads the manifests of an archive. Keeps nothing but the folder.
+
+    Args:
+        folder: The archive.
+    """
+
+    def __init__(self, folder: ArchiveFolder) -> None:
+        self.folder = folder
+
+    def owner(self) -> str:
+        """The pipeline that writes the archive.
+
+        Raises:
+            NeedsUserError: RPL-3552 when there is no archive.
+            ReplicatorError: As the folder fails.
+        """
+        try:
+            found = json.loads(self.folder.read(OWNER))
+        except (FileNotFoundError, ValueError):
+            raise NeedsUserError(
+                f"there is no archive at {self.folder.place}",
+                code="RPL-3552",
+                hint="set `path` of the source to the `archive.path` of a pipeline that has run",
+            ) from None
+        return f"{found['namespace']}/{found['name']}"
+
+    def numbers(self) -> list[int]:
+        """The numbers of all manifests, in order.
+
+        Raises:
+            ReplicatorError: As the folder fails.
+        """
+        return numbers_of(self.folder.names(MANIFESTS))
+
+    def end(self) -> ArchiveOffset:
+        """The offset after the last manifest.
+
+        Raises:
+            ReplicatorError: As the folder fails.
+        """
+        for number in reversed(self.numbers()):
+            if (manifest := self.read(number)) is not None:  # the last one may be half written
+                return ArchiveOffset(number + 1, 0, _micros(manifest["at"]))
+        return ArchiveOffset(1)
+
+    def read(self, number: int) -> dict[str, Any] | None:
+        """A manifest; None where there is none, or where it is being written.
+
+        Raises:
+            NeedsUserError: RPL-7161 when a later release wrote it.
+            ReplicatorError: As the folder fails.
+        """
+        try:
+            return _parsed(number, self.folder.read(manifest_of(number)))
+        except FileNotFoundError:
+            return None
+
+    def entries(self, number: int) -> tuple[list[Entry], ArchiveOffset] | None:
+        """The entries of a manifest and the offset after it; None as `read`.
+
+        Raises:
+            ReplicatorError: As `read`.
+        """
+        manifest = self.read(number)
+        return None if manifest is None else _entries(number, manifest)
+
+    def check_reach(self, offset: ArchiveOffset) -> None:
+        """Check that what follows `offset` is there, or comes.
+
+        Raises:
+            HistoryLostError: RPL-3554 when manifests after it were deleted, or the archive is another one.
+            ReplicatorError: As `read`.
+        """
+        numbers = self.numbers()
+        first, last = (numbers[0], numbers[-1]) if numbers else (1, 0)
+        before = self.read(offset.manifest - 1) if offset.written else None
+        is_other = before is not None and _micros(before["at"]) != offset.written
+        if first <= offset.manifest <= last + 1 and not is_other and (not offset.entry or offset.manifest <= last):
+            return
+        raise HistoryLostError(
+            f"the archive at {self.folder.place} has the manifests {first} to {last}"
+            + (", and is not the one that was read before" if is_other else ", and not what follows the saved offset"),
+            code="RPL-3554",
+            hint="let `archive.keepDays` be longer than this pipeline may stand still; `replicator heal PIPELINE` compares the tables and goes on,"
+            " `replicator reset PIPELINE` and a run copy them again",
+            position=str(offset),
+        )
+
+    def history(self, until: ArchiveOffset | None = None) -> Iterator[Entry]:
+        """All entries that are there, in order.
+
+        Args:
+            until: Ends before the entry that begins there.
+
+        Raises:
+            NeedsUserError: RPL-3555 when a manifest in between is missing or damaged.
+            ReplicatorError: As `read`.
+        """
+        listed = self.numbers()
+        numbers = range(listed[0], listed[-1] + 1) if listed else range(0)
+        for first in range(0, len(numbers), _AT_ONCE):
+            some = numbers[first : first + _AT_ONCE]
+            for number, content in zip(some, self.folder.read_all([manifest_of(n) for n in some]), strict=True):
+                manifest = content and _parsed(number, content)
+                if not manifest:
+                    self._check_gap(number, listed[-1])
+                    continue
+                for entry in _entries(number, manifest)[0]:
+                    if until is not None and not entry.start < until:
+                        return
+                    yield entry
+
+    def _check_gap(self, number: int, last: int) -> None:
+        """Check that a manifest which cannot be read is being written, or was deleted for its age meanwhile."""
+        if number < last and number >= self.numbers()[0]:
+            raise damaged(self.folder, manifest_of(number))
+
+
+@dataclass(slots=True)
+class TableHistory:
+    """How the archive has one table.
+
+    Attributes:
+        schema: Its definition now; None when no entry says it.
+        entries: The last copy and all that follows it; what follows the last break, where it is incomplete.
+        why: Why its rows are not all there; empty when they are.
+    """
+
+    schema: TableSchema | None = None
+    entries: list[Entry] = field(default_factory=list)
+    why: str = ""
+
+
+def tables_of(entries: Iterator[Entry]) -> dict[TableId, TableHistory]:
+    """The tables that there are after these entries, by name."""
+    tables: dict[TableId, TableHistory] = {}
+    for entry in entries:
+        table = entry.table
+        if entry.kind == "end":
+            tables.pop(table, None)
+            continue
+        known = tables.setdefault(
+            table, TableHistory(why="its copy is not in the archive, or was deleted after `archive.keepDays`")
+        )
+        known.schema = entry.schema or known.schema
+        if entry.kind == "copy":
+            known.entries, known.why = [entry], ""
+        elif entry.kind == "break":
+            known.entries, known.why = [], str(entry.facts["why"])
+        else:
+            known.entries.append(entry)
+    return tables
+
+
+def damaged(folder: ArchiveFolder, name: str) -> NeedsUserError:
+    """The error for a file of the archive that is missing or not as its manifest says."""
+    return NeedsUserError(
+        f"the file {name} of the archive at {folder.place} is missing or damaged",
+        code="RPL-3555",
+        hint="put it back from a backup, or copy the tables again in the pipeline that writes the archive: `replicator table resync`",
+    )
+
+
+def _parsed(number: int, content: bytes) -> dict[str, Any] | None:
+    """A manifest; None where only a part of it is written."""
+    try:
+        manifest: dict[str, Any] = json.loads(content)
+    except ValueError:
+        return None
+    check_form(f"the archive's manifest {number}", manifest["version"], FORM, manifest["release"])
+    return manifest
+
+
+def _entries(number: int, manifest: dict[str, Any]) -> tuple[list[Entry], ArchiveOffset]:
+    at, facts = _micros(manifest["at"]), manifest["entries"]
+    after = ArchiveOffset(number + 1, 0, at)
+    starts = [ArchiveOffset(number, index) for index in range(len(facts))]
+    pairs = zip(facts, starts, [*starts[1:], after], strict=True) if facts else ()
+    return [Entry(one, start, end) for one, start, end in pairs], after
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * 1_000_000)

@@ -1,0 +1,87 @@
+"""The source: settings, identity, and its readers."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from replicator_sdk import (
+    DDLOperation,
+    DeltaSource,
+    DeltaSourceContext,
+    EventEmitter,
+    EventReader,
+    EventReaderDefinition,
+    Offset,
+    PluginConfig,
+    SnapshotReader,
+    TableAssessor,
+    TableRegistry,
+)
+from replicator_source_archive.config import ArchiveConfig
+from replicator_source_archive.offset import ArchiveOffset
+
+if TYPE_CHECKING:
+    from replicator_source_archive.manifests import Manifests
+
+
+class ArchiveSource(DeltaSource[ArchiveConfig]):
+    """Replicates the tables of a change archive, which another pipeline has written or writes."""
+
+    name: ClassVar[str] = "archive"
+    title: ClassVar[str] = "Change archive of another pipeline"
+    config_type: ClassVar[type[PluginConfig]] = ArchiveConfig
+    offset_type: ClassVar[type[Offset]] = ArchiveOffset
+    unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset(
+        {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE, DDLOperation.RENAME_TABLE}
+    )
+
+    def identity(self) -> str:
+        """The pipeline that writes the archive."""
+        return f"archive:{self._manifests.owner()}"
+
+    def latest_offset(self) -> Offset:
+        """The offset after the last manifest."""
+        return self._manifests.end()
+
+    def create_table_registry(self) -> TableRegistry:
+        """Tables at the archive's end."""
+        from replicator_source_archive.catalogue import ArchiveRegistry
+
+        return ArchiveRegistry(self._manifests)
+
+    def create_table_assessor(self) -> TableAssessor:
+        """The assessor of the archive and its tables."""
+        from replicator_source_archive.catalogue import ArchiveAssessor
+
+        return ArchiveAssessor(self._manifests, self.config)
+
+    def check_log(self, offset: Offset, *, namespace: str, name: str) -> None:  # noqa: ARG002 - part of the contract
+        """Check that the archive is the one of `offset` and has what follows it."""
+        assert isinstance(offset, ArchiveOffset)
+        self._manifests.check_reach(offset)
+
+    def create_reader(
+        self, definition: EventReaderDefinition, context: DeltaSourceContext, emitter: EventEmitter
+    ) -> EventReader:
+        """The reader of the manifests."""
+        from replicator_source_archive.reader import ArchiveReader
+
+        return ArchiveReader(self._manifests, self.config, definition, context, emitter)
+
+    def create_snapshot_reader(
+        self,
+        definition: EventReaderDefinition,
+        context: DeltaSourceContext,  # noqa: ARG002 - part of the contract
+    ) -> SnapshotReader | None:
+        """The reader of snapshots."""
+        from replicator_source_archive.snapshots.snapshot import ArchiveSnapshotReader
+
+        return ArchiveSnapshotReader(self._manifests, self.config, definition)
+
+    @cached_property
+    def _manifests(self) -> Manifests:
+        from replicator_source_archive.folder import ArchiveFolder
+        from replicator_source_archive.manifests import Manifests
+
+        return Manifests(ArchiveFolder(self.config.path))

@@ -1,0 +1,204 @@
+"""Emits what the archive has, entry by entry."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from replicator_sdk import DDLEvent, DDLOperation, EventReader, single_commit
+from replicator_sdk.authoring.schema_diff import alter_steps
+from replicator_sdk.change_archive.rows import changes_of_rows
+from replicator_sdk.errors import BugError, TableHistoryLostError
+from replicator_source_archive.catalogue import incomplete
+from replicator_source_archive.config import ArchiveConfig, Incomplete
+from replicator_source_archive.manifests import damaged
+from replicator_source_archive.offset import ArchiveOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replicator_sdk import (
+        DeltaSourceContext,
+        EventEmitter,
+        EventReaderDefinition,
+        Offset,
+        TableId,
+        TableSchema,
+    )
+    from replicator_source_archive.manifests import Entry, Manifests
+
+_CHECK_SECONDS: Final = 30.0
+
+
+class ArchiveReader(EventReader):
+    """Reads manifests by their number, and waits for the next one.
+
+    Every entry is a window with one commit, and counts as many events whether its table is selected or not, so that a replay
+    from any offset gives the same positions. Changes of structure are entries of their own.
+    """
+
+    def __init__(
+        self,
+        manifests: Manifests,
+        config: ArchiveConfig,
+        definition: EventReaderDefinition,
+        context: DeltaSourceContext,
+        emitter: EventEmitter,
+    ) -> None:
+        self._manifests = manifests
+        self._config = config
+        self._definition = definition
+        self._context = context
+        self._emitter = emitter
+        self._closed = threading.Event()
+        self._next = ArchiveOffset(1)
+        self._schemas = dict(definition.tables)
+        self._waits_for_copy: set[TableId] = set()
+        self._check_at = 0.0
+
+    def initialize(self, offset: Offset | None) -> Offset:
+        """Check that what follows `offset` is there; the first start is after the last manifest."""
+        self._manifests.owner()
+        if offset is None:
+            offset = self._manifests.end()
+        if not isinstance(offset, ArchiveOffset):
+            raise BugError(f"{offset!r} is not an offset of an archive", code="RPL-3558")
+        self._manifests.check_reach(offset)
+        self._next = offset
+        if self._config.incomplete is Incomplete.FAIL:
+            for entry in self._manifests.history(offset):
+                if entry.kind == "break":
+                    self._waits_for_copy.add(entry.table)
+                elif entry.kind in {"copy", "end"}:
+                    self._waits_for_copy.discard(entry.table)
+        return offset
+
+    def capture(self, tables: Sequence[TableSchema]) -> None:
+        """The archive has all tables that its pipeline has."""
+
+    def run(self) -> None:
+        """Emit entries, then wait for the next manifest, until closed."""
+        while not self._closed.is_set():
+            found = self._manifests.entries(self._next.manifest)
+            if found is None:
+                self._check_reach_now_and_then()
+                self._context.set_ok()
+                self._closed.wait(self._config.poll_interval_seconds)
+                continue
+            entries, after = found
+            for entry in entries[self._next.entry :]:
+                if self._closed.is_set():
+                    return
+                self._pass(entry)
+            if not entries:
+                self._emitter.emit_commits(single_commit(0, after))
+            self._next = after
+
+    def close(self) -> None:
+        """Make `run` return after its current batch."""
+        self._closed.set()
+
+    def _check_reach_now_and_then(self) -> None:
+        """Listing the manifests costs an object store many requests where there are many."""
+        if time.monotonic() >= self._check_at:
+            self._manifests.check_reach(self._next)
+            self._check_at = time.monotonic() + _CHECK_SECONDS
+
+    def _pass(self, entry: Entry) -> None:
+        """Emit an entry, where its table is wanted, and its commit."""
+        table, events = entry.table, 1
+        if entry.kind == "changes":
+            events = entry.facts["rows"]
+        if table in self._definition.tables and table not in self._definition.stopped:
+            self._emit(table, entry)
+        stamp = entry.facts.get("committedAt", -1)
+        self._emitter.emit_commits(single_commit(events, entry.end, stamp))
+        self._next = entry.end
+
+    def _emit(self, table: TableId, entry: Entry) -> None:
+        if entry.kind == "break":
+            self._pass_break(table, entry)
+        elif entry.kind == "copy":
+            self._emit_copy(table, entry)
+        elif table in self._waits_for_copy or self._is_reached(table, entry):
+            self._note_schema(table, entry)
+        elif entry.kind == "changes":
+            self._emit_changes(table, entry)
+        elif entry.kind == "end":
+            self._emitter.emit(DDLEvent(entry.start, DDLOperation.DROP_TABLE, table))
+        else:
+            self._emit_ddl(table, entry)
+
+    def _is_reached(self, table: TableId, entry: Entry) -> bool:
+        """Whether the target has the entry: then its files are not read. Changes of structure are emitted nevertheless, as their positions are compared."""
+        reached = self._definition.reached(table)
+        return entry.kind == "changes" and reached is not None and not reached < entry.end
+
+    def _note_schema(self, table: TableId, entry: Entry) -> None:
+        if (schema := entry.schema) is not None:
+            self._schemas[table] = self._selected(table, schema)
+
+    def _selected(self, table: TableId, schema: TableSchema) -> TableSchema:
+        """The columns that are wanted; a renamed one is not."""
+        if table not in self._definition.narrowed:
+            return schema
+        return schema.select([name for name in self._definition.tables[table].names if name in schema])
+
+    def _emit_changes(self, table: TableId, entry: Entry) -> None:
+        """Emit the changes of an entry, some ten thousand at once."""
+        assert entry.schema is not None
+        schema = self._selected(table, entry.schema)
+        overlap = entry.facts["overlap"] or self._config.incomplete is Incomplete.CHANGES
+        ordinal, folder = 0, self._manifests.folder
+        for name in entry.facts["files"]:
+            try:
+                for rows in folder.batches(name):
+                    batch = changes_of_rows(schema, rows, ordinal, overlap=overlap)
+                    self._emitter.emit_batch(replace(batch, is_unordered=entry.facts["unordered"]))
+                    ordinal += len(batch)
+            except FileNotFoundError:
+                self._manifests.check_reach(entry.start)  # deleted after `keepDays`
+                raise damaged(folder, name) from None
+        if ordinal != entry.facts["rows"]:
+            raise damaged(folder, ", ".join(entry.facts["files"]))
+        self._schemas[table] = schema
+
+    def _emit_ddl(self, table: TableId, entry: Entry) -> None:
+        """Emit a change of structure; the DROP_TABLE of a table is that of its `end`."""
+        event = entry.event()
+        if event.operation is DDLOperation.DROP_TABLE:
+            return
+        if event.schema is not None and table in self._definition.narrowed:
+            known, schema = self._schemas[table], self._selected(table, event.schema)
+            steps = alter_steps(known, schema, {name: name for name in schema.names if name in known})
+            event = replace(event, schema=schema, alters=steps)
+            if not steps:
+                return
+        self._note_schema(table, entry)
+        self._emitter.emit(event)
+
+    def _emit_copy(self, table: TableId, entry: Entry) -> None:
+        """The table's rows were read again: the log has them in no other form, so it is copied here, too."""
+        assert entry.schema is not None
+        known, schema = self._schemas[table], self._selected(table, entry.schema)
+        steps = alter_steps(known, schema, {name: name for name in schema.names if name in known})
+        self._schemas[table] = schema
+        self._waits_for_copy.discard(table)
+        self._emitter.emit(
+            DDLEvent(entry.start, DDLOperation.ALTER_TABLE, table, schema, alters=steps, needs_snapshot=True)
+        )
+
+    def _pass_break(self, table: TableId, entry: Entry) -> None:
+        """What follows is of no use until the table was copied again. Where no copy is there yet, the table stops."""
+        reached = self._definition.reached(table)
+        if self._config.incomplete is Incomplete.CHANGES or (reached is not None and not reached < entry.end):
+            return
+        self._waits_for_copy.add(table)
+        later = (e for e in self._manifests.history() if entry.start < e.start and e.table == table)
+        if not any(e.kind == "copy" for e in later):
+            error = incomplete(table, entry.facts["why"])
+            raise TableHistoryLostError(
+                error.message, code="RPL-3556", hint=error.hint, table=str(table), position=str(entry.start)
+            )
