@@ -142,7 +142,7 @@ class Manifests:
             f"the archive at {self.folder.place} has the manifests {first} to {last}"
             + (", and is not the one that was read before" if is_other else ", and not what follows the saved offset"),
             code="RPL-3554",
-            hint="let `archive.keepDays` be longer than this pipeline may stand still; `replicator heal PIPELINE` compares the tables and goes on,"
+            hint="let `archive.keepDays` be longer than this pipeline is ever stopped; `replicator heal PIPELINE` compares the tables and goes on,"
             " `replicator reset PIPELINE` and a run copy them again",
             position=str(offset),
         )
