@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from replicator_sdk import DDLEvent, DDLOperation, EventReader, single_commit
+from replicator_sdk import AlterKind, DDLEvent, DDLOperation, EventReader, single_commit
 from replicator_sdk.authoring.schema_diff import alter_steps
 from replicator_sdk.change_archive.rows import changes_of_rows
 from replicator_sdk.errors import BugError, TableHistoryLostError
@@ -55,6 +55,7 @@ class ArchiveReader(EventReader):
         self._closed = threading.Event()
         self._next = ArchiveOffset(1)
         self._schemas = dict(definition.tables)
+        self._names = {table: schema.names for table, schema in definition.tables.items()}
         self._waits_for_copy: set[TableId] = set()
         self._check_at = 0.0
 
@@ -141,10 +142,10 @@ class ArchiveReader(EventReader):
             self._schemas[table] = self._selected(table, schema)
 
     def _selected(self, table: TableId, schema: TableSchema) -> TableSchema:
-        """The columns that are wanted; a renamed one is not."""
+        """The columns that are wanted."""
         if table not in self._definition.narrowed:
             return schema
-        return schema.select([name for name in self._definition.tables[table].names if name in schema])
+        return schema.select([name for name in self._names[table] if name in schema])
 
     def _emit_changes(self, table: TableId, entry: Entry) -> None:
         """Emit the changes of an entry, some ten thousand at once."""
@@ -171,13 +172,21 @@ class ArchiveReader(EventReader):
         if event.operation is DDLOperation.DROP_TABLE:
             return
         if event.schema is not None and table in self._definition.narrowed:
-            known, schema = self._schemas[table], self._selected(table, event.schema)
-            steps = alter_steps(known, schema, {name: name for name in schema.names if name in known})
-            event = replace(event, schema=schema, alters=steps)
-            if not steps:
-                return
+            event = self._narrowed(table, event)
         self._note_schema(table, entry)
-        self._emitter.emit(event)
+        if event.alters or event.operation is not DDLOperation.ALTER_TABLE:
+            self._emitter.emit(event)
+
+    def _narrowed(self, table: TableId, event: DDLEvent) -> DDLEvent:
+        """The event as the wanted columns show it; these keep being wanted under their new names."""
+        assert event.schema is not None
+        former = {name: name for name in self._names[table]}
+        for step in event.alters:
+            if step.kind is AlterKind.RENAME_COLUMN and step.previous is not None and step.column is not None:
+                former = {step.column.name if new == step.previous.name else new: old for new, old in former.items()}
+        self._names[table] = tuple(former)
+        schema = self._selected(table, event.schema)
+        return replace(event, schema=schema, alters=alter_steps(self._schemas[table], schema, former))
 
     def _emit_copy(self, table: TableId, entry: Entry) -> None:
         """The table's rows were read again: the log has them in no other form, so it is copied here, too."""
