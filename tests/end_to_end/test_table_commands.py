@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.commands.two_tables import SETTINGS, Shop, two_tables
 from tests.end_to_end.replicator import Replicator, mysql_source
-from tests.end_to_end.two_tables import SETTINGS, Shop, two_tables
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import MYSQL_9
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.end_to_end.commands.two_tables import Shop, two_tables
 from tests.end_to_end.replicator import Ended
-from tests.end_to_end.two_tables import Shop, two_tables
 
 KINDS = ("sqlite", "postgres", "mysql")
 
