@@ -281,6 +281,16 @@ OF_DELETE_AT_POSTGRES: frozenset[str] = frozenset({"postgres.clean_up.slot", "po
 OF_READER: frozenset[str] = frozenset({"sqlite.reader.stored", "sqlite.reader.noted"})
 """While a first start notes in a SQLite database whose state reads it: tried in `sqlite/readers/test_reader_owner.py`."""
 
+OF_VERSIONS: frozenset[str] = frozenset(
+    {
+        "sqlite.prune.before_commit",
+        "sqlite.prune.committed",
+        "sqlite.versions.before_commit",
+        "sqlite.versions.committed",
+    }
+)
+"""While former columns of a table are removed from a SQLite database: tried in `sqlite/readers/test_pruned_versions.py`."""
+
 OF_LOST_TOPICS: frozenset[str] = frozenset({"kafka.lost_topics.found", "kafka.lost_topics.kept"})
 """While a table stops whose topic is lost: tried in `kafka/test_lost_topics.py`, with a kill after others were applied beside it."""
 

@@ -1,21 +1,17 @@
-"""The changelog inside the source: its tables, and how much of it is kept.
+"""The changelog inside the source: its tables, and what is in it.
 
 `_replicator_changes` holds one row per change, numbered without reuse: which version of which table, what happened, when,
 and the values as SQLite stores them (columns without a type do not convert): after the change in `c0`, `c1`, …, before it
-in as many columns after those. `_replicator_tables` lists the columns of each version.
+in as many columns after those. `_replicator_tables` lists the columns of each version that a change
+of the log has (`versions`), and what is removed of both is in `pruning`.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import uuid
-from dataclasses import dataclass
 
-from replicator_sdk import TableSchema
-from replicator_sdk.errors import HistoryLostError, NeedsUserError
-from replicator_source_sqlite.capture.triggers import create_triggers
-from replicator_source_sqlite.catalogue import TableShape
+from replicator_sdk.errors import HistoryLostError
 from replicator_source_sqlite.connection import transaction
 from replicator_source_sqlite.offset import SqliteOffset
 
@@ -34,23 +30,6 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS _replicator_readers (name TEXT PRIMARY KEY NOT NULL, change INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS _replicator_facts (name TEXT PRIMARY KEY NOT NULL, value NOT NULL)",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One version of one captured table.
-
-    Attributes:
-        number: Its number, unique over all tables.
-        schema: All columns of the table, in order.
-        since: It holds for changes after this one.
-        live: Whether its triggers should be in place.
-    """
-
-    number: int
-    schema: TableSchema
-    since: int
-    live: bool
 
 
 def install(database: sqlite3.Connection) -> str:
@@ -73,7 +52,7 @@ def install(database: sqlite3.Connection) -> str:
 def identity(database: sqlite3.Connection) -> str:
     """The identity that `install` gave to the database; empty when it was never called."""
     installed = database.execute("SELECT 1 FROM sqlite_schema WHERE name = '_replicator_facts'").fetchone()
-    return str(_fact(database, "identity")) if installed else ""
+    return str(fact(database, "identity") or "") if installed else ""
 
 
 def last_change(database: sqlite3.Connection) -> int:
@@ -110,7 +89,7 @@ def check_reach(database: sqlite3.Connection, offset: SqliteOffset) -> None:
             hint=COPY_AGAIN,
             position=str(offset),
         )
-    if int(_fact(database, "pruned")) > offset.change:
+    if int(fact(database, "pruned") or 0) > offset.change:
         raise HistoryLostError(
             "changes after the saved offset were removed from the changelog",
             code="RPL-3506",
@@ -119,72 +98,14 @@ def check_reach(database: sqlite3.Connection, offset: SqliteOffset) -> None:
         )
 
 
-def versions(database: sqlite3.Connection, *, containing: str = "") -> dict[int, Version]:
-    """Every version of every table captured so far, by number; or at least those whose table or a column is called `containing`."""
-    query = """SELECT version, table_schema, since, live FROM _replicator_tables
-        WHERE instr(table_schema, ?) ORDER BY version"""
-    rows = database.execute(query, (json.dumps(containing, ensure_ascii=False) if containing else "",))
-    return {n: Version(n, TableSchema.from_json(json.loads(text)), s, bool(live)) for n, text, s, live in rows}
+def fact(database: sqlite3.Connection, name: str) -> str | int | float | None:
+    """What `_replicator_facts` has under `name`; None for nothing."""
+    query = "SELECT value FROM _replicator_facts WHERE name = ?"
+    row: tuple[str | int | float] | None = database.execute(query, (name,)).fetchone()
+    return None if row is None else row[0]
 
 
-def add_version(database: sqlite3.Connection, shape: TableShape) -> int:
-    """Start to capture a table as it is now, in the caller's write transaction; returns the version's number.
-
-    Raises:
-        NeedsUserError: RPL-3508 when a UNIQUE index over an expression would let REPLACE delete rows that no trigger logs.
-    """
-    if any(unique.expression for unique in shape.uniques):
-        raise NeedsUserError(
-            "a UNIQUE index over an expression lets INSERT OR REPLACE delete rows that no trigger sees",
-            code="RPL-3508",
-            hint="make the expression a generated column and index that",
-            table=str(shape.schema.table),
-        )
-    _widen(database, len(shape.schema.columns))
-    text = json.dumps(shape.schema.to_json(), ensure_ascii=False)
-    number = database.execute(
-        "INSERT INTO _replicator_tables (table_schema, since, live) VALUES (?, ?, 1)", (text, last_change(database))
-    ).lastrowid
-    assert number is not None
-    create_triggers(database, number, shape)
-    return number
-
-
-def prune(database: sqlite3.Connection, rows: int, until: int | None = None) -> int:
-    """Remove up to `rows` changes that no reader needs any more, in one short transaction; returns how many.
-
-    The last one is kept: a restored database is recognised by it.
-
-    Args:
-        database: The source.
-        rows: At most so many.
-        until: The first change made at this time or later, in microseconds since 1970, stays with all after it; None for no time.
-    """
-    with transaction(database, write=True):
-        (done,) = database.execute("SELECT min(change) FROM _replicator_readers").fetchone()
-        if until is not None:
-            young = "SELECT id FROM _replicator_changes WHERE at >= ? ORDER BY id LIMIT 1"
-            first = database.execute(young, (until,)).fetchone()
-            done = min(done or 0, first[0]) if first else done
-        removed = database.execute(
-            "DELETE FROM _replicator_changes WHERE id IN "
-            "(SELECT id FROM _replicator_changes WHERE id < ? ORDER BY id LIMIT ?) RETURNING id",
-            (done or 0, rows),
-        ).fetchall()
-        if removed:
-            last = max(number for (number,) in removed)
-            database.execute("UPDATE _replicator_facts SET value = max(value, ?) WHERE name = 'pruned'", (last,))
-    return len(removed)
-
-
-def _widen(database: sqlite3.Connection, columns: int) -> None:
-    """Add columns for tables of `columns` columns; adding a column to a SQLite table rewrites no row."""
-    for table, first, wanted in (("_replicator_changes", 4, 2 * columns), ("_replicator_replaced", 2, columns)):
-        (existing,) = database.execute("SELECT count(*) FROM pragma_table_info(?)", (table,)).fetchone()
-        for index in range(existing - first, wanted):
-            database.execute(f"ALTER TABLE {table} ADD COLUMN c{index}")
-
-
-def _fact(database: sqlite3.Connection, name: str) -> str | int:
-    row: tuple[str | int] = database.execute("SELECT value FROM _replicator_facts WHERE name = ?", (name,)).fetchone()
-    return row[0]
+def put_fact(database: sqlite3.Connection, name: str, value: str | float) -> None:
+    """Store a fact in the caller's write transaction."""
+    statement = "INSERT INTO _replicator_facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    database.execute(statement, (name, value))

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from replicator_sdk import TableId
-from replicator_source_sqlite.capture.changelog import DDL, Version, add_version, last_change, versions
+from replicator_source_sqlite.capture.changelog import DDL, last_change
 from replicator_source_sqlite.capture.triggers import NOW, drop_triggers, trigger_names
+from replicator_source_sqlite.capture.versions import Version, add_version, live_versions
 from replicator_source_sqlite.catalogue import DATABASE, TableShape, describe, is_ordinary
 from replicator_source_sqlite.connection import file_identity, quoted, transaction
 
@@ -65,7 +66,7 @@ def synchronise(database: sqlite3.Connection, seen: int) -> tuple[int, int]:
     (remembered,) = database.execute("SELECT coalesce(max(change), 0) FROM _replicator_readers").fetchone()
     while True:
         with transaction(database):
-            found = [(v, _drift(database, v)) for v in versions(database).values() if v.live]
+            found = [(v, _drift(database, v)) for v in live_versions(database)]
             # Dropped ones first: another table may have the name.
             dropped = [v for v, drift in found if drift and drift.shape is None]
             drifted = [*dropped, *(v for v, drift in found if drift and drift.shape is not None)]
@@ -113,10 +114,10 @@ def _with_exchanged(database: sqlite3.Connection, number: int) -> list[Drift]:
 
     The last one is logged first: where a name was free because its table was dropped, the log says that before.
     """
-    known = versions(database)
-    live = {v.schema.table: v for v in known.values() if v.live}
+    numbered = {v.number: v for v in live_versions(database)}
+    live = {v.schema.table: v for v in numbered.values()}
     found: list[Drift] = []
-    version = known[number] if known[number].live else None
+    version = numbered.get(number)
     while version is not None and (drift := _drift(database, version)):
         found.append(drift)
         taken = live.get(drift.shape.schema.table) if drift.shape else None
@@ -126,7 +127,7 @@ def _with_exchanged(database: sqlite3.Connection, number: int) -> list[Drift]:
 
 def drifts(database: sqlite3.Connection, table: TableId) -> bool:
     """Whether a captured table has a schema change that is not in the log yet; read in the caller's transaction."""
-    live = (v for v in versions(database, containing=table.table).values() if v.live)
+    live = live_versions(database, containing=table.table)
     return any(v.schema.table == table and _drift(database, v) for v in live)
 
 

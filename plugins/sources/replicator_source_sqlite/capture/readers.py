@@ -12,6 +12,7 @@ import uuid
 from replicator_sdk.context import DeltaContext
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
+from replicator_source_sqlite.capture.changelog import fact, put_fact
 from replicator_source_sqlite.connection import transaction
 
 register("sqlite.reader.stored", "sqlite.reader.noted")
@@ -44,7 +45,7 @@ def claim_reader(database: sqlite3.Connection, context: DeltaContext, *, is_firs
     with transaction(database, write=True):
         if owner_of(database, replicator) != owner:
             raise _elsewhere(replicator)  # it began at the same time
-        _put_fact(database, f"owner {replicator}", token)
+        put_fact(database, f"owner {replicator}", token)
     failpoint("sqlite.reader.noted")
 
 
@@ -59,9 +60,8 @@ def _elsewhere(replicator: str) -> NeedsUserError:
 
 def owner_of(database: sqlite3.Connection, replicator: str) -> str | None:
     """The token of the state that reads as `replicator`; None when that was not noted."""
-    query = "SELECT value FROM _replicator_facts WHERE name = ?"
-    row = database.execute(query, (f"owner {replicator}",)).fetchone()
-    return None if row is None else str(row[0])
+    owner = fact(database, f"owner {replicator}")
+    return None if owner is None else str(owner)
 
 
 def readers(database: sqlite3.Connection, replicator: str) -> list[str]:
@@ -83,7 +83,7 @@ def remember_reader(database: sqlite3.Connection, name: str, change: int) -> Non
 def remember_hours(database: sqlite3.Connection, name: str, hours: float) -> None:
     """Note for how long the reader `name` wants changes kept that it has read."""
     with transaction(database, write=True):
-        _put_fact(database, f"keep {name}", hours)
+        put_fact(database, f"keep {name}", hours)
 
 
 def longest_hours(database: sqlite3.Connection) -> float:
@@ -111,8 +111,3 @@ def forget_replicator(database: sqlite3.Connection, replicator: str) -> None:
 def _forget(database: sqlite3.Connection, name: str) -> None:
     database.execute("DELETE FROM _replicator_readers WHERE name = ?", (name,))
     database.execute("DELETE FROM _replicator_facts WHERE name = ?", (f"keep {name}",))
-
-
-def _put_fact(database: sqlite3.Connection, name: str, value: str | float) -> None:
-    statement = "INSERT INTO _replicator_facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-    database.execute(statement, (name, value))

@@ -21,7 +21,7 @@ from replicator_sdk import (
 )
 from replicator_sdk.authoring.schema_diff import alter_steps
 from replicator_sdk.errors import BugError
-from replicator_source_sqlite.capture.changelog import Version
+from replicator_source_sqlite.capture.versions import Version
 from replicator_source_sqlite.offset import SqliteOffset
 from replicator_source_sqlite.streaming.selection import Selection
 from replicator_source_sqlite.types.decode import Decoder
@@ -32,7 +32,7 @@ class DDLEvents:
     """Converts logged schema changes to events of the selected tables and columns, in log order.
 
     Attributes:
-        versions: Every version of every table; the reader adds new ones.
+        versions: Every version that a change of the log has; the reader keeps them so.
         selection: The selected tables and columns; follows renames.
         out_of_range: The policy for default values.
     """

@@ -27,23 +27,22 @@ from replicator_sdk import (
 )
 from replicator_sdk.batch import Int64s
 from replicator_sdk.errors import BugError
-from replicator_source_sqlite.capture.changelog import (
-    DDL,
-    Version,
-    add_version,
-    check_reach,
-    install,
-    offset_of,
-    prune,
-    versions,
-)
+from replicator_source_sqlite.capture.changelog import DDL, check_reach, install, offset_of
 from replicator_source_sqlite.capture.ddl_detection import schema_version, synchronise
+from replicator_source_sqlite.capture.pruning import prune
 from replicator_source_sqlite.capture.readers import (
     claim_reader,
     forget_other_generations,
     longest_hours,
     remember_hours,
     remember_reader,
+)
+from replicator_source_sqlite.capture.versions import (
+    Version,
+    add_version,
+    forget_unneeded,
+    live_versions,
+    refresh_versions,
 )
 from replicator_source_sqlite.catalogue import describe
 from replicator_source_sqlite.config import SqliteConfig
@@ -108,6 +107,7 @@ class SqliteReader(EventReader):
             remember_hours(database, self._name, self._config.keep_changes_hours)
             remember_reader(database, self._name, offset.change)
             forget_other_generations(database, self._name)
+            forget_unneeded(database)
             self._position, self._at = offset.change, offset.at
             return offset
 
@@ -124,7 +124,7 @@ class SqliteReader(EventReader):
         with transaction(database, write=True):
             if schema_version(database) != known:
                 return False
-            captured = {v.schema.table for v in versions(database).values() if v.live}
+            captured = {v.schema.table for v in live_versions(database)}
             for schema in tables:
                 if schema.table not in captured:
                     add_version(database, describe(database, schema.table))
@@ -134,7 +134,7 @@ class SqliteReader(EventReader):
         """Emit committed changes, then wait for the poll interval, until closed."""
         file = file_identity(self._config.path)
         with connect(self._config.path) as database:
-            self._versions = versions(database)
+            refresh_versions(database, self._versions)
             self._selection = Selection.of(self._definition)
             self._ddl_events = DDLEvents(self._versions, self._selection, self._policy)
             while not self._closed.is_set():
@@ -162,7 +162,7 @@ class SqliteReader(EventReader):
             (last,) = database.execute("SELECT coalesce(max(id), 0) FROM _replicator_changes").fetchone()
         if now != self._known_schema:
             self._known_schema, last = synchronise(database, self._position)
-            self._versions.update(versions(database))
+            refresh_versions(database, self._versions)
         return int(last)
 
     def _emit_until(self, database: sqlite3.Connection, upper: int) -> None:

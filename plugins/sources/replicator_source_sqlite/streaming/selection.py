@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from replicator_sdk import EventReaderDefinition, TableId, TableSchema
-from replicator_source_sqlite.capture.changelog import Version
+from replicator_source_sqlite.capture.versions import Version
 
 
 class Selection:

@@ -15,7 +15,8 @@ from replicator_sdk.testing.dialect import SqlDialect
 from replicator_sdk.testing.histories.history import Step
 from replicator_sdk.testing.histories.values import Row
 from replicator_sdk.testing.source_suite import SourceSystem
-from replicator_source_sqlite.capture.changelog import last_change, prune
+from replicator_source_sqlite.capture.changelog import last_change
+from replicator_source_sqlite.capture.pruning import prune
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import connect
 from replicator_source_sqlite.plugin import SqliteSource

@@ -12,7 +12,7 @@ from replicator_sdk import EventReaderDefinition, StoredState, TableId, TableSch
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
 from replicator_source_sqlite.capture import readers as capture_readers
-from replicator_source_sqlite.capture.changelog import prune
+from replicator_source_sqlite.capture.pruning import prune
 from replicator_source_sqlite.capture.readers import longest_hours
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.connection import connect

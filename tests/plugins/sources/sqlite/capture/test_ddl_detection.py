@@ -13,8 +13,9 @@ import pytest
 
 from replicator_sdk import TableId
 from replicator_source_sqlite.capture import ddl_detection
-from replicator_source_sqlite.capture.changelog import DDL, add_version, install, versions
+from replicator_source_sqlite.capture.changelog import DDL, install
 from replicator_source_sqlite.capture.ddl_detection import synchronise
+from replicator_source_sqlite.capture.versions import Version, add_version, live_versions, refresh_versions
 from replicator_source_sqlite.catalogue import DATABASE, describe
 from replicator_source_sqlite.connection import connect, transaction
 
@@ -41,15 +42,22 @@ def execute(database: sqlite3.Connection, *statements: str) -> None:
 def capture(database: sqlite3.Connection, *names: str) -> None:
     """Those that are not captured yet."""
     with transaction(database, write=True):
-        known = {version.schema.table for version in versions(database).values() if version.live}
+        known = {version.schema.table for version in live_versions(database)}
         for table in (TableId(DATABASE, name) for name in names):
             if table not in known:
                 add_version(database, describe(database, table))
 
 
+def stored(database: sqlite3.Connection) -> dict[int, Version]:
+    """All versions, by number."""
+    found: dict[int, Version] = {}
+    refresh_versions(database, found)
+    return found
+
+
 def logged(database: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """The schema changes: operation, the table's name before, and after."""
-    of = {number: version.schema.table.table for number, version in versions(database).items()}
+    of = {number: version.schema.table.table for number, version in stored(database).items()}
     found = []
     for number, text in database.execute(
         "SELECT version, c0 FROM _replicator_changes WHERE op = ? ORDER BY id", (DDL,)
@@ -167,7 +175,7 @@ def test_random_changes_beside_comparisons_leave_each_live_version_with_its_tabl
 
 def _check(database: sqlite3.Connection) -> None:
     placed = database.execute("SELECT DISTINCT substr(name, 13), tbl_name FROM sqlite_schema WHERE type = 'trigger'")
-    live = {number: version.schema.table.table for number, version in versions(database).items() if version.live}
+    live = {version.number: version.schema.table.table for version in live_versions(database)}
     assert {int(name.partition("_")[0]): table for name, table in placed} == live
     assert len(set(live.values())) == len(live)
     _check_log(database)
@@ -175,7 +183,7 @@ def _check(database: sqlite3.Connection) -> None:
 
 def _check_log(database: sqlite3.Connection) -> None:
     """No name has two tables after any schema change that is logged, but within one of several tables."""
-    known = versions(database)
+    known = stored(database)
     rows = database.execute(
         "SELECT id, version, c0 FROM _replicator_changes WHERE op = ? ORDER BY id", (DDL,)
     ).fetchall()

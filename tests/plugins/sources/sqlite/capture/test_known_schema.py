@@ -10,7 +10,7 @@ import pytest
 from replicator_sdk import EventReaderDefinition, TableId, TableSchema
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
 from replicator_source_sqlite.capture import ddl_detection
-from replicator_source_sqlite.capture.changelog import Version
+from replicator_source_sqlite.capture.versions import Version
 from tests.plugins.sources.sqlite.source_system import SqliteSystem
 
 NAMES = ("a", "b", "c", 'd "quoted"', "é")

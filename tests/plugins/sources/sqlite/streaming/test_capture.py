@@ -11,7 +11,7 @@ import pytest
 
 from replicator_sdk import EventReaderDefinition, TableId
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
-from replicator_source_sqlite.capture.changelog import versions
+from replicator_source_sqlite.capture.versions import live_versions
 from replicator_source_sqlite.connection import connect, transaction
 from tests.plugins.sources.sqlite.source_system import SqliteSystem
 
@@ -41,7 +41,7 @@ def test_a_captured_table_that_takes_the_name_of_one_to_be_captured_is_not_captu
     reader.capture([a, b])
     shop.database.execute("INSERT INTO b VALUES (1)")
     with connect(shop.path) as database:
-        live = sorted(version.schema.table.table for version in versions(database).values() if version.live)
+        live = sorted(version.schema.table.table for version in live_versions(database))
         changes = database.execute("SELECT count(*) FROM _replicator_changes WHERE op = 1").fetchone()
     assert live == ["a", "b"]
     assert changes == (1,)

@@ -8,7 +8,7 @@ import pytest
 
 from replicator_sdk import Column, TableId, TableSchema
 from replicator_sdk.datatype import STRING
-from replicator_source_sqlite.capture.changelog import Version
+from replicator_source_sqlite.capture.versions import Version
 from replicator_source_sqlite.streaming.selection import Selection
 
 _SAME = {"id": "id", "v": "v"}
