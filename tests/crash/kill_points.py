@@ -227,6 +227,7 @@ OF_RESUMES: frozenset[str] = frozenset(
 
 OF_LONG_FAILURES: frozenset[str] = frozenset(
     {"engine.long_failure.before_save", "engine.long_failure.after_save"}
+    | {"engine.long_failure.refused", "engine.long_failure.refusal_saved"}
     | {"engine.lane.before_write", "engine.lane.after_write", "engine.offset.before_save", "engine.offset.after_save"}
 )
 """While a table fails for long, and its changes go to a lane: tried in `sqlite/failing_tables/test_long_failure.py`."""

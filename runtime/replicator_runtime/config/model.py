@@ -176,9 +176,9 @@ class FailingTablesConfig(Settings):
     """What follows when a table fails for long."""
 
     lane_after_minutes: float | None = Field(
-        default=None,
+        default=10.0,
         gt=0,
-        description="After so long the changes of a failing table go to a lane, and the source's log is held for it no more; never when left out.",
+        description="After so long the changes of a failing table go to a lane, and the source's log is held for it no more; never when null.",
     )
     hold_log_hours: float = Field(
         default=24.0,
@@ -193,12 +193,12 @@ class FailingTablesConfig(Settings):
 
 
 class LanesConfig(Settings):
-    """How much is kept of a paused table's changes."""
+    """How much is kept of the changes of a paused table, or of one that has failed for long."""
 
     max_bytes: int = Field(
         default=10_737_418_240,
         ge=1,
-        description="A lane with more bytes on the state's file system is dropped, and its table copied again when it is resumed.",
+        description="A lane with more bytes on the state's file system is dropped, and its table copied again: when it is resumed, or at once if it fails.",
     )
     max_hours: float = Field(
         default=168.0, gt=0, description="The same of a lane whose oldest change has been in it for so long."

@@ -100,7 +100,7 @@ def _about(table: Mapping[str, Any]) -> Iterator[str]:
         if shown["error"]:
             yield f"the task {task} failed, and is tried again: {shown['error']}"
     if pause := table.get("pause"):
-        yield _pause(pause)
+        yield _lane(pause, holds_log=bool(table.get("copyAgainAt"))) if pause.get("failed") else _pause(pause)
     if waits_for := table.get("waitsFor"):
         yield str(waits_for)
     if again_at := table.get("copyAgainAt"):
@@ -124,6 +124,20 @@ def _pause(pause: Mapping[str, Any]) -> str:
     if pause["resuming"]:
         return f"it is resumed; {kept} and are given to the target"
     return f"paused since {pause['since']}; {kept}"
+
+
+def _lane(pause: Mapping[str, Any], *, holds_log: bool) -> str:
+    """What there is in the lane of a table that has failed for long, and what is next."""
+    kept = f"{pause['laneRows']:,} changes ({pause['laneBytes']:,} bytes)"
+    if holds_log:
+        return f"{kept} of before its last error are in its lane; the source's log is held for those that follow"
+    if pause["resuming"]:
+        return f"its changes go to its lane since {pause['since']}; {kept} are given to the target"
+    later = f"at {pause['triedAgainAt']}" if pause["triedAgainAt"] else "later"
+    return (
+        f"its changes go to its lane since {pause['since']}, so the source's log is not held for it; {kept} are given to the target"
+        f" again {later}, at each start, and by `replicator table retry`"
+    )
 
 
 def _maintained(table: Mapping[str, Any]) -> str:

@@ -133,7 +133,7 @@ class LaneDrain:
             for name, count in zip(("insert", "update", "delete"), step.operations, strict=True):
                 self._run.metrics.count(f"dml.{name}", count, table=table)
             self._run.progress.applied(table, step.changes.rows, step.changes.source_timestamp)
-        self._run.progress.set_lane(table, self._lane.rows, self._lane.nbytes)
+        self._run.progress.set_lane(table, self._lane.rows, self._lane.nbytes, self._lane.oldest_at)
         lifecycle.progressed(table)
 
     def _event_for_target(self, step: LaneStep) -> DDLEvent | None:

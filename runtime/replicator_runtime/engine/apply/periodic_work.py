@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ class PeriodicWork:
         self._lifecycle = lifecycle
         self._tables = tables
         self._maintain = maintain
-        self._looked_at = time.monotonic()
+        self._looked_at = -math.inf  # an attempt may be shorter than the time between two looks
 
     def run(self, busy: Collection[TableId] = ()) -> None:
         """Do what is due; called several times a second, or between two slices.

@@ -22,7 +22,7 @@ from replicator_runtime.engine.lanes.lane_file import (
     position_name,
     unpacked,
 )
-from replicator_runtime.engine.lanes.lane_path import find_path
+from replicator_runtime.engine.lanes.lane_path import find_path, leading_to
 from replicator_sdk import BatchIdentity, Position, TableChanges, TableSchema
 from replicator_sdk.change_archive.ddl_json import event_json, event_of, event_values
 from replicator_sdk.failpoint import failpoint, register
@@ -71,6 +71,7 @@ class Lane:
         name: Its name.
         is_joined: Whether the lane continues `base`; otherwise the changes between the two are unknown, and it is of no use.
         end: Where the next change is put; durable.
+        drained: The names of files with nothing but what is before `base`.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Lane:
         known = [entry for found in names if (entry := LaneEntry.of(found)) is not None and entry.lane == name]
         path = self._whole_path(known, position_name(base))
         self.is_joined = path is not None
+        self.drained = [file for entry in leading_to(known, position_name(base)) for file in _files(entry)]
         self._entries = deque(path or ())
         self._rows = sum(entry.rows for entry in self._entries)
         self._nbytes = sum(entry.nbytes for entry in self._entries)
@@ -170,8 +172,7 @@ class Lane:
             entry = self._entries.pop()
             self._rows, self._nbytes = self._rows - entry.rows, self._nbytes - entry.nbytes
             self.end = end
-        parts = [part_name(self.name, entry.token, number) for number in range(entry.parts)]
-        self._folder.remove([entry.name, *parts])
+        self._folder.remove(_files(entry))
 
     def next_step(
         self, generation: int, epoch: int, max_rows: int, max_bytes: int, until: Position | None = None
@@ -263,6 +264,11 @@ class Lane:
                 return find_path(entries, base, self._end_of)
             self._folder.remove(half)
             broken |= half
+
+
+def _files(entry: LaneEntry) -> list[str]:
+    """The names of an entry's files, the entry itself first."""
+    return [entry.name, *(part_name(entry.lane, entry.token, number) for number in range(entry.parts))]
 
 
 def _is_alike(header: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -45,6 +45,20 @@ def find_path(
     return path[::-1]
 
 
+def leading_to(entries: Iterable[LaneEntry], base: str) -> list[LaneEntry]:
+    """The entries with nothing but what is before `base`, in no order."""
+    ending: dict[str, list[LaneEntry]] = defaultdict(list)
+    for entry in entries:
+        ending[entry.ends].append(entry)
+    found: list[LaneEntry] = []
+    waiting = [base]
+    while waiting:
+        for entry in ending.pop(waiting.pop(), ()):
+            found.append(entry)
+            waiting.append(entry.begins)
+    return found
+
+
 def path_between(entries: Iterable[LaneEntry], begin: str, end: str) -> list[LaneEntry] | None:
     """The entries from the position that `begin` names to the one that `end` names; None when they do not lead there."""
     if begin == end:

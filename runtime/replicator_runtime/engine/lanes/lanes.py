@@ -30,6 +30,7 @@ class Lanes:
         self._run = run
         self._lanes: dict[TableId, Lane] = {}
         self._names: list[str] | None = None
+        self._drained: list[str] = []
         self._ends = LaneEnds(run.store, run.read_offset)
 
     def __contains__(self, table: TableId | None) -> bool:
@@ -62,6 +63,8 @@ class Lanes:
             return (
                 f"it ends at {lane.end}, although changes up to {reached} were put into it: some of its files are gone"
             )
+        if record.pause.base == base:  # as it is stored: no attempt opens the lane before it
+            self._drained += lane.drained
         self._lanes[record.table] = lane
         self.show(record)
         return ""
@@ -79,7 +82,7 @@ class Lanes:
     def show(self, record: TableRecord) -> None:
         """Show how much is in the table's lane."""
         lane = self._lanes[record.table]
-        self._run.progress.set_lane(record.table, lane.rows, lane.nbytes)
+        self._run.progress.set_lane(record.table, lane.rows, lane.nbytes, lane.oldest_at)
 
     def why_full(self, record: TableRecord) -> str:
         """Why the table's lane is to be dropped; empty while it keeps within its bounds."""
@@ -93,8 +96,16 @@ class Lanes:
         return ""
 
     def tidy(self, needed: Collection[str]) -> None:
-        """Delete the files of all lanes but those of these names."""
+        """Delete the files of all lanes but those of these names, and of these what their tables have already.
+
+        Raises:
+            FencedError: When a newer run took over.
+            ReplicatorError: As the store fails.
+        """
         unused = [name for name in self._listed() if name.partition(".")[0] not in needed]
+        unused += [name for name in self._drained if name.partition(".")[0] in needed]
+        if unused:
+            self._run.lease.check()
         self._run.lanes.remove(unused)
         if unused:
             failpoint("engine.lane.tidied")

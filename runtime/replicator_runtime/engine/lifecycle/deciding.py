@@ -16,6 +16,7 @@ from replicator_sdk import DDLOperation
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
+    from replicator_runtime.engine.lifecycle.long_failures import LaneTries
     from replicator_runtime.engine.run_state.progress import Progress
     from replicator_runtime.engine.tables.pause import HeldChange
     from replicator_runtime.engine.tables.table_store import TableRecord
@@ -41,6 +42,7 @@ class Deciding(ABC):
     """
 
     run: _Run
+    _tries: LaneTries
 
     @abstractmethod
     def save(self, record: TableRecord | None = None) -> None:
@@ -134,3 +136,5 @@ class Deciding(ABC):
         if (pause := record.pause) is not None:
             shown, again = self.run.progress, record.needs_snapshot
             shown.set_pause(record.table, pause.since, resuming=pause.resuming, copied_again=again, asks=record.asks)
+            if pause.failed:
+                shown.set_failed_lane(record.table, self._tries.again_at(record.table))

@@ -16,7 +16,7 @@ from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.table_state import TableState
-from replicator_sdk.errors import RetryableError
+from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from replicator_runtime.config.model import PipelineConfig
     from replicator_runtime.engine.run_state.progress import Progress
     from replicator_runtime.engine.run_state.spark_handle import SparkHandle
+    from replicator_runtime.engine.tables.last_positions import LastPositions
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import TableId
 
 register("engine.long_failure.before_save", "engine.long_failure.after_save")
+register("engine.long_failure.refused", "engine.long_failure.refusal_saved")
 log = structlog.get_logger()
 _FIRST_DELAY_SECONDS = 60.0
+_NO_LANE = "the target does not say how far the table is, and took nothing of other tables since it fails"
 
 
 class LaneTries:
@@ -46,8 +49,8 @@ class LaneTries:
         self._max_delay_seconds = max_delay_seconds
         self._at: dict[TableId, float] = {}
         self._tries: dict[TableId, int] = {}
-        self.refused: set[TableId] = set()
-        """Tables that can have no lane in this run; each was logged."""
+        self._begin_at: dict[TableId, float] = {}
+        self._written_at: dict[TableId, float] = {}
 
     @property
     def next_at(self) -> float:
@@ -60,6 +63,22 @@ class LaneTries:
         seconds = min(self._max_delay_seconds, _FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20))
         self._at[table] = time.monotonic() + seconds
         return seconds
+
+    def put_off(self, table: TableId) -> None:
+        """Its lane cannot begin now: that is tried again when its wait is over, and the table meanwhile."""
+        self._begin_at[table] = self._at.pop(table, -math.inf)
+
+    def may_begin(self, table: TableId) -> bool:
+        """Whether its lane was not put off, or the wait is over."""
+        return self._begin_at.get(table, -math.inf) <= time.monotonic()
+
+    def wrote(self, table: TableId) -> None:
+        """The target has committed rows or changes of the table. Safe from any thread."""
+        self._written_at[table] = time.time()
+
+    def other_wrote(self, table: TableId, since: float) -> bool:
+        """Whether the target has committed rows or changes of another table since then, in this run."""
+        return any(at >= since for other, at in list(self._written_at.items()) if other != table)
 
     def waits(self, table: TableId) -> bool:
         """Whether the table is not to be tried yet."""
@@ -78,7 +97,7 @@ class LaneTries:
         """It works, or an operator asked for something: the next failure counts as the first."""
         self._at.pop(table, None)
         self._tries.pop(table, None)
-        self.refused.discard(table)
+        self._begin_at.pop(table, None)
 
 
 class _Run(Protocol):
@@ -115,6 +134,7 @@ class LongFailures(ABC):
     run: _Run
     takes_snapshots: bool
     takes_lanes: bool
+    positions: LastPositions
     _tries: LaneTries
     _errors: dict[TableId, Exception]
     _release: _Release
@@ -162,8 +182,8 @@ class LongFailures(ABC):
     def let_failing_go(self, taking: Container[TableId]) -> bool:
         """Let tables that have failed for so long begin lanes in the next attempt; durable when this returns.
 
-        Only where another table works: when the target is away as a whole, lanes would fill for nothing, and the run's own error says so.
-        A table needs a whole copy, and one that a new copy can replace should the lane pass its bounds; others hold the log as before.
+        Only where the table fails and not the target: when that is away, lanes would fill for nothing. A table needs a whole
+        copy, and one that a new copy can replace should the lane pass its bounds; others hold the log as before.
 
         Args:
             taking: The tables that take changes.
@@ -177,8 +197,8 @@ class LongFailures(ABC):
         due = [
             r for r in self.records.values() if self._may_have_lane(r, taking) and self._failed_for(r, 60.0 * minutes)
         ]
-        works = any(r.selected and r.state is not TableState.FAILING for r in self.records.values())
-        if not due or not works:
+        due = [record for record in due if self._fails_alone(record)]
+        if not due:
             return False
         for record in due:
             record.pause = Pause(uuid.uuid4().hex, "", time.time(), failed=True)
@@ -192,8 +212,23 @@ class LongFailures(ABC):
     def _may_have_lane(self, record: TableRecord, taking: Container[TableId]) -> bool:
         fails = record.state is TableState.FAILING and record.table in self._errors and record.pause is None
         is_whole = record.selected and not (record.needs_snapshot or record.copying or record.released)
-        free = record.table not in taking and record.table not in self._tries.refused
+        free = record.table not in taking and self._tries.may_begin(record.table)
         return fails and is_whole and free and self._can_be_copied_again(record)
+
+    def _fails_alone(self, record: TableRecord) -> bool:
+        """Whether it is the table that fails, as far as that is known without a question to the target.
+
+        A table without changes counts as working also while the target is away. So it says nothing, unless this is the only one
+        that fails: then the target is asked how far it is before its lane begins (`is_target_at_work`).
+        """
+        others = [r for r in self.records.values() if r.selected and r is not record]
+        works = [r for r in others if r.state is not TableState.FAILING]
+        return bool(works) and (len(works) == len(others) or self.is_target_at_work(record, self._errors[record.table]))
+
+    def is_target_at_work(self, record: TableRecord, error: Exception) -> bool:
+        """Whether `error` is one of the table itself: of a value or column of it, or the target took another table's changes since it fails."""
+        is_its_own = isinstance(error, DataError | SchemaDriftError)
+        return is_its_own or self._tries.other_wrote(record.table, record.failing_since or time.time())
 
     def _failed_for(self, record: TableRecord, seconds: float) -> bool:
         return record.failing_since is not None and time.time() >= record.failing_since + seconds
@@ -207,19 +242,21 @@ class LongFailures(ABC):
                 record.pause = None  # a run was killed before its lane began
             else:
                 record.pause.resuming = not self._tries.waits(table)
+                self._errors.setdefault(table, self._error_of(record))  # so that it is seen to have passed
         self._tries.keep_waiting({t for t, r in failing.items() if r.pause is not None})
 
     def cannot_begin_lane(self, record: TableRecord, error: Exception) -> None:
-        """Neither the target nor the state says where its lane would begin: it goes on holding the offset. Durable when this returns."""
-        log.warning("table.has_no_lane", table=str(record.table), why="nothing says how far the target's table is")
+        """The target may be away: the table goes on holding the offset, and is tried as before. Durable when this returns."""
+        log.warning("table.has_no_lane", table=str(record.table), why=_NO_LANE)
         record.pause = None
-        self._tries.forget(record.table)
-        self._tries.refused.add(record.table)
+        self._tries.put_off(record.table)
         self._errors[record.table] = error
         self.save()
 
     def fail_lane(self, record: TableRecord, error: Exception) -> None:
         """The target did not take its lane: its changes go to it, and it is tried again later; durable when this returns.
+
+        What the target is known to have of it counts for its bounds no more: the lane begins later from now on.
 
         Raises:
             Exception: `error`, when it concerns more than the table.
@@ -229,6 +266,9 @@ class LongFailures(ABC):
             raise error
         assert record.pause is not None
         record.pause.resuming = False
+        reached = self.positions.last(record.table, record.copy_id)
+        if record.pause.base is not None and reached is not None and record.pause.base < reached:
+            record.pause.base = reached
         seconds = self._tries.delay(record.table)
         code = getattr(error, "code", "")
         log.error("table.failing", table=str(record.table), code=code, error=summary(error), seconds=round(seconds, 1))
@@ -236,7 +276,9 @@ class LongFailures(ABC):
         record.error = dict(error_view(error))
         self._release.began(record)
         self.show_waiting(record, Cause.FAIL_LANE)
+        failpoint("engine.long_failure.refused")
         self.save()
+        failpoint("engine.long_failure.refusal_saved")
 
     def show_waiting(self, record: TableRecord, cause: Cause) -> None:
         """Show a table that has a pause: PAUSED, or FAILING with its error and when it is tried again."""

@@ -87,18 +87,27 @@ class Pausing(ABC):
         self.save()
 
     def end_lane(self, record: TableRecord) -> None:
-        """The target has taken its lane: it joins like a table that was copied; durable when this returns."""
-        record.pause, record.failing_since = None, None
+        """The target has taken its lane: it joins like a table that was copied; durable when this returns.
+
+        For how long it fails goes on where the lane was empty: it may meet its error again in the next change.
+        """
+        record.pause = None
         self._forget_failure(record)
         self._show(record, Cause.END_LANE, TableState.REPLICATING)
         self.save()
 
     def drop_lane(self, record: TableRecord, why: str) -> None:
-        """Have it copied again when it is resumed, or now if it was to be resumed; durable when this returns."""
-        if record.fails_in_lane:
+        """Have it copied again when it is resumed, or now if it was to be resumed; durable when this returns.
+
+        One that has failed for long is copied by itself, unless an operator is asked about a change of it: then it is paused until that is decided.
+        """
+        if record.fails_in_lane and not record.undecided:
             log.warning("table.lane_dropped", table=str(record.table), code=LANE_DROPPED, why=why)
             self.drop_failed_lane(record)
             return
+        if record.fails_in_lane:
+            self._forget_failure(record)
+            record.failing_since = None
         log.warning(
             "the lane of a paused table is dropped: the table is copied again when it is resumed",
             table=str(record.table),

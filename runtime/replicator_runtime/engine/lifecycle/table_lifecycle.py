@@ -231,6 +231,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         Not the latter for a copy that cannot be resumed: rows of it are no progress before it ends.
         """
         self._budgets.succeeded(table)
+        self._tries.wrote(table)
         record = self.records.get(table)
         if record is None or record.failing_since is None:
             return

@@ -55,20 +55,25 @@ def find_watermarks(
 def _watermark_of_failing(lifecycle: TableLifecycle, record: TableRecord, error: Exception) -> TableWatermark | None:
     """The watermark of a failing table whose target could not be asked; None when it takes no changes.
 
-    A lane that has begun goes on. A new one begins at the table's last position that is known here. It may be older than the
-    target's, when a commit of which nothing was heard was made. Then the lane will not fit, and the table is copied again.
+    A lane that has begun goes on. A new one begins at the table's last position that is known here, or its copy's, if the target is known to
+    take changes of other tables. The position may be older than the target's, when a commit of which nothing was heard was
+    made. Then the lane will not fit, and the table is copied again.
 
     Raises:
         Exception: `error`, when it concerns more than the table.
     """
     assert record.pause is not None
-    plan = record.snapshot
-    lifecycle.fail_lane(record, error)
-    base = record.pause.base or lifecycle.positions.last(record.table, record.copy_id)
-    if base is None or plan is None:
+    plan, base = record.snapshot, record.pause.base
+    assert plan is not None
+    if base is None and lifecycle.is_target_at_work(record, error):
+        copied = max(Position(plan.first), record.named_since or Position(plan.first))
+        base = lifecycle.positions.last(record.table, record.copy_id) or copied
+    if base is None:
         lifecycle.cannot_begin_lane(record, error)
         lifecycle.fail(record, error)
         return None
+    lifecycle.fail_lane(record, error)
+    base = record.pause.base or base
     lifecycle.join(record)
     overlap = plan.last if plan.first < plan.last else None
     return replace(TableWatermark(Position(plan.first), overlap), position=base)

@@ -36,7 +36,7 @@ def open_lanes(
             lifecycle.drop_lane(record, "the target takes rows one by one, so nothing says how far its table is")
             del watermarks[record.table]
             continue
-        if record.pause.base is None:
+        if record.pause.base is None or (record.fails_in_lane and record.pause.base < watermark.position):
             lifecycle.begin_lane(record, watermark.position)
         why_not = lanes.open(record, watermark.position)
         if why_not:

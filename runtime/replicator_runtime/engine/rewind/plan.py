@@ -146,7 +146,10 @@ def _why_it_stays(run: Run, record: TableRecord, choice: Choice) -> str:
     reasons = (
         (run.pipeline.selection.matches(record.table) is None, "the pipeline does not select it"),
         (record.wants_copy or record.released, "it is to be copied again"),
-        (record.pause is not None, "it is paused, and its lane has what came since"),
+        (
+            record.pause is not None,
+            f"it {'fails' if record.fails_in_lane else 'is paused'}, and its lane has what came since",
+        ),
         (copy is None and not record.created, "it is not copied yet"),
         (copy is not None and not copy.done, "its copy has not ended"),
         (copy is not None and choice.offset < copy.first, "copied after that offset"),

@@ -50,6 +50,10 @@ class PauseView:
         lane_rows: Changes in its lane.
         lane_bytes: Bytes stored of it.
         asks: The changes of structure that an operator is to decide on; empty when there are none.
+        failed: Whether no operator has paused it: it has failed for long.
+        tried_at: When the target is given the lane of such a table again, in seconds since 1970; None while it is, or when no time is set.
+        is_open: Whether its changes go to its lane now.
+        oldest_at: When the oldest change in the lane was written there, in seconds since 1970; None when there is none.
     """
 
     since: float
@@ -58,6 +62,10 @@ class PauseView:
     lane_rows: int = 0
     lane_bytes: int = 0
     asks: str = ""
+    failed: bool = False
+    tried_at: float | None = None
+    is_open: bool = False
+    oldest_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +79,9 @@ class TableView:
         snapshot_percent: Of the snapshot, 0 to 100; None when there is none.
         snapshot_seconds_left: Estimated; None when unknown.
         rows_per_second: Over the last ten seconds.
-        lag_seconds: While it replicates, 0 when none of its changes waits, and else no more than the run's; while it is
-            copied or failing, the age of the last change applied. None when unknown, or when the run has ended.
+        lag_seconds: While it replicates, 0 when none of its changes waits, and else no more than the run's. The same while its lane is
+            empty; else the time since the oldest change was put into it. While it is copied, or failing without a lane, the age of the
+            last change applied. None when unknown, or when the run has ended.
         error: One line; empty when fine.
         error_parts: Code, message and hint of the same error, as `error_view` makes them; None when fine.
         failing_since: When it began to fail, in seconds since 1970; None when fine.
@@ -99,6 +108,11 @@ class TableView:
     last_error: LastError | None = None
     pause: PauseView | None = None
     waits_for: str = ""
+
+    @property
+    def holds_log(self) -> bool:
+        """Whether it fails and has no lane that takes its changes, until it is copied again."""
+        return self.state is TableState.FAILING and self.copy_again_at is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +253,24 @@ class Progress:
             view = self._tables.get(table, TableView(table))
             before = view.pause if not copied_again else None
             rows, nbytes = (before.lane_rows, before.lane_bytes) if before is not None else (0, 0)
-            pause = PauseView(since, resuming, copied_again, rows, nbytes, asks)
+            is_open, oldest_at = (before.is_open, before.oldest_at) if before is not None else (False, None)
+            pause = PauseView(since, resuming, copied_again, rows, nbytes, asks, is_open=is_open, oldest_at=oldest_at)
             self._tables[table] = replace(view, pause=pause)
 
-    def set_lane(self, table: TableId, rows: int, nbytes: int) -> None:
-        """So many changes are in the lane of a paused table, which has so many bytes."""
+    def set_failed_lane(self, table: TableId, tried_at: float | None) -> None:
+        """The pause of the table is one that no operator asked for; the value is that of `PauseView`."""
         with self._lock:
             view = self._tables.get(table)
             if view is not None and view.pause is not None:
-                self._tables[table] = replace(view, pause=replace(view.pause, lane_rows=rows, lane_bytes=nbytes))
+                self._tables[table] = replace(view, pause=replace(view.pause, failed=True, tried_at=tried_at))
+
+    def set_lane(self, table: TableId, rows: int, nbytes: int, oldest_at: float | None) -> None:
+        """The changes of a paused table go to its lane, which has so many, with so many bytes, since then."""
+        with self._lock:
+            view = self._tables.get(table)
+            if view is not None and view.pause is not None:
+                lane = replace(view.pause, lane_rows=rows, lane_bytes=nbytes, is_open=True, oldest_at=oldest_at)
+                self._tables[table] = replace(view, pause=lane)
 
     def set_failing(self, table: TableId, since: float | None, copy_again_at: float | None) -> None:
         """A table is failing since then, and is copied again at the other time; in seconds since 1970."""
@@ -351,7 +374,10 @@ class Progress:
     def _lag_of(self, view: TableView, of_the_run: float | None) -> float | None:
         if self.phase in _ENDED:
             return None
-        if view.state is not TableState.REPLICATING:
+        has_lane = view.pause is not None and view.pause.is_open and not view.holds_log
+        if has_lane and view.pause is not None and view.pause.oldest_at is not None:
+            return max(0.0, time.time() - view.pause.oldest_at)
+        if view.state is not TableState.REPLICATING and not has_lane:
             applied_at = self._applied_at.get(view.table, -1)
             return None if applied_at < 0 else _age(applied_at)
         is_waiting = self._waiting is None or view.table in self._waiting

@@ -110,6 +110,9 @@ def _pause(pause: PauseView) -> dict[str, Any]:
         "laneRows": pause.lane_rows,
         "laneBytes": pause.lane_bytes,
         "asks": pause.asks or None,
+        "failed": pause.failed,
+        "triedAgainAt": _time(pause.tried_at),
+        "laneSince": _time(pause.oldest_at),
     }
 
 

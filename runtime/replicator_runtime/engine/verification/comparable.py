@@ -68,6 +68,8 @@ def check_comparable(record: TableRecord, left_out: frozenset[str]) -> None:
         )
     if record.needs_snapshot or record.wants_copy or record.released:
         raise not_comparable(record.table, "is still to be copied")
+    if record.fails_in_lane:
+        raise not_comparable(record.table, "fails, and its changes are in its lane")
     if record.pause is not None:
         raise not_comparable(record.table, "is paused, or is resumed and has not all changes yet")
     if record.state is not TableState.REPLICATING:

@@ -170,7 +170,7 @@ def test_random_histories_are_equal_in_the_end(failing: Shop, seed: int) -> None
 
 
 def test_without_the_setting_a_failing_table_has_no_lane_and_holds_the_offset(failing: Shop) -> None:
-    failing.document["failingTables"] = {"maxCopyDelaySeconds": 600}
+    failing.document["failingTables"] = {"laneAfterMinutes": None, "maxCopyDelaySeconds": 600}
     fail_once(failing, 0)
     before = failing.status()["offset"]
     fail_once(failing, 1)
