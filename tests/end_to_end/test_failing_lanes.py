@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.test_table_commands import Shop, _on_server
+from tests.end_to_end.two_tables import Shop, two_tables
 from tests.services.postgres.server import PostgresDatabase
 
 SETTINGS = {"failingTables": {"laneAfterMinutes": 0.01}, "retries": {"maxDurationSeconds": 600, "delaySeconds": 0.5}}
@@ -79,7 +79,7 @@ def fail_and_come_back(shop: Shop, is_free: Callable[[], object], kinds: list[st
 def test_the_slot_of_postgres_moves_while_one_table_fails(
     postgres_database: PostgresDatabase, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    shop = _on_server(request, "postgres", tmp_path)
+    shop = two_tables(request, "postgres", tmp_path)
     written: list[str] = []
 
     def confirmed() -> bool:
@@ -97,7 +97,7 @@ def test_the_slot_of_postgres_moves_while_one_table_fails(
 
 @pytest.mark.timeout(600)
 def test_the_saved_offset_of_mysql_moves_while_one_table_fails(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    shop = _on_server(request, "mysql", tmp_path)
+    shop = two_tables(request, "mysql", tmp_path)
     began = ""
 
     def passed() -> bool:
