@@ -16,11 +16,10 @@ from replicator_sdk import DDLOperation
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.lifecycle.long_failures import LaneTries
     from replicator_runtime.engine.run_state.progress import Progress
     from replicator_runtime.engine.tables.pause import HeldChange
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import Offset
+    from replicator_sdk import Offset, TableId
 
 register("engine.hold.before_save", "engine.hold.after_save")
 log = structlog.get_logger()
@@ -35,6 +34,13 @@ class _Run(Protocol):
         """The oldest offset that is kept."""
 
 
+class _Tries(Protocol):
+    """What is used of `LaneTries` here."""
+
+    def again_at(self, table: TableId) -> float | None:
+        """When the lane of a failing table is tried again."""
+
+
 class Deciding(ABC):
     """What `TableLifecycle` does for changes of structure that are held, or that the target does not get. Used by the engine's main thread.
 
@@ -42,7 +48,7 @@ class Deciding(ABC):
     """
 
     run: _Run
-    _tries: LaneTries
+    _tries: _Tries
 
     @abstractmethod
     def save(self, record: TableRecord | None = None) -> None:

@@ -73,7 +73,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         self._retry_at: dict[TableId, float] = {}
         self._budgets = TableRetryBudgets(run.config.retries)
         self._release: LogRelease = LogRelease(run.config.failing_tables)
-        self._tries = LaneTries(run.config.failing_tables.max_copy_delay_seconds)
+        self._tries: LaneTries = LaneTries(run.config.failing_tables.max_copy_delay_seconds)
         self._errors: dict[TableId, Exception] = {}
 
     # --- what is known of the tables
