@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.two_tables import Shop, two_tables
+from tests.end_to_end.commands.two_tables import Shop, two_tables
 from tests.services.postgres.server import PostgresDatabase
 
 SETTINGS = {"failingTables": {"laneAfterMinutes": 0.01}, "retries": {"maxDurationSeconds": 600, "delaySeconds": 0.5}}
