@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.commands.two_tables import SETTINGS, Shop, two_tables
 from tests.end_to_end.replicator import Replicator, mysql_source
+from tests.follows import follows
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import MYSQL_9
 
@@ -54,6 +55,7 @@ def test_a_damaged_table_is_copied_again_beside_a_run_and_without_one(shop: Shop
         assert shop.differs("item", "note") == []
 
 
+@follows("RPL-6405")
 def test_a_setting_that_needs_other_columns_is_followed_by_a_copy_as_the_hint_says(sqlite_shop: Shop) -> None:
     shop = sqlite_shop
     shop.begin()

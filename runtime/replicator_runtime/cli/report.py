@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
+from replicator_runtime.observability.next_steps import Subject, completed, set_subject
+
 if TYPE_CHECKING:
     from replicator_sdk.errors import ReplicatorError
 
@@ -29,16 +31,18 @@ class Report:
         command: The command's name; the envelope's schema is `replicator.<command>/v1`.
         as_json: Whether to print the envelope.
         debug: Whether to show tracebacks.
+        subject: What the command was given; next steps are printed for it, here and in logs, while this is entered.
 
     Attributes:
         data: The command's result, in JSON values.
     """
 
-    def __init__(self, command: str, *, as_json: bool, debug: bool = False) -> None:
+    def __init__(self, command: str, *, as_json: bool, debug: bool = False, subject: Subject | None = None) -> None:
         self.data: Any = None
         self._command = command
         self._as_json = as_json
         self._debug = debug
+        self._subject = subject or Subject()
         self._warnings: list[str] = []
 
     @property
@@ -48,14 +52,15 @@ class Report:
 
     def warn(self, message: str) -> None:
         """Print a warning."""
-        self._warnings.append(redacted(message))
+        text = redacted(completed(message))
+        self._warnings.append(text)
         if not self._as_json:
-            say(f"warning: {redacted(message)}")
+            say(f"warning: {text}")
 
     def note(self, message: str) -> None:
         """Print a message for users; left out of JSON."""
         if not self._as_json:
-            say(redacted(message))
+            say(redacted(completed(message)))
 
     def line(self, text: str = "") -> None:
         """Print a line of data; in text mode only."""
@@ -69,11 +74,18 @@ class Report:
                 self.line(text)
 
     def __enter__(self) -> Self:
+        set_subject(self._subject)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            self._end(kind, error, trace)
+        finally:
+            set_subject(Subject())
+
+    def _end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None:
             self._close(None)
             return
@@ -129,8 +141,8 @@ def error_lines(error: ReplicatorError) -> list[str]:
 
     if isinstance(error, InvalidPipelineError) and len(error.problems) > 1:
         first = f"error {error.code}: {error.where} has {len(error.problems)} problems. Next: {error.hint}"
-        return [redacted(text) for text in (first, *(f"  {problem}" for problem in error.problems))]
-    return [redacted("error " + " ".join(str(error).split()))]
+        return [redacted(completed(text)) for text in (first, *(f"  {problem}" for problem in error.problems))]
+    return [redacted(completed("error " + " ".join(str(error).split()), error.table))]
 
 
 def error_json(error: ReplicatorError) -> dict[str, Any]:
@@ -141,7 +153,7 @@ def error_json(error: ReplicatorError) -> dict[str, Any]:
         "code": error.code,
         "class": error.error_class,
         "message": error.message,
-        "hint": error.hint,
+        "hint": completed(error.hint, error.table),
         "doc_url": f"{ERROR_PAGE}#{error.code.lower()}",
         "table": error.table,
         "position": error.position,

@@ -19,6 +19,7 @@ from typing import Any, Literal, TextIO
 
 import structlog
 
+from replicator_runtime.observability.next_steps import completed
 from replicator_runtime.observability.redaction import RedactingFilter, redact_error, redactor
 from replicator_runtime.observability.repeated_lines import RepeatedLines
 from replicator_sdk.errors import ReplicatorError
@@ -57,6 +58,7 @@ def configure_logging(level: str = "INFO", form: LogFormat = "auto", *, stream: 
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
             processors=[
                 _drop_meta,
+                _complete,
                 _clean,
                 *_renderers(console=console, colors=terminal and "NO_COLOR" not in os.environ),
             ],
@@ -144,6 +146,14 @@ def _describe_error(_: Any, __: str, event: MutableMapping[str, Any]) -> Mutable
 def _drop_meta(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     event.pop("_record", None)
     event.pop("_from_structlog", None)
+    return event
+
+
+def _complete(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Complete the commands that the line advises by the pipeline's file and the line's table."""
+    for key in ("event", "hint", "exception"):
+        if isinstance(text := event.get(key), str):
+            event[key] = completed(text, str(event.get("table") or ""))
     return event
 
 

@@ -13,6 +13,7 @@ import pytest
 from tests.crash.kills import killed
 from tests.end_to_end.comparison import delta_rows
 from tests.end_to_end.replicator import Ended, Replicator, mysql_source, postgres_source
+from tests.follows import follows
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import MYSQL_9
 
@@ -79,6 +80,7 @@ def mysql_shop(mysql_server: PrivateMysql, tmp_path: Path) -> Iterator[Shop]:
         yield Shop(replicator, database.name, execute, database.query, lose_log)
 
 
+@follows("RPL-1382", "RPL-3203", "RPL-3782")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("source", ["postgres", "mysql"])
 def test_what_changed_in_a_gap_is_written_and_runs_go_on(source: str, request: pytest.FixtureRequest) -> None:
@@ -101,7 +103,8 @@ def test_what_changed_in_a_gap_is_written_and_runs_go_on(source: str, request: p
     shop.lose_log()
     lost = shop.replicator.run("--until-current")
     assert lost.status == 7, lost.messages
-    assert "replicator heal" in lost.error["hint"]
+    assert lost.error["code"] == {"postgres": "RPL-3203", "mysql": "RPL-3782"}[source]
+    assert f"replicator heal {shop.replicator.pipeline}`" in lost.error["hint"]
     command = ("heal", str(shop.replicator.pipeline), "--yes")
     point = "engine.heal.begun"
     killed(shop.replicator.start_command(*command, REPLICATOR_FAILPOINTS=f"{point}=kill"), point)

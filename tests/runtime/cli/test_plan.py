@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from replicator_state import ReplicatorDirectory
+from tests.follows import follows
 from tests.runtime.cli.conftest import Replicator
 from tests.runtime.cli.test_table_commands import directory, pipeline
 
@@ -56,6 +57,7 @@ def test_nothing_is_edited_after_a_run_and_everything_is_new_before_it(
     assert found["steps"][1]["table"] == {"database": "main", "schema": "", "table": "orders"}
 
 
+@follows("RPL-1260")
 def test_plan_run_approve_run(replicator: Replicator, pipeline: Path, edit: Edit) -> None:
     edit(tables=[{"table": "orders"}])
     found = envelope(replicator, "plan", pipeline, status=6)

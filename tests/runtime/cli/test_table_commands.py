@@ -113,6 +113,18 @@ def test_what_is_refused_is_one_line_with_the_next_step_and_ends_with_3(
     assert "will be copied again" not in done.stdout
 
 
+def test_a_next_step_has_the_pipeline_as_it_was_given_and_the_table(replicator: Replicator, pipeline: Path) -> None:
+    refused = replicator("table", "retry", pipeline, "orders", "--json")
+    assert f"`replicator status {pipeline}`" in json.loads(refused.stdout)["error"]["hint"]
+    shown = replicator("table", "retry", pipeline, "ordrs").stderr
+    assert shown.endswith(
+        f"did you mean main.orders? `replicator status {pipeline}` lists the tables of the pipeline\n"
+    )
+    base = json.loads(pipeline.read_text())["offsetBasePath"]
+    refused = replicator("dead-letters", "list", "shop", "orders", "--base", base)
+    assert f"`replicator dead-letters list shop --base {base}` lists all" in refused.stderr
+
+
 def test_a_target_that_cannot_delete_a_table_keeps_it_and_the_replicator_forgets_it_only_when_asked(
     replicator: Replicator, pipeline: Path
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.cli.options import AsJson, Debug, PipelineFile
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_runtime.assessment import PipelineAssessment, TableReport
@@ -19,7 +20,7 @@ def assess(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False
 
     Ends with exit code 3 when there is an ERROR. Example: replicator assess pipeline.json
     """
-    with Report("assess", as_json=as_json, debug=debug) as report:
+    with Report("assess", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.assessment import assess_pipeline
         from replicator_runtime.config import load_pipeline
 

@@ -9,6 +9,7 @@ import typer
 from replicator_runtime.cli.commands.run import Format, Level, LogFormat, LogLevel
 from replicator_runtime.cli.options import AsJson, Debug, PipelineFile
 from replicator_runtime.cli.report import Report, say
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.maintenance.maintenance_run import Outcome
@@ -39,7 +40,7 @@ def maintain(
     A run does the same by itself, so the command is refused while one is going on. Connects to the target only. SIGINT or
     SIGTERM ends it after the step under way. Example: replicator maintain pipeline.json --task compact --all
     """
-    with Report("maintain", as_json=as_json, debug=debug) as report:
+    with Report("maintain", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.cli.stop_signals import StopSignals
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.engine.maintenance.maintenance_run import Wanted, run_maintenance

@@ -9,6 +9,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, PipelineFile, Replicator, Yes
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_runtime.cli.state_lookup import StateLocation
@@ -47,7 +48,7 @@ def list_offsets(
 
     Example: replicator offsets list pipeline.json --limit 5
     """
-    with Report("offsets.list", as_json=as_json, debug=debug) as report:
+    with Report("offsets.list", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         from replicator_runtime.cli.state_lookup import find_state
 
         location = find_state(name, namespace, base)
@@ -71,7 +72,7 @@ def show_offset(
 
     Example: replicator offsets show pipeline.json
     """
-    with Report("offsets.show", as_json=as_json, debug=debug) as report:
+    with Report("offsets.show", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
         from replicator_sdk.errors import NeedsUserError
         from replicator_state import OffsetEntry
@@ -112,7 +113,7 @@ def rewind(
     without earlier versions (all but Delta). When it is interrupted, the next run, or the command again, finishes it. Example:
     replicator rewind pipeline.json --time 2026-01-31T08:00:00Z
     """
-    with Report("rewind", as_json=as_json, debug=debug) as report:
+    with Report("rewind", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.engine.rewind.rewind import rewind as go_back

@@ -9,6 +9,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, PipelineFile, Yes
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_state import ReplicatorDirectory
@@ -58,7 +59,7 @@ def reset(
     table and reads the log from `startFrom`: let the connector snapshot its tables again before. Refused while a run goes on.
     With `--lost-state` it also ends a run elsewhere that keeps its state at another place. Example: replicator reset pipeline.json --yes
     """
-    with Report("reset", as_json=as_json, debug=debug) as report:
+    with Report("reset", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.engine.control.reset import check_reset

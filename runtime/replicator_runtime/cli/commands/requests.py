@@ -8,6 +8,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_state import Entry
@@ -27,7 +28,7 @@ def requests(
 
     Connects to nothing. Example: replicator requests pipeline.json
     """
-    with Report("requests", as_json=as_json, debug=debug) as report:
+    with Report("requests", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         from replicator_runtime.cli.state_lookup import find_state
 
         location = find_state(name, namespace, base)

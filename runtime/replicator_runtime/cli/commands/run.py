@@ -9,6 +9,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Debug, PipelineFile
 from replicator_runtime.cli.report import Report, say
+from replicator_runtime.observability.next_steps import Subject, completed
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.worker import RunResult
@@ -53,7 +54,7 @@ def run(
     SIGINT (Ctrl-C) or SIGTERM applies what is gathered and leaves a state to go on from; a second one ends at once.
     Progress and logs go to standard error. Example: replicator run pipeline.json --until-current
     """
-    with Report("run", as_json=as_json, debug=debug) as report:
+    with Report("run", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.cli.display import open_display
         from replicator_runtime.cli.stop_signals import StopSignals
         from replicator_runtime.config import load_pipeline
@@ -85,7 +86,13 @@ def _report_end(report: Report, execution: Execution, result: RunResult) -> None
         "offset": result.offset,
         "sequenceNumber": result.sequence_number,
         "tables": [
-            {**t.table.to_json(), "state": t.state.value, "rows": t.rows, "error": t.error or None} for t in view.tables
+            {
+                **t.table.to_json(),
+                "state": t.state.value,
+                "rows": t.rows,
+                "error": completed(t.error, str(t.table)) or None,
+            }
+            for t in view.tables
         ],
     }
     end = "up to date" if result.reached_goal else "stopped"

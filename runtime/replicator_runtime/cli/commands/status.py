@@ -7,6 +7,7 @@ from typing import Any
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject, completed
 
 
 def status(
@@ -20,7 +21,7 @@ def status(
 
     Example: replicator status pipeline.json
     """
-    with Report("status", as_json=as_json, debug=debug) as report:
+    with Report("status", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         from replicator_runtime.cli.liveness import liveness, waits_for_first_run
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
         from replicator_runtime.cli.verified import Comparisons, print_comparisons
@@ -76,7 +77,7 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
         report.line(f"every change up to {through} is applied, by the records' own times")
     report.line(f"source {found['sourceState']}, written {found['updated']}")
     if error := found.get("sourceError"):
-        report.line(f"  {_error(error)}")
+        report.line(f"  {completed(_error(error))}")
     elif last := found.get("lastError"):
         report.line(f"  {_last(last)}")
     report.line()
@@ -87,7 +88,7 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
         report.table(("table", "maintained"), maintained)
     for table in found["tables"]:
         for text in _about(table):
-            report.line(f"{_table(table)}: {text}")
+            report.line(f"{_table(table)}: {completed(text, _table(table))}")
 
 
 def _about(table: Mapping[str, Any]) -> Iterator[str]:
@@ -117,7 +118,7 @@ def _lag(found: Mapping[str, Any]) -> str:
 def _pause(pause: Mapping[str, Any]) -> str:
     """What follows from a pause."""
     if asks := pause.get("asks"):
-        return f"waits for a decision since {pause['since']}: {asks}; `replicator ddl list` shows it, `replicator ddl approve` or `reject` decides"
+        return f"waits for a decision since {pause['since']}: {asks}; `replicator ddl list NAME` shows it, `replicator ddl approve NAME ID` or `reject` decides"
     if pause["copiedAgain"]:
         return f"paused since {pause['since']}; it is copied again when it is resumed"
     kept = f"{pause['laneRows']:,} changes ({pause['laneBytes']:,} bytes) are in its lane"

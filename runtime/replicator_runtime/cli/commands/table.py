@@ -8,6 +8,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, NoWait, Replicator, Timeout, Yes
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject, only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,7 +172,12 @@ def _ask(
     debug: bool,
     lost: str = "",
 ) -> None:
-    with Report(f"table.{command}", as_json=as_json, debug=debug) as report:
+    with Report(
+        f"table.{command}",
+        as_json=as_json,
+        debug=debug,
+        subject=Subject(name, namespace, base, only(arguments["tables"])),
+    ) as report:
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.cli.control import ask
         from replicator_runtime.cli.state_lookup import find_state

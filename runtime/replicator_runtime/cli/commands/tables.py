@@ -8,6 +8,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Debug, PipelineFile
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_sdk.discovery.table_registry import TableSummary
@@ -31,7 +32,7 @@ def tables(
 
     Example: replicator tables pipeline.json 'public.*' --columns
     """
-    with Report("tables", as_json=as_json, debug=debug) as report:
+    with Report("tables", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.config import load_pipeline
 
         loaded = load_pipeline(pipeline)

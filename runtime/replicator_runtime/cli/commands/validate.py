@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from replicator_runtime.cli.options import AsJson, Debug, PipelineFile
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 
 def validate(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) -> None:
@@ -12,7 +13,7 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = Fal
     Names every unknown key with the nearest known one, every wrong value and every macro without a value, each
     with its JSON path. Example: replicator validate pipeline.json
     """
-    with Report("validate", as_json=as_json, debug=debug) as report:
+    with Report("validate", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.config import load_pipeline
 
         loaded = load_pipeline(pipeline)

@@ -33,9 +33,11 @@ def parse_name(text: str) -> tuple[str, ...] | None:
 
 
 def named_tables(name: str, tables: Iterable[TableId]) -> list[TableId]:
-    """All of `tables` that `name` may mean."""
+    """All of `tables` that `name` may mean, as SQL or as errors and `status` print them."""
+    known = list(tables)
     wanted = parse_name(name) or ()
-    return [table for table in tables if wanted and _parts(table)[-len(wanted) :] == wanted]
+    found = [table for table in known if wanted and _parts(table)[-len(wanted) :] == wanted]
+    return found or [table for table in known if str(table) == name]  # of a name with dots or quotes
 
 
 def find_table(name: str, tables: Iterable[TableId]) -> TableId:

@@ -15,6 +15,7 @@ from tests.crash import kill_points
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.database import Database
 from tests.crash.sqlite.pair import Pair
+from tests.follows import follows
 
 
 class Refusing(Database):
@@ -85,6 +86,7 @@ def refused(make_pairs: MakePair) -> RefusingPair:
     return pair
 
 
+@follows("RPL-1281")
 def test_rows_of_a_first_copy_and_of_changes_are_put_aside_and_listed(
     refused: RefusingPair, make_pair: MakePair
 ) -> None:
@@ -129,6 +131,7 @@ def test_three_runs_after_a_kill_while_rows_of_a_copy_are_put_aside_are_equal(po
     pair.assert_recovered()
 
 
+@follows("RPL-1280")
 def test_a_replay_reads_rows_put_aside_again_as_they_are_now(refused: RefusingPair, make_pair: MakePair) -> None:
     """Also beside newer changes of the same rows, and with a column that is left out since."""
     pair = refusing(make_pair(like=refused))

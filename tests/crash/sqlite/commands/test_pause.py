@@ -9,8 +9,10 @@ import pytest
 from tests.crash import kill_points
 from tests.crash.kills import killed
 from tests.crash.sqlite.conftest import MakePair
+from tests.follows import follows
 
 
+@follows("RPL-1247")
 @pytest.mark.parametrize("point", sorted(kill_points.OF_REQUESTS))
 def test_a_pause_holds_and_ends_whichever_step_is_killed(point: str, make_pair: MakePair) -> None:
     pair = make_pair()

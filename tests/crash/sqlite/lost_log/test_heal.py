@@ -14,6 +14,7 @@ from tests.crash.one_process import OneProcess
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
 from tests.end_to_end.comparison import delta_rows
+from tests.follows import follows
 from tests.runtime.engine.archive.rebuilt import rebuilt
 from tests.services.spark import kept_java
 
@@ -46,6 +47,7 @@ def assert_no_number_comes_again(pair: Pair) -> None:
         assert max((number for (number,) in numbers if number is not None), default=0) <= saved.sequence_number
 
 
+@follows("RPL-3506")
 @pytest.mark.timeout(900)
 def test_after_a_kill_at_any_step_no_run_passes_the_gap_and_another_heal_does_all(
     make_pair: MakePair, tmp_path: Path

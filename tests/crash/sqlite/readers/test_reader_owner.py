@@ -6,6 +6,7 @@ from tests.crash.kill_points import OF_READER
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.database import Database
 from tests.crash.sqlite.pair import Pair
+from tests.follows import follows
 
 _ELSEWHERE = "RPL-3514"
 
@@ -34,6 +35,7 @@ def test_three_runs_after_kills_of_a_first_start_are_equal_and_the_reader_stays_
         assert pair.differences() == {}
 
 
+@follows("RPL-3514")
 def test_a_start_killed_before_its_note_leaves_the_database_to_the_one_that_noted_first(make_pair: MakePair) -> None:
     """The killed start's state has a token that is in no database; it is refused like any other until it is reset."""
     pair = make_pair()

@@ -16,6 +16,7 @@ from replicator_runtime.engine.worker import run
 from replicator_sdk import EventConsumer, failpoint
 from replicator_sdk.errors import FencedError, HistoryLostError, NeedsUserError, ReplicatorError
 from replicator_source_sqlite.plugin import SqliteSource
+from tests.follows import follows
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.test_run import Host, Shop, fill, shop
 from tests.runtime.test_setting_edits import Hosts, edited, set_target
@@ -74,6 +75,7 @@ def test_tables_that_cannot_be_deleted_are_named_with_the_reason(shop: Shop, mon
     shop.assert_equal()
 
 
+@follows("RPL-1240")
 def test_a_target_that_is_away_ends_it_and_another_one_does_the_rest(shop: Shop) -> None:
     fill(shop)
     shop.run()

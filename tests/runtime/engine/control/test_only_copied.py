@@ -14,6 +14,7 @@ from replicator_sdk import failpoint
 from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
 from replicator_sdk.source import DeltaSource
 from replicator_source_sqlite.plugin import SqliteSource
+from tests.follows import follows
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.planning.test_plans import approve, plan
 from tests.runtime.engine.stream.test_paused_tables import alone
@@ -60,6 +61,7 @@ def test_a_run_copies_and_ends_and_releases_the_source(shop: Shop) -> None:
     assert plan(shop).steps[-1].code == "RPL-2064"
 
 
+@follows("RPL-2064")
 def test_a_reset_copies_again(shop: Shop) -> None:
     only(shop).run(until_current=False)
     change(shop)

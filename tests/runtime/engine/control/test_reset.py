@@ -14,6 +14,7 @@ from replicator_runtime.engine.control.reset import reset
 from replicator_runtime.engine.run_state import open_run
 from replicator_sdk.errors import FencedError, HistoryLostError, NeedsUserError
 from replicator_state import ReplicatorDirectory
+from tests.follows import follows
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.test_run import Host, Shop, fill, shop
 
@@ -43,6 +44,7 @@ def epochs() -> set[int]:
     return {kept.progress.epoch for kept in in_memory_target.STORAGE.tables.values() if kept.progress is not None}
 
 
+@follows("RPL-3506")
 def test_after_a_lost_log_everything_is_copied_again_and_goes_on(shop: Shop) -> None:
     fill(shop)
     for _ in range(3):
@@ -110,6 +112,7 @@ def test_twice_is_as_good_as_once(shop: Shop) -> None:
     shop.assert_equal()
 
 
+@follows("RPL-7140")
 def test_a_copy_of_the_source_takes_its_place(shop: Shop, tmp_path: Path) -> None:
     """As the hint of a foreign source says: one that was restored under another identity."""
     fill(shop)
@@ -131,6 +134,7 @@ def test_a_copy_of_the_source_takes_its_place(shop: Shop, tmp_path: Path) -> Non
         shop.assert_equal()
 
 
+@follows("RPL-7110", "RPL-7120")
 @pytest.mark.parametrize(("files", "code"), [("offset.*", "RPL-7110"), ("*engine-tables*", "RPL-7120")])
 def test_after_a_damaged_state_everything_is_copied_again(shop: Shop, files: str, code: str) -> None:
     fill(shop)

@@ -70,3 +70,11 @@ def test_after_a_reset_a_table_command_says_that_a_run_comes_first() -> None:
     some: list[Any] = [TableId("d", "other")]
     with pytest.raises(NeedsUserError, match=r"RPL-1220.*no table of the pipeline"):
         find_table("notes", some)
+
+
+def test_a_table_is_found_by_the_name_that_errors_print() -> None:
+    plain, dotted = TableId("d", "b", "a"), TableId("d", 'my.odd "one', "a")
+    for table in (plain, dotted):
+        assert find_table(str(table), [plain, dotted]) == table
+    clash = TableId("a", "c", "b"), TableId("d", "b.c", "a")  # `a.b.c` is the first one's full name
+    assert find_table("a.b.c", clash) == clash[0]

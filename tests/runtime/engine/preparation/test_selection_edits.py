@@ -10,6 +10,7 @@ import pytest
 from replicator_runtime.engine.batching.sequencer import SequencingEmitter
 from replicator_sdk import DDLEvent, DDLOperation
 from replicator_sdk.errors import NeedsUserError
+from tests.follows import follows
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.requests import requests
 from tests.runtime.engine.test_run import Shop, fill, shop
@@ -105,6 +106,7 @@ def test_the_only_table_can_leave_and_come_back(shop: Shop) -> None:
     shop.assert_equal("customers")
 
 
+@follows("RPL-4101")
 @pytest.mark.parametrize("by_command", [True, False])
 def test_a_target_table_that_was_deleted_is_copied_again_as_the_hint_says(shop: Shop, by_command: bool) -> None:
     fill(shop)
@@ -240,6 +242,7 @@ def test_the_hint_for_a_shorter_blacklist_names_all_that_was_on_it(shop: Shop) -
     shop.run()
 
 
+@follows("RPL-2006")
 @pytest.mark.parametrize("by_command", [True, False])
 @pytest.mark.parametrize("left_out", [{"dmlBlacklist": ["DELETE"]}, {"ddlBlacklist": ["TRUNCATE_TABLE"]}])
 def test_deletes_are_not_let_in_again_without_a_word(

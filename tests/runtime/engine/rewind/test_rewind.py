@@ -11,6 +11,7 @@ from replicator_runtime.engine.control.reset import reset
 from replicator_sdk import failpoint
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from tests.crash.kill_points import OF_REWIND as STEPS
+from tests.follows import follows
 from tests.runtime.engine.rewind.lake_shop import Copies, LakeShop
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ def test_one_table_without_its_version_keeps_all_as_they_are(lake_shop: LakeShop
     assert lake_shop.delta("customer").version() == before
 
 
+@follows("RPL-1277")
 def test_a_table_whose_files_go_while_a_rewind_is_cut_lets_no_run_go_on(lake_shop: LakeShop) -> None:
     """Tables of two times are never mixed: the run names the way on."""
     offset, _ = prepared(lake_shop)

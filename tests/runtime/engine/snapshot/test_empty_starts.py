@@ -12,6 +12,7 @@ from replicator_runtime.engine.control.reset import reset
 from replicator_sdk import failpoint
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_source_sqlite.plugin import SqliteSource
+from tests.follows import follows
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.planning.test_plans import plan
 from tests.runtime.engine.requests import requests
@@ -76,6 +77,7 @@ def change_and_run(shop: Shop) -> None:
     assert {"n0", "n1", "n2"} <= set(texts())
 
 
+@follows("RPL-2063")
 def test_a_table_that_needs_a_copy_stops_and_is_copied_when_asked(never: Shop) -> None:
     fill(never)
     never.run()

@@ -9,6 +9,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, NoWait, Replicator, Timeout, Yes
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject, only
 
 if TYPE_CHECKING:
     from replicator_runtime.dead_letter import Letter
@@ -46,7 +47,9 @@ def list_letters(
 
     Example: replicator dead-letters list pipeline.json shop.orders --show-values
     """
-    with Report("dead-letters.list", as_json=as_json, debug=debug) as report:
+    with Report(
+        "dead-letters.list", as_json=as_json, debug=debug, subject=Subject(name, namespace, base, only(tables))
+    ) as report:
         from replicator_runtime.cli.state_lookup import find_state
         from replicator_runtime.engine.letters.letter_file import newest_files
 
@@ -86,7 +89,9 @@ def replay(
     written whole at the source is whole at the target without it. Rows that are still refused are put aside again.
     Example: replicator dead-letters replay pipeline.json shop.orders
     """
-    with Report("dead-letters.replay", as_json=as_json, debug=debug) as report:
+    with Report(
+        "dead-letters.replay", as_json=as_json, debug=debug, subject=Subject(name, namespace, base, only(tables))
+    ) as report:
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.cli.control import ask
         from replicator_runtime.cli.state_lookup import find_state

@@ -9,6 +9,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.verification.explained_row import ExplainedRow
@@ -44,7 +45,7 @@ def explain_row(
     Needs the pipeline's file. Reads the source's table until the row is found. Ends with exit code 5 when the target differs and is not
     merely late. Example: replicator explain-row pipeline.json shop.orders id=7
     """
-    with Report("explain-row", as_json=as_json, debug=debug) as report:
+    with Report("explain-row", as_json=as_json, debug=debug, subject=Subject(name, namespace, base, table)) as report:
         from replicator_runtime.cli.reading import read_beside_run
         from replicator_runtime.engine.verification.explained_row import explain_row as explain
 

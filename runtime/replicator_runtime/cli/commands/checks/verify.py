@@ -10,6 +10,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator, Yes
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject, only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,7 +79,7 @@ def verify(
     looked at are counted as changing, not as different. With --every the run itself compares the tables from time to time, and `replicator
     status` shows when each was verified. Example: replicator verify pipeline.json shop.orders --repair
     """
-    with Report("verify", as_json=as_json, debug=debug) as report:
+    with Report("verify", as_json=as_json, debug=debug, subject=Subject(name, namespace, base, only(tables))) as report:
         if every is not None:
             from replicator_runtime.cli.commands.checks.verify_every import verify_every
 

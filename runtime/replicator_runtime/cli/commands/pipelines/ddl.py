@@ -9,6 +9,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, NoWait, Replicator, Timeout, Yes
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ def list_changes(
 
     Example: replicator ddl list pipeline.json
     """
-    with Report("ddl.list", as_json=as_json, debug=debug) as report:
+    with Report("ddl.list", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         from replicator_runtime.cli.state_lookup import find_state
 
         waiting = _waiting(find_state(name, namespace, base))
@@ -73,7 +74,7 @@ def approve(
 
     A table without a lane is copied again instead. Example: replicator ddl approve pipeline.json shop.orders
     """
-    with Report("ddl.approve", as_json=as_json, debug=debug) as report:
+    with Report("ddl.approve", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         _decide(report, "approve", name, namespace, base, changes, None if no_wait else timeout, asks=not yes)
 
 
@@ -93,7 +94,7 @@ def reject(
 
     Changes that later rows do not fit without are refused (RPL-1297). Example: replicator ddl reject pipeline.json 3f0c9a51be
     """
-    with Report("ddl.reject", as_json=as_json, debug=debug) as report:
+    with Report("ddl.reject", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         _decide(report, "reject", name, namespace, base, changes, None if no_wait else timeout, asks=not yes)
 
 

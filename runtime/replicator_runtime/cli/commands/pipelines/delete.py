@@ -9,6 +9,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Debug, Yes
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.control.delete import Outcome
@@ -38,7 +39,7 @@ def delete(
     Says first what is deleted and what stays, and asks. Refused while a run goes on. After it was cut off, give it again: until
     then no run begins. Example: replicator delete pipeline.json --target-tables
     """
-    with Report("delete", as_json=as_json, debug=debug) as report:
+    with Report("delete", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.engine.control import delete as deletion

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from replicator_runtime.cli.options import AsJson, Debug, PipelineFile, Yes
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_runtime.engine.repair.heal import HealPlan
@@ -19,7 +20,7 @@ def heal(pipeline: PipelineFile, yes: Yes = False, as_json: AsJson = False, debu
     rows included; the changes between are not known. Tables without a key, or with too many such rows, are copied again by the next
     run. Says first what it will do, and asks. After it was cut off, give it again. Example: replicator heal pipeline.json
     """
-    with Report("heal", as_json=as_json, debug=debug) as report:
+    with Report("heal", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.cli.confirmation import confirm
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.engine.repair.heal import heal as go_on

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, NoWait, Replicator, Timeout
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 
 def pause(
@@ -42,7 +43,7 @@ def resume(
 def _ask(
     command: str, name: str, namespace: str, base: str | None, timeout: float | None, *, as_json: bool, debug: bool
 ) -> None:
-    with Report(command, as_json=as_json, debug=debug) as report:
+    with Report(command, as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         from replicator_runtime.cli.control import ask
 
         ask(report, name, namespace, base, command, {}, timeout=timeout)

@@ -10,6 +10,7 @@ import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, PipelineFile, Replicator
 from replicator_runtime.cli.report import Report
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_runtime.cli.state_lookup import StateLocation
@@ -25,7 +26,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) 
     Changes nothing, also while a run goes on. Ends with exit code 6 when something needs an approval that it does not have yet,
     and with 3 when an edit stops a table whatever is approved. Example: replicator plan pipeline.json
     """
-    with Report("plan", as_json=as_json, debug=debug) as report:
+    with Report("plan", as_json=as_json, debug=debug, subject=Subject(str(pipeline))) as report:
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.engine.planning.approvals import Approvals
         from replicator_runtime.engine.planning.planner import stored_plan
@@ -64,7 +65,7 @@ def approve(
     With the pipeline's file the plan is made again, and one that is out of date is refused; with a name alone the run refuses it.
     It is kept for 30 days and listed by `replicator requests`. Example: replicator approve shop 3f0c9a51be77
     """
-    with Report("approve", as_json=as_json, debug=debug) as report:
+    with Report("approve", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
         from replicator_runtime.cli.state_lookup import find_state
         from replicator_runtime.engine.planning.approvals import APPROVE
         from replicator_sdk.errors import NeedsUserError

@@ -14,6 +14,7 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql import MySqlConfig
 from replicator_source_mysql.assessment.assessor import MySqlTableAssessor, check_server, check_tables
 from replicator_source_mysql.connect.grants import parse_grant
+from tests.follows import follows
 from tests.plugins.sources.mysql.snapshot_reading import definition_of, endpoint_of, schema_of
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
@@ -115,6 +116,7 @@ def account(db: MysqlDatabase) -> Iterator[str]:
         db.execute(f"DROP USER {name}")
 
 
+@follows("RPL-3851")
 def test_missing_rights_are_found_and_the_grants_printed_suffice(mysql_and_mariadb: MysqlDatabase) -> None:
     db = mysql_and_mariadb
     db.execute("CREATE TABLE t (a int)")
