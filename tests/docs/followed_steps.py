@@ -82,8 +82,8 @@ def content(path: Path, name: str) -> Content:
 def _read(part: ast.AST, found: Content) -> None:
     if isinstance(part, ast.Constant) and isinstance(part.value, str):
         found.codes.update(_CODE.findall(part.value))
-        if _WORDS.fullmatch(part.value):
-            found.words.update(re.split("[ .]", part.value))
+        if _WORDS.fullmatch(part.value.rstrip(".")):  # of an f-string: `table.`
+            found.words.update(re.split("[ .]", part.value.rstrip(".")))
     if isinstance(part, ast.Call):
         called = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
         found.words.update(

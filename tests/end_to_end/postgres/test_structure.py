@@ -8,6 +8,7 @@ import pytest
 
 from tests.end_to_end.comparison import assert_equal_copies
 from tests.end_to_end.replicator import Replicator, postgres_source
+from tests.follows import follows
 from tests.services.postgres.server import PostgresDatabase
 
 TABLES = [("public", name) for name in ("other_case", "swap", "chain", "parts", "prices", "texts", "outside")]
@@ -76,6 +77,7 @@ def test_what_changed_between_two_runs_is_in_the_copies_after_three_more(
         assert_equal_copies(connection, replicator.lake, TABLES)
 
 
+@follows("RPL-3209")
 @pytest.mark.timeout(900)
 def test_a_table_removed_from_the_publication_stops_alone_and_is_copied_when_it_is_added_again(
     postgres_database: PostgresDatabase, tmp_path: Path
@@ -95,6 +97,9 @@ def test_a_table_removed_from_the_publication_stops_alone_and_is_copied_when_it_
             assert_equal_copies(connection, replicator.lake, [table for table in TABLES if table[1] != "outside"])
             hint = ended.error["hint"]
         connection.execute(hint.split(";")[0].encode())
+        assert f"then `replicator table retry {replicator.pipeline} public.outside`" in hint
+        retried = replicator.start_command("table", "retry", str(replicator.pipeline), "public.outside").wait()
+        assert retried.status == 0, retried.messages
         for n in range(3):
             replicator.until_current()
             assert_equal_copies(connection, replicator.lake, TABLES)

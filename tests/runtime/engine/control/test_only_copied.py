@@ -84,6 +84,7 @@ def test_a_run_that_was_cut_off_while_it_released_the_source_is_finished_by_the_
     assert_ended(shop)
 
 
+@follows("RPL-2066")
 def test_a_paused_table_keeps_the_source_from_being_released(shop: Shop) -> None:
     """What it has in its lane would never come to the target."""
     fill(shop)

@@ -17,6 +17,7 @@ from replicator_sdk.errors import NeedsUserError, ReplicatorError
 from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
 from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
+from tests.follows import follows
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
 
 if TYPE_CHECKING:
@@ -119,12 +120,16 @@ def test_without_emptying_the_former_rows_stay(rewritten: Rewritten, monkeypatch
         rewritten.assert_equal()
 
 
+@follows("RPL-4105")
 def test_a_lost_state_is_still_refused(rewritten: Rewritten) -> None:
-    """A state folder that is gone begins with generation 1, as the tables did."""
+    """A state folder that is gone begins with generation 1, as the tables did; the word begins above them."""
     rewritten.run()
     shutil.rmtree(rewritten.folder / "state")
-    with pytest.raises(NeedsUserError, match="RPL-4105"):
+    with pytest.raises(NeedsUserError, match=r"RPL-4105.*replicator reset PIPELINE --lost-state"):
         rewritten.run()
+    rewritten.begin_log_again()
+    reset(build_pipeline(rewritten.document(), host=Host(MemoryTarget)), state_was_lost=True)  # type: ignore[arg-type]
+    go_on(rewritten)
 
 
 class RowConsumer(EventConsumer):

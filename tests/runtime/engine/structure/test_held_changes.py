@@ -18,6 +18,7 @@ from replicator_runtime.engine.stream import schema_changes
 from replicator_runtime.engine.structure import decided_drops
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError, SchemaDriftError
 from replicator_state import Outcome, OutcomeState, Request
+from tests.follows import follows
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import at_work, count
 from tests.runtime.engine.preparation.test_selection_edits import states
@@ -97,6 +98,7 @@ def test_a_held_change_holds_its_table_alone_and_is_applied_when_it_is_approved(
     assert files(shop) == []
 
 
+@follows("RPL-1297")
 def test_each_of_several_changes_is_asked_about_and_the_target_gets_them_in_order(shop: Shop) -> None:
     started(shop, addColumn="ask", renameColumn="ask")
     shop.sql("ALTER TABLE customers ADD COLUMN city TEXT DEFAULT 'Ulm'")
@@ -182,6 +184,7 @@ def _rows(shop: Shop, query: str) -> list[Any]:
         return database.execute(query).fetchall()
 
 
+@follows("RPL-1294")
 def test_a_change_in_the_lane_of_a_paused_table_is_asked_about_and_the_pause_stays(shop: Shop) -> None:
     started(shop, addColumn="ask")
     alone(shop, "pause", "notes")
