@@ -1,4 +1,4 @@
-"""Marks tests that follow the advice of an error: `tests/docs/test_followed_steps.py` counts them."""
+"""Marks tests that follow the advice of an error: `tests/docs/next_steps/test_followed_steps.py` counts them."""
 
 from __future__ import annotations
 

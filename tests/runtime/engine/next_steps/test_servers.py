@@ -114,7 +114,7 @@ def test_after_a_reset_postgres_is_copied_again(postgres: ServerShop, lose: Call
 
 
 @follows("RPL-3214")
-def test_a_slot_whose_state_was_deleted_is_left_behind_by_a_reset(postgres: ServerShop) -> None:
+def test_a_slot_whose_state_was_deleted_is_passed_over_by_a_reset(postgres: ServerShop) -> None:
     postgres.run()
     shutil.rmtree(postgres.state)
     postgres.database.execute("DELETE FROM customers WHERE id = 1")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _CODE = re.compile(r"RPL-\d{4}")
 _WORDS = re.compile(r"[a-z]+(?:-[a-z]+)*(?:[ .][a-z]+(?:-[a-z]+)*)*")
 

@@ -14,10 +14,10 @@ import typer.main
 
 from replicator_runtime.cli.app import app
 from replicator_runtime.observability.next_steps import BY_FILE, BY_NAME
-from tests.docs.followed_steps import Marked, content, marked_tests
-from tests.docs.not_followed import NOT_FOLLOWED
+from tests.docs.next_steps.followed_steps import Marked, content, marked_tests
+from tests.docs.next_steps.not_followed import NOT_FOLLOWED
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _COMMAND = re.compile(r"`replicator ([^`]+)`")
 
 
@@ -43,10 +43,10 @@ def test_each_error_that_advises_a_command_is_followed_by_a_test_or_listed(advis
     followed = {code for test in marked_tests() for code in test.codes} & advised.keys()
     listed = [code for codes in NOT_FOLLOWED.values() for code in codes]
     assert [code for code, times in Counter(listed).items() if times > 1] == []
-    assert followed & set(listed) == set(), "followed: take it out of tests/docs/not_followed.py"
+    assert followed & set(listed) == set(), "followed: take it out of tests/docs/next_steps/not_followed.py"
     missing = advised.keys() - followed - set(listed)
     assert missing == set(), (
-        "write a test with the mark `follows`, or list it in tests/docs/not_followed.py with a reason"
+        "write a test with the mark `follows`, or list it in tests/docs/next_steps/not_followed.py with a reason"
     )
     assert set(listed) - advised.keys() == set(), "these advise no command any more"
 
