@@ -98,8 +98,10 @@ def _completed(command: str, subject: Subject, table: str) -> str:
     if not name:
         return command
     if not rest or rest[0].startswith("-"):  # it is named only
-        rest = ["NAME", *(["TABLE"] if name.startswith(_OF_TABLES) else []), *rest]
-        if not subject.argument(name):
+        if name.startswith(_OF_TABLES) or not subject.argument(
+            name
+        ):  # `table resync` may be meant for another pipeline
             return command
+        rest = ["NAME", *rest]
     given = {"TABLE": shlex.quote(table) if table else "", **dict.fromkeys(_PIPELINE, subject.argument(name))}
     return " ".join([name, *(given.get(word) or word for word in rest)])

@@ -69,6 +69,14 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "RPL-6005",
         "RPL-7112",
     ),
+    # The source `archive`.
+    "archive": (
+        "RPL-3554",
+        "RPL-3555",
+        "RPL-3556",
+        "RPL-3557",
+        "RPL-3559",
+    ),
     # Spark.
     "delta": (
         "RPL-3411",
@@ -123,6 +131,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "RPL-6571",
         "RPL-6574",
         "RPL-6575",
+        "RPL-6576",
         "RPL-6562",
         "RPL-6563",
         "RPL-6607",

@@ -23,7 +23,7 @@ def _forgotten() -> Iterator[None]:
     ("subject", "table", "text", "wanted"),
     [
         (FILE, "a.b", "`replicator table resync NAME TABLE --in-place`", "table resync shop/orders.json a.b --in-place"),
-        (FILE, "a.b", "`replicator table resync`", "table resync shop/orders.json a.b"),
+        (FILE, "a.b", "`replicator table resync`", "table resync"),
         (FILE, "", "`replicator table resync NAME TABLE`", "table resync shop/orders.json TABLE"),
         (FILE, "", "`replicator reset PIPELINE --lost-state`", "reset shop/orders.json --lost-state"),
         (FILE, "", "`replicator run`", "run shop/orders.json"),
