@@ -83,8 +83,8 @@ class BlockedEmitter(CollectingEmitter):
 
 
 def test_a_reader_that_waits_for_the_target_keeps_its_session(private_postgres: PrivatePostgres) -> None:
-    """Status is reported while the emitter blocks for several times wal_sender_timeout."""
-    server = private_postgres(wal_sender_timeout="1s")
+    """Status is reported while the emitter blocks for twice wal_sender_timeout, which is long enough for a busy machine."""
+    server = private_postgres(wal_sender_timeout="3s")
     with server.database() as db:
         db.execute(PREPARED)
         pump = Pump(db, "t")
@@ -94,7 +94,7 @@ def test_a_reader_that_waits_for_the_target_keeps_its_session(private_postgres: 
             # More than socket buffers hold, so that the server waits for us while it sends.
             db.execute("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 60000) i")
             assert emitter.blocked.wait(120)
-            time.sleep(4)
+            time.sleep(7)
             emitter.go_on.set()
             run.wait_for(pump.source.latest_offset())
             assert sum(len(batch) for batch in run.batches("t")) == 60000
