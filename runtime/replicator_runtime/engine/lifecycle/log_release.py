@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.run_state.retry_budget import growing_wait
+
 if TYPE_CHECKING:
     from replicator_runtime.config.model import FailingTablesConfig
     from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_sdk import Offset, TableId
 
 log = structlog.get_logger()
-_FIRST_DELAY_SECONDS = 60.0
 _LATER = "it has failed for too long: it is copied again, and the source's log may go on without it"
 _NO_COPY = (
     "it has failed for too long and holds the offset; it is not copied again, since the source takes no snapshots or the"
@@ -85,7 +86,7 @@ class LogRelease:
     def delay_copy(self, record: TableRecord) -> None:
         """Let a table that gives the log up wait, longer than the last time."""
         tries = self._tries[record.table] = self._tries.get(record.table, 0) + 1
-        delay = min(self._config.max_copy_delay_seconds, _FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20))
+        delay = growing_wait(tries, self._config.max_copy_delay_seconds)
         self._copy_at[record.table] = time.monotonic() + delay
         log.error("table.log_released", table=str(record.table), later=_LATER, seconds=round(delay, 1))
 

@@ -13,6 +13,7 @@ import structlog
 from replicator_runtime.engine.lifecycle.transitions import Cause
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.run_state.progress import error_view
+from replicator_runtime.engine.run_state.retry_budget import growing_wait
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.table_state import TableState
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 register("engine.long_failure.before_save", "engine.long_failure.after_save")
 register("engine.long_failure.refused", "engine.long_failure.refusal_saved")
 log = structlog.get_logger()
-_FIRST_DELAY_SECONDS = 60.0
 _NO_LANE = "the target does not say how far the table is, and took nothing of other tables since it fails"
 
 
@@ -60,7 +60,7 @@ class LaneTries:
     def delay(self, table: TableId) -> float:
         """Let the table wait, longer than the last time; returns the seconds."""
         tries = self._tries[table] = self._tries.get(table, 0) + 1
-        seconds = min(self._max_delay_seconds, _FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20))
+        seconds = growing_wait(tries, self._max_delay_seconds)
         self._at[table] = time.monotonic() + seconds
         return seconds
 

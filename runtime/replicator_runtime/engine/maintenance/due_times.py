@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.run_state.retry_budget import growing_wait
 from replicator_runtime.stored_forms import MAINTENANCE, head, parsed
 from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 _EVERY_SECONDS = 30.0
-_FIRST_DELAY = 60.0
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class TaskTimes:
             share: At which part of the first interval a table has it first, 0 to 1.
         """
         if self.failed_at is not None:
-            return self.failed_at + min(interval, _FIRST_DELAY * 2.0 ** min(self.failures - 1, 20))
+            return self.failed_at + growing_wait(self.failures, interval)
         if self.done_at is not None:
             return self.done_at + interval
         return self.seen_at + interval * share

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from replicator_runtime.config.model import RetriesConfig
     from replicator_sdk import TableId
 
+_FIRST_WAIT_SECONDS = 60.0
+
+
+def growing_wait(failures: int, longest: float) -> float:
+    """Seconds to wait after so many failures: a minute, then twice as long each time, up to `longest`."""
+    return min(longest, _FIRST_WAIT_SECONDS * 2.0 ** min(failures - 1, 20))
+
 
 @dataclass(slots=True)
 class RetryBudget:

@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from replicator_runtime.engine.run_state.retry_budget import growing_wait
 from replicator_runtime.stored_forms import VERIFIED, head, parsed
 from replicator_sdk import TableId
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from replicator_state import StateStore
 
 _EVERY_SECONDS: Final = 10.0
-_FIRST_DELAY: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class VerifiedTable:
         if self.tried_at < since:
             return since
         if self.error:
-            return self.tried_at + min(every, _FIRST_DELAY * 2.0 ** min(self.failures - 1, 20))
+            return self.tried_at + growing_wait(self.failures, every)
         return self.tried_at + every
 
 

@@ -10,7 +10,7 @@ import structlog
 
 from replicator_runtime.cli.commands.status import _about
 from replicator_runtime.config.model import FailingTablesConfig
-from replicator_runtime.engine.lifecycle import long_failures
+from replicator_runtime.engine.run_state import retry_budget
 from replicator_sdk.errors import DataError, RetryableError
 from replicator_source_sqlite.streaming.reader import SqliteReader
 from replicator_state import OutcomeState
@@ -55,7 +55,7 @@ def test_a_table_that_fails_gets_a_lane_after_ten_minutes_unless_the_pipeline_sa
 def test_no_lane_begins_for_a_target_that_is_away_although_a_table_without_changes_counts_as_working(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
-    monkeypatch.setattr(long_failures, "_FIRST_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr(retry_budget, "_FIRST_WAIT_SECONDS", 0.1)
     shop.sql("CREATE TABLE quiet (id INTEGER PRIMARY KEY)")
     fill(shop)
     shop.document["failingTables"] = {"laneAfterMinutes": 0.001}
@@ -87,7 +87,7 @@ def test_no_lane_begins_for_a_target_that_is_away_although_a_table_without_chang
 def test_a_table_that_the_target_cannot_be_asked_about_has_a_lane_where_others_are_written(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_failures, "_FIRST_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr(retry_budget, "_FIRST_WAIT_SECONDS", 0.1)
     fill(shop)
     shop.document["failingTables"] = {"laneAfterMinutes": 0.001}
     shop.run()
@@ -177,7 +177,7 @@ def test_a_drain_that_fails_halfway_goes_on_after_what_the_target_has(failing: S
 def test_a_table_that_fails_again_in_each_drain_waits_longer_each_time_and_its_lane_has_each_change_once(
     failing: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_failures, "_FIRST_DELAY_SECONDS", 0.3)
+    monkeypatch.setattr(retry_budget, "_FIRST_WAIT_SECONDS", 0.3)
     fail_once(failing, 0)
     with structlog.testing.capture_logs() as logged, at_work(failing):
 

@@ -9,9 +9,9 @@ import pytest
 import structlog
 
 from replicator_runtime.config.model import FailingTablesConfig
-from replicator_runtime.engine.lifecycle import log_release
 from replicator_runtime.engine.lifecycle.log_release import LogRelease
 from replicator_runtime.engine.preparation import description, discovery
+from replicator_runtime.engine.run_state import retry_budget
 from replicator_runtime.engine.snapshot.table_copy import TableCopy
 from replicator_runtime.engine.tables.table_store import TableRecord
 from replicator_sdk import TableId, failpoint
@@ -150,7 +150,7 @@ def test_rows_that_still_cannot_be_copied_leave_the_table_as_it_was(
         return found
 
     monkeypatch.setattr(SqliteSnapshotReader, "open", open_refusing)
-    monkeypatch.setattr(log_release, "_FIRST_DELAY_SECONDS", 0.4)
+    monkeypatch.setattr(retry_budget, "_FIRST_WAIT_SECONDS", 0.4)
     with at_work(shop):
         _wait(lambda: sum(entry["event"] == "table.log_released" for entry in log) >= 4, 60)
         assert len(in_memory_target.STORAGE.rows("notes")) == 20

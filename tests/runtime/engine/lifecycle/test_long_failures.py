@@ -10,7 +10,7 @@ import pytest
 
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.control import carry_out_alone
-from replicator_runtime.engine.lifecycle import long_failures
+from replicator_runtime.engine.run_state import retry_budget
 from replicator_sdk.errors import DataError, RetryableError
 from replicator_state import OutcomeState
 from tests.runtime.engine import in_memory_target
@@ -78,7 +78,7 @@ def test_bounded_runs_let_the_offset_move_and_end_with_the_tables_error(failing:
 def test_the_table_catches_up_without_a_restart_and_without_a_copy(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]
 ) -> None:
-    monkeypatch.setattr(long_failures, "_FIRST_DELAY_SECONDS", 0.5)
+    monkeypatch.setattr(retry_budget, "_FIRST_WAIT_SECONDS", 0.5)
     fill(shop)
     shop.document["failingTables"] = {"laneAfterMinutes": 0.01, "maxCopyDelaySeconds": 1}
     shop.run()
