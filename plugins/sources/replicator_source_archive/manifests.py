@@ -147,18 +147,20 @@ class Manifests:
             position=str(offset),
         )
 
-    def history(self, until: ArchiveOffset | None = None) -> Iterator[Entry]:
+    def history(self, until: ArchiveOffset | None = None, since: ArchiveOffset | None = None) -> Iterator[Entry]:
         """All entries that are there, in order.
 
         Args:
             until: Ends before the entry that begins there.
+            since: Begins with the entry that begins there; manifests before it are not read.
 
         Raises:
             NeedsUserError: RPL-3555 when a manifest in between is missing or damaged.
             ReplicatorError: As `read`.
         """
         listed = self.numbers()
-        numbers = range(listed[0], listed[-1] + 1) if listed else range(0)
+        first_wanted = max(listed[0], 0 if since is None else since.manifest) if listed else 0
+        numbers = range(first_wanted, listed[-1] + 1) if listed else range(0)
         for first in range(0, len(numbers), _AT_ONCE):
             some = numbers[first : first + _AT_ONCE]
             for number, content in zip(some, self.folder.read_all([manifest_of(n) for n in some]), strict=True):
@@ -169,7 +171,8 @@ class Manifests:
                 for entry in _entries(number, manifest)[0]:
                     if until is not None and not entry.start < until:
                         return
-                    yield entry
+                    if since is None or not entry.start < since:
+                        yield entry
 
     def _check_gap(self, number: int, last: int) -> None:
         """Check that a manifest which cannot be read is being written, or was deleted for its age meanwhile."""

@@ -123,8 +123,12 @@ class ArchiveReader(EventReader):
             self._pass_break(table, entry)
         elif entry.kind == "copy":
             self._emit_copy(table, entry)
-        elif table in self._waits_for_copy or self._is_reached(table, entry):
+        elif table in self._waits_for_copy:
             self._note_schema(table, entry)
+        elif entry.kind == "changes" and self._is_reached(table, entry):
+            self._note_schema(
+                table, entry
+            )  # its files are not read; changes of structure are emitted, as their positions are compared
         elif entry.kind == "changes":
             self._emit_changes(table, entry)
         elif entry.kind == "end":
@@ -133,9 +137,9 @@ class ArchiveReader(EventReader):
             self._emit_ddl(table, entry)
 
     def _is_reached(self, table: TableId, entry: Entry) -> bool:
-        """Whether the target has the entry: then its files are not read. Changes of structure are emitted nevertheless, as their positions are compared."""
+        """Whether the target has the entry."""
         reached = self._definition.reached(table)
-        return entry.kind == "changes" and reached is not None and not reached < entry.end
+        return reached is not None and not reached < entry.end
 
     def _note_schema(self, table: TableId, entry: Entry) -> None:
         if (schema := entry.schema) is not None:
@@ -201,11 +205,10 @@ class ArchiveReader(EventReader):
 
     def _pass_break(self, table: TableId, entry: Entry) -> None:
         """What follows is of no use until the table was copied again. Where no copy is there yet, the table stops."""
-        reached = self._definition.reached(table)
-        if self._config.incomplete is Incomplete.CHANGES or (reached is not None and not reached < entry.end):
+        if self._config.incomplete is Incomplete.CHANGES or self._is_reached(table, entry):
             return
         self._waits_for_copy.add(table)
-        later = (e for e in self._manifests.history() if entry.start < e.start and e.table == table)
+        later = (e for e in self._manifests.history(since=entry.end) if e.table == table)
         if not any(e.kind == "copy" for e in later):
             error = incomplete(table, entry.facts["why"])
             raise TableHistoryLostError(
