@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 import time
-from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from tests.end_to_end.commands.row_counter import RowCounter, execute
 from tests.end_to_end.comparison import delta_rows
 from tests.end_to_end.replicator import Replicator
 
 _ROWS = 20_000
 
 
-class Reader:
-    """Reads the table in a thread, as long as the block lasts.
-
-    Attributes:
-        counts: How many rows each reading found.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.counts: list[int] = []
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            reader = QueryBuilder().register("t", DeltaTable(str(self._path)))
-            self.counts.append(pa.table(reader.execute("select id from t").read_all()).num_rows)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(60)
-
-
-def _sql(path: Path, *statements: str) -> list[Any]:
-    with closing(sqlite3.connect(path, timeout=30)) as database, database:
-        return [database.execute(statement).fetchall() for statement in statements][-1]
+def _count(path: Path) -> int:
+    reader = QueryBuilder().register("t", DeltaTable(str(path)))
+    return int(pa.table(reader.execute("select id from t").read_all()).num_rows)
 
 
 def _files(path: Path) -> set[str]:
@@ -60,8 +31,8 @@ def _files(path: Path) -> set[str]:
 def test_a_reader_never_sees_fewer_rows_than_either_copy_under_writers(tmp_path: Path) -> None:
     """In place it does, which shows that this reader would."""
     database = tmp_path / "shop.db"
-    _sql(database, "PRAGMA journal_mode=WAL", "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)")
-    _sql(
+    execute(database, "PRAGMA journal_mode=WAL", "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)")
+    execute(
         database,
         "INSERT INTO item WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
         f" WHERE i < {_ROWS}) SELECT i, 'row ' || i FROM n",
@@ -74,7 +45,7 @@ def test_a_reader_never_sees_fewer_rows_than_either_copy_under_writers(tmp_path:
     def is_equal() -> bool:
         if not DeltaTable.is_deltatable(str(path)):
             return False
-        return sorted(delta_rows(path, ["id", "name"])) == sorted(_sql(database, "SELECT id, name FROM item"))
+        return sorted(delta_rows(path, ["id", "name"])) == sorted(execute(database, "SELECT id, name FROM item"))
 
     def wait_until_equal() -> None:
         deadline = time.monotonic() + 120
@@ -87,14 +58,14 @@ def test_a_reader_never_sees_fewer_rows_than_either_copy_under_writers(tmp_path:
         nonlocal added
         wait_until_equal()
         before = _files(path)
-        with Reader(path) as reader:
+        with RowCounter(partial(_count, path)) as reader:
             ended = replicator.start_command("table", "resync", str(replicator.pipeline), "item", "--yes", *more).wait()
             assert ended.status == 0, ended.messages
             deadline = time.monotonic() + 120
             while _files(path) & before:
                 assert time.monotonic() < deadline, running.log.read_text()[-3000:]
                 added += 1
-                _sql(
+                execute(
                     database,
                     f"INSERT INTO item VALUES ({_ROWS + added}, 'later')",
                     f"UPDATE item SET name = 'changed {added}' WHERE id % 100 = {added % 100}",

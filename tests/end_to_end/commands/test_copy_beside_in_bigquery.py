@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 import uuid
-from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
 import pytest
 
 from tests.crash.one_process import OneProcess
+from tests.end_to_end.commands.row_counter import RowCounter, execute
 from tests.end_to_end.replicator import Replicator
 from tests.services.bigquery.emulators import PROJECT, Emulators, rows, target_settings
 
@@ -23,43 +21,15 @@ _POINTS = (
 _ROWS = 300
 
 
-class Reader:
-    """Counts the rows of a table in a thread, as long as the block lasts.
-
-    Attributes:
-        counts: What each reading found.
-    """
-
-    def __init__(self, emulators: Emulators, table: str) -> None:
-        self._emulators = emulators
-        self._table = table
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.counts: list[int] = []
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.05):
-            ((count,),) = rows(self._emulators, f"SELECT COUNT(*) FROM {self._table}")
-            self.counts.append(int(str(count)))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(60)
+def _count(emulators: Emulators, table: str) -> int:
+    ((count,),) = rows(emulators, f"SELECT COUNT(*) FROM {table}")
+    return int(str(count))
 
 
 @pytest.fixture
 def dataset(bigquery_emulators: Emulators) -> str:
     bigquery_emulators.gate.clear()
     return f"d{uuid.uuid4().hex[:12]}"
-
-
-def _sql(path: Path, *statements: str) -> list[Any]:
-    with closing(sqlite3.connect(path, timeout=30)) as database, database:
-        return [database.execute(statement).fetchall() for statement in statements][-1]
 
 
 def _hidden(emulators: Emulators, dataset: str) -> list[str]:
@@ -72,7 +42,7 @@ def test_a_copy_is_seen_whole_or_not_at_all_and_what_is_killed_is_done_by_the_ne
     bigquery_emulators: Emulators, dataset: str, tmp_path: Path
 ) -> None:
     database = tmp_path / "shop.db"
-    _sql(
+    execute(
         database,
         "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)",
         "INSERT INTO item WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
@@ -88,7 +58,7 @@ def test_a_copy_is_seen_whole_or_not_at_all_and_what_is_killed_is_done_by_the_ne
     def assert_equal() -> None:
         found = rows(bigquery_emulators, f"SELECT id, name FROM {table}")
         assert sorted((int(str(key)), name) for key, name in found) == sorted(
-            _sql(database, "SELECT id, name FROM item")
+            execute(database, "SELECT id, name FROM item")
         )
 
     def resync() -> None:
@@ -97,13 +67,16 @@ def test_a_copy_is_seen_whole_or_not_at_all_and_what_is_killed_is_done_by_the_ne
         assert ended.status == 0, ended.messages
 
     replicator.until_current()
-    with OneProcess(tmp_path / "process") as process, Reader(bigquery_emulators, table) as reader:
+    with (
+        OneProcess(tmp_path / "process") as process,
+        RowCounter(partial(_count, bigquery_emulators, table), 0.05) as reader,
+    ):
         for number, point in enumerate(_POINTS):
             resync()
-            _sql(database, f"INSERT INTO item (id, name) VALUES ({1000 + number}, 'beside')")
+            execute(database, f"INSERT INTO item (id, name) VALUES ({1000 + number}, 'beside')")
             process.kill_at(replicator.document(), point)
             for later in range(3):
-                _sql(
+                execute(
                     database,
                     f"UPDATE item SET name = 'run {number} {later}' WHERE id = 10",
                     *([f"ALTER TABLE item ADD COLUMN c{number} INTEGER"] if later == 1 else []),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from replicator_runtime.engine.verification.checksums import bucket_sums, differing_keys, hashed
@@ -35,6 +33,7 @@ from replicator_target_bigquery.config import Arrays
 from replicator_target_bigquery.reading.table_reader import BigQueryTableReader
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.plugins.targets.changes import KEYED, KEYLESS, TABLE, at, batch, delete, insert, row, update
+from tests.plugins.targets.snapshot_rows import SnapshotRows
 from tests.services.bigquery.write_gate import Loss
 
 if TYPE_CHECKING:
@@ -79,14 +78,6 @@ VALUES: list[tuple[Any, ...]] = [
 WHOLE = [SnapshotChunk(0, {})]
 
 
-class Rows:
-    """Reads the rows above; picklable."""
-
-    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
-        columns = [pa.array([row[i] for row in VALUES], c.type.arrow) for i, c in enumerate(TYPES.columns)]
-        yield pa.RecordBatch.from_arrays(columns, schema=TYPES.arrow)
-
-
 def reader(project: Project, name: str = "conformance") -> BigQueryTableReader:
     return BigQueryTableReader(project.config, project.context(epoch=0, name=name))
 
@@ -112,10 +103,10 @@ def names(version: TableVersion) -> dict[int, tuple[str, int]]:
 
 def test_rows_of_all_types_have_the_hashes_of_the_source(project: Project, spark: SparkSession) -> None:
     consumer = project.consumer()
-    consumer.load_whole(TYPES, "plan", at(1), WHOLE, Rows(), lambda: None)
+    consumer.load_whole(TYPES, "plan", at(1), WHOLE, SnapshotRows(TYPES, VALUES), lambda: None)
     consumer.stop()
     version = reader(project).open(TYPES)
-    source = hashed(chunk_dataframe(spark, TYPES, WHOLE, Rows(), version.form), TYPES)
+    source = hashed(chunk_dataframe(spark, TYPES, WHOLE, SnapshotRows(TYPES, VALUES), version.form), TYPES)
     target = hashed(version.rows, TYPES)
     assert len(differing_keys(source, target, keyed=True, at_most=10)) == 0
     assert bucket_sums(source).differing(bucket_sums(target)) == []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from replicator_runtime.engine.verification.checksums import bucket_sums, differing_keys, hashed
@@ -19,6 +17,7 @@ from replicator_sdk.snapshot import SnapshotChunk, chunk_dataframe
 from replicator_target_delta.table_reader import DeltaTableReader
 from tests.plugins.targets.changes import KEYED, TABLE, at, batch, delete, insert, row, update
 from tests.plugins.targets.delta.lake import Lake
+from tests.plugins.targets.snapshot_rows import SnapshotRows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,14 +50,6 @@ VALUES: list[tuple[Any, ...]] = [
 WHOLE = [SnapshotChunk(0, {})]
 
 
-class Rows:
-    """Reads the rows above; picklable."""
-
-    def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
-        columns = [pa.array([row[i] for row in VALUES], c.type.arrow) for i, c in enumerate(TYPES.columns)]
-        yield pa.RecordBatch.from_arrays(columns, schema=TYPES.arrow)
-
-
 def reader(lake: Lake, name: str = "conformance") -> DeltaTableReader:
     return DeltaTableReader(lake.config, lake.context(epoch=0, name=name))
 
@@ -76,9 +67,9 @@ def names(rows: Any) -> dict[int, tuple[str, int]]:
 
 def test_rows_of_all_types_have_the_hashes_of_the_source(lake: Lake, spark: SparkSession) -> None:
     consumer = lake.consumer()
-    consumer.load_whole(TYPES, "plan", at(1), WHOLE, Rows(), lambda: None)
+    consumer.load_whole(TYPES, "plan", at(1), WHOLE, SnapshotRows(TYPES, VALUES), lambda: None)
     version = reader(lake).open(TYPES)
-    source = hashed(chunk_dataframe(spark, TYPES, WHOLE, Rows(), version.form), TYPES)
+    source = hashed(chunk_dataframe(spark, TYPES, WHOLE, SnapshotRows(TYPES, VALUES), version.form), TYPES)
     target = hashed(version.rows, TYPES)
     assert len(differing_keys(source, target, keyed=True, at_most=10)) == 0
     assert bucket_sums(source).differing(bucket_sums(target)) == []
