@@ -29,9 +29,8 @@ def log_options(options: str) -> str:
 
 def _settings_folder_has_one() -> bool:
     home, folder = os.environ.get("SPARK_HOME"), os.environ.get("SPARK_CONF_DIR")
-    if not folder and not home:
-        return False
-    return (Path(folder or Path(str(home), "conf")) / _CONFIGURATION).exists()
+    folder = folder or (home and f"{home}/conf")
+    return bool(folder) and Path(str(folder), _CONFIGURATION).exists()
 
 
 @contextlib.contextmanager

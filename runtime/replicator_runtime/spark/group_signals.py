@@ -14,6 +14,11 @@ from typing import Any
 from replicator_runtime.spark.console import forwarded_standard_error
 
 
+def is_submitted() -> bool:
+    """Whether `spark-submit` (or the like) has started the virtual machine already, and this process as well."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def start_gateway(settings: Mapping[str, str]) -> None:
     """Start the virtual machine with `settings`, unless this process has one, and have it ignore SIGTERM.
 
@@ -27,15 +32,14 @@ def start_gateway(settings: Mapping[str, str]) -> None:
         return
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # `spark-submit` has started it, and this process as well
+    if is_submitted():
         SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001
         return
     with forwarded_standard_error() as standard_error:
         gateway = launch_gateway(conf, {"stderr": standard_error})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
-    started: Any = SparkContext._gateway  # noqa: SLF001
     with contextlib.suppress(Exception):  # a virtual machine without this class obeys the signal, as it did before
-        _ignore_sigterm(started.jvm)
+        _ignore_sigterm(gateway.jvm)
 
 
 def _ignore_sigterm(jvm: Any) -> None:

@@ -21,7 +21,7 @@ import psutil
 
 from replicator_runtime.observability.redaction import SECRET_VARIABLES, contains_secret, redact_error
 from replicator_runtime.spark.console import log_options
-from replicator_runtime.spark.group_signals import start_gateway
+from replicator_runtime.spark.group_signals import is_submitted, start_gateway
 from replicator_runtime.spark.jars import cache_folder, local_jars
 from replicator_runtime.spark.java import require_java
 from replicator_runtime.spark.pools import pool_settings
@@ -74,7 +74,7 @@ def build_session(
     with _lock:
         if _exists():
             return _fitting(session_type.builder.getOrCreate(), settings)
-        if not _submitted():
+        if not is_submitted():
             require_java()
         _set_interpreter(master, settings)
         return _start(session_type, name, settings)
@@ -132,7 +132,7 @@ def session_settings(
     if memory_mb or local:
         settings["spark.driver.memory"] = f"{memory_mb or _heap_mb()}m"
     settings |= own
-    if not _submitted():
+    if not is_submitted():
         settings["spark.master"] = master
         settings |= _package_settings(list(dict.fromkeys(wanted)), own)
     if py_files:
@@ -200,11 +200,6 @@ def _refuse_secrets(settings: Mapping[str, str]) -> None:
             )
 
 
-def _submitted() -> bool:
-    """Whether `spark-submit` (or the like) has started the virtual machine already."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
 def _import_pyspark() -> type[SparkSession]:
     try:
         from pyspark.sql import SparkSession
@@ -254,7 +249,7 @@ def _about_packages(settings: Mapping[str, str]) -> str:
 
 def _own_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Have the virtual machine that is started now write its temporary files where they are deleted with it, and log what matters."""
-    if _submitted():
+    if is_submitted():
         return {}
     bases = os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")
     scratch = Scratch(tuple(_listed(bases)))

@@ -148,8 +148,9 @@ class Publication:
             self._add(missing)
             # They are added by name, which another table may have taken just before: then it was published in its place.
             published = self.tables()
-            for table in (facts.oid for _, facts in missing if facts.oid not in published):
-                del wanted[table]
+            for _, facts in missing:
+                if facts.oid not in published:
+                    del wanted[facts.oid]
         return wanted
 
     def _find(self, schema: TableSchema, relation_ids: RelationIds) -> TableFacts | None:

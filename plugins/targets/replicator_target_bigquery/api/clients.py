@@ -72,33 +72,32 @@ def write_client(config: BigQueryConfig) -> Any:
         NeedsUserError: When a library is missing, or there are no credentials.
     """
     with required_library(missing_library("google-cloud-bigquery-storage")):
-        import grpc
         from google.cloud.bigquery_storage_v1 import BigQueryWriteClient
         from google.cloud.bigquery_storage_v1.services.big_query_write.transports import BigQueryWriteGrpcTransport
-    made: Any = BigQueryWriteClient
-    endpoint = config.storage_write_endpoint
-    if endpoint.startswith(_PLAIN):
-        channel = grpc.insecure_channel(endpoint.removeprefix(_PLAIN))
-        return made(transport=BigQueryWriteGrpcTransport(channel=channel))
-    return made(credentials=credentials_of(config), client_options=_options(endpoint))
+    return _storage_api(config, BigQueryWriteClient, BigQueryWriteGrpcTransport)
 
 
 def read_client(config: BigQueryConfig) -> Any:
-    """The Storage Read API's client, which is at the same address; without TLS and credentials for an emulator.
+    """The Storage Read API's client, which is at the same address.
 
     Raises:
-        NeedsUserError: When a library is missing, or there are no credentials.
+        NeedsUserError: As `write_client`.
     """
     with required_library(missing_library("google-cloud-bigquery-storage")):
-        import grpc
         from google.cloud.bigquery_storage_v1.services.big_query_read import BigQueryReadClient
         from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
-    made: Any = BigQueryReadClient
+    return _storage_api(config, BigQueryReadClient, BigQueryReadGrpcTransport, ("grpc.max_receive_message_length", -1))
+
+
+def _storage_api(config: BigQueryConfig, client: Any, transport: Any, *options: tuple[str, int]) -> Any:
+    """A client at `storageWriteEndpoint`; the options are those of the channel to an emulator, which Google's transport has as well."""
+    import grpc
+
     endpoint = config.storage_write_endpoint
     if endpoint.startswith(_PLAIN):
-        channel = grpc.insecure_channel(endpoint.removeprefix(_PLAIN), [("grpc.max_receive_message_length", -1)])
-        return made(transport=BigQueryReadGrpcTransport(channel=channel))
-    return made(credentials=credentials_of(config), client_options=_options(endpoint))
+        channel = grpc.insecure_channel(endpoint.removeprefix(_PLAIN), list(options))
+        return client(transport=transport(channel=channel))
+    return client(credentials=credentials_of(config), client_options=_options(endpoint))
 
 
 def _options(endpoint: str) -> Any:

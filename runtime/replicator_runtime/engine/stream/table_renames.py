@@ -61,7 +61,8 @@ class TableRenames:
         assert event.prev_table is not None
         position = Position(self._tables.batcher.offset, event.ordinal + 1)
         watermark = self._tables.watermarks.get(event.prev_table)
-        if self._is_done(event, position):
+        later = self._lifecycle.records.get(event.table)
+        if later is not None and later.is_named_after(position) and not self._is_due(event.prev_table, position):
             return
         if watermark is None:
             self._left_out.append(event)
@@ -75,18 +76,14 @@ class TableRenames:
         else:
             self._left_out.append(event)
 
-    def _is_done(self, event: DDLEvent, position: Position) -> bool:
-        """Whether the table of the new name has it since then or later, and the one of the former name is not the one to be renamed.
+    def _is_due(self, former: TableId, position: Position) -> bool:
+        """Whether the table of the former name has had it since before, and lacks what came until then.
 
-        It is when it still has that name, and lacks what came before: others went on, and took the new name, while it failed.
+        So it is of one that failed while others went on, and took the new name.
         """
-        assert event.prev_table is not None
-        records, watermark = self._lifecycle.records, self._tables.watermarks.get(event.prev_table)
-        later, former = records.get(event.table), records.get(event.prev_table)
-        if later is None or not later.is_named_after(position):
-            return False
+        watermark = self._tables.watermarks.get(former)
         lacks = watermark is not None and watermark.position < position
-        return former is None or former.is_named_after(position) or not lacks
+        return lacks and not self._lifecycle.records[former].is_named_after(position)
 
     def end(self) -> None:
         """Something else follows, so all renames of the statement are known.
