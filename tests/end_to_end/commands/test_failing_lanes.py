@@ -14,6 +14,7 @@ from tests.end_to_end.commands.two_tables import Shop, two_tables
 from tests.services.postgres.server import PostgresDatabase
 
 SETTINGS = {"failingTables": {"laneAfterMinutes": 0.01}, "retries": {"maxDurationSeconds": 600, "delaySeconds": 0.5}}
+_STATUS = "default/shop/*/state.json"
 
 
 def wait(until: Callable[[], object], seconds: float = 120) -> None:
@@ -29,7 +30,7 @@ def view(shop: Shop, table: str) -> dict[str, Any]:
 
 
 def status(shop: Shop) -> dict[str, Any]:
-    [file] = shop.replicator.state.glob("default/shop/*/state.json")
+    [file] = shop.replicator.state.glob(_STATUS)
     return dict(json.loads(file.read_text()))
 
 
@@ -43,6 +44,7 @@ def fail_and_come_back(shop: Shop, is_free: Callable[[], object], kinds: list[st
     shop.begin()
     running = shop.replicator.start()
     shop.wait_until_equal()
+    wait(lambda: any(shop.replicator.state.glob(_STATUS)))  # written within seconds, not before the rows
     copied = {file.name for file in table(shop, "note").glob("*.parquet")}
     away = shop.replicator.folder / "away"
     table(shop, "note").rename(away)
