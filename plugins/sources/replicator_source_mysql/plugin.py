@@ -37,6 +37,7 @@ class MySqlSource(DeltaSource[MySqlConfig]):
     offset_type: ClassVar[type[Offset]] = MySqlOffset
     unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset()
     filters_snapshots: ClassVar[bool] = True
+    marks_refused: ClassVar[bool] = True
 
     def configure(self, configurer: Configurer) -> None:
         """Refuse a certificate file that does not exist; the settings model checks everything else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import structlog
 
 from replicator_sdk.authoring.driver_errors import naming_table
+from replicator_sdk.batch import Refusal
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError, RetryableError
 from replicator_sdk.schema import TableSchema
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     import pymysql
 
 log = structlog.get_logger(__name__)
+
+MarkedBatches = Iterator[tuple[pa.RecordBatch, Mapping[str, Refusal]]]
 
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 4 << 20
@@ -61,10 +64,21 @@ class PlannedTable:
     out_of_range: OutOfRange
     rows: str = ""
 
-    def columns(self, replaced: Counter[str]) -> list[TextColumn]:
-        """How each column is selected and converted; what is replaced is counted in `replaced`."""
-        policy = Policy(self.zero_dates, self.out_of_range, str(self.schema.table), replaced)
-        return [TextColumn(self.definition[column.name], column, policy) for column in self.schema.columns]
+    def columns(self, replaced: Counter[str], *, marks: bool = False) -> list[TextColumn]:
+        """How each column is selected and converted; what is replaced is counted in `replaced`.
+
+        Args:
+            replaced: Added to.
+            marks: Whether refused values are marked, other than the key's.
+        """
+        policy, key = (
+            Policy(self.zero_dates, self.out_of_range, str(self.schema.table), replaced),
+            self.schema.primary_key,
+        )
+        return [
+            TextColumn(self.definition[column.name], column, policy, marks=marks and column.name not in key)
+            for column in self.schema.columns
+        ]
 
     def query(self, hint: str = "", where: str = "") -> str:
         """The SELECT of its rows."""
@@ -148,13 +162,21 @@ class ChunkSelect:
 
     def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
         """The rows of `chunk` in batches of the table's Arrow schema."""
+        for rows, _ in self._batches(chunk, marks=False):
+            yield rows
+
+    def marked(self, chunk: SnapshotChunk) -> MarkedBatches:
+        """The rows of `chunk` with what is refused of them; see `MarkedChunkReader`."""
+        return self._batches(chunk, marks=True)
+
+    def _batches(self, chunk: SnapshotChunk, *, marks: bool) -> MarkedBatches:
         with contextlib.closing(self.endpoint.connect()) as connection:
             with self.planned.diagnosed():
                 begin_read(connection)
                 self.planned.check(connection)
             query = self.planned.query(*condition(chunk.bounds))
             rows = select(connection, query, len(self.planned.schema.columns), f"reading {self.planned.schema.table}")
-            yield from batches(rows, self.planned, chunk.index)
+            yield from batches(rows, self.planned, chunk.index, marks=marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,19 +188,29 @@ class RelayedRead:
 
     def __call__(self, chunk: SnapshotChunk) -> Iterator[pa.RecordBatch]:
         """The rows of the table in batches of its Arrow schema."""
-        yield from batches(relayed(self.address, str(self.planned.schema.table)), self.planned, chunk.index)
+        for rows, _ in self._batches(chunk, marks=False):
+            yield rows
+
+    def marked(self, chunk: SnapshotChunk) -> MarkedBatches:
+        """The rows of the table with what is refused of them; see `MarkedChunkReader`."""
+        return self._batches(chunk, marks=True)
+
+    def _batches(self, chunk: SnapshotChunk, *, marks: bool) -> MarkedBatches:
+        rows = relayed(self.address, str(self.planned.schema.table))
+        return batches(rows, self.planned, chunk.index, marks=marks)
 
 
-def batches(rows: Iterator[Packets], planned: PlannedTable, chunk: int) -> Iterator[pa.RecordBatch]:
-    """Packets as record batches; what a policy replaced is reported once at the end."""
+def batches(rows: Iterator[Packets], planned: PlannedTable, chunk: int, *, marks: bool) -> MarkedBatches:
+    """Packets as record batches with what is refused of them; what a policy replaced is reported once at the end."""
     replaced: Counter[str] = Counter()
-    columns, schema = planned.columns(replaced), planned.schema
+    columns, schema = planned.columns(replaced, marks=marks), planned.schema
     doing = f"reading {schema.table}"
     with planned.diagnosed():
         for window in gathered(rows, _BATCH_ROWS, _BATCH_BYTES):
             raw = split_columns(window, len(columns), doing)
-            arrays = [column.convert(values) for column, values in zip(columns, raw, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+            found = [column.convert_marked(values) for column, values in zip(columns, raw, strict=True)]
+            refused = {c.target.name: r for c, (_, r) in zip(columns, found, strict=True) if r is not None}
+            yield pa.RecordBatch.from_arrays([values for values, _ in found], schema=schema.arrow), refused
     if replaced:
         log.warning(
             "snapshot.values_replaced", table=str(schema.table), chunk=chunk, **{str(k): n for k, n in replaced.items()}

@@ -145,7 +145,8 @@ class KeyedSnapshot(TableSnapshot):
         self.position = position
         self.chunks = chunks
         self.resumable = resumable
-        self.read = ChunkSelect(endpoint, planned)
+        self.read = select = ChunkSelect(endpoint, planned)
+        self.read_marked = select.marked
 
     def end(self) -> Offset | None:
         """The end of the binlog now."""
@@ -171,7 +172,8 @@ class ExactSnapshot(TableSnapshot):
         self.schema = planned.schema
         self.chunks = (SnapshotChunk(0, cutting.WHOLE),)
         self.resumable = False
-        self.read = RelayedRead(self._relay.address, planned)
+        self.read = relayed = RelayedRead(self._relay.address, planned)
+        self.read_marked = relayed.marked
 
     def close(self) -> None:
         """End the relay, the transaction and, where there is one, the lock."""

@@ -54,6 +54,7 @@ class CapturedTables:
         logs_generated: bool = True,
     ) -> None:
         self._logs_generated = logs_generated
+        self._marks_refused = definition.marks_refused
         self._definitions = definitions
         self._zero_dates = config.zero_dates
         self._out_of_range: OutOfRange = config.out_of_range or definition.out_of_range
@@ -77,7 +78,8 @@ class CapturedTables:
             return None
         replaced = self._replaced.setdefault(table, Counter())
         policy = Policy(self._zero_dates, self._out_of_range, str(table), replaced)
-        return TablePlan(self._schema(definition), definition, policy, self._logs_generated)
+        schema = self._schema(definition)
+        return TablePlan(schema, definition, policy, self._logs_generated, self._marks_refused)
 
     def _schema(self, definition: TableDefinition) -> TableSchema:
         return table_schema(definition, zero_dates=self._zero_dates, names=self._selected[definition.table])

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s, fixed_width
+from replicator_sdk.authoring.arrow_buffers import Bools, Bytes, Int64s, fixed_width, validity
+from replicator_sdk.batch import Refusal
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.schema import Column
 from replicator_source_mysql.definition import ColumnDefinition
@@ -39,14 +40,18 @@ class LogColumn:
             two bytes, in either order, for DECIMAL; other types do not need it.
         target: The column of the result.
         policy: What happens to values out of range.
+        marks: Whether `convert_marked` marks values instead of raising; False for a key's column.
 
     Raises:
         NeedsUserError: When the column's values cannot be read: an unknown character set, or MariaDB's own form of times
             from before 10.1 with a fraction.
     """
 
-    def __init__(self, column: ColumnDefinition, kind: int, metadata: int, target: Column, policy: Policy) -> None:
+    def __init__(
+        self, column: ColumnDefinition, kind: int, metadata: int, target: Column, policy: Policy, *, marks: bool = False
+    ) -> None:
         self.target = target
+        self._marks = marks
         self._kind = kind
         self._metadata = metadata
         self._form = ColumnForm.of(column, target.type, policy)
@@ -71,12 +76,31 @@ class LogColumn:
         Raises:
             DataError: When a value is outside the type's range and the policy is to fail, or is no value of the type.
         """
-        cells = Cells(data, start, length, present)
+        return self._converted(Cells(data, start, length, present), self._form)
+
+    def convert_marked(
+        self, data: Bytes, start: Int64s, length: Int64s, present: Bools
+    ) -> tuple[pa.Array, Refusal | None]:
+        """As `convert`; where the column marks, values for which it raises are NULL instead, and the second part says which.
+
+        Raises:
+            DataError: As `convert`, unless the column marks.
+        """
+        if not self._marks:
+            return self.convert(data, start, length, present), None
+
+        def at(places: pa.Array, form: ColumnForm) -> pa.Array:
+            chosen = places.fill_null(0).to_numpy()
+            return self._converted(Cells(data, start[chosen], length[chosen], validity(places)), form)
+
+        return self._form.convert_marked(at, pa.array(np.arange(len(start)), mask=~present))
+
+    def _converted(self, cells: Cells, form: ColumnForm) -> pa.Array:
         try:
-            return self._read(cells, self._form, self._kind, self._metadata)
+            return self._read(cells, form, self._kind, self._metadata)
         except (ValueError, pa.ArrowInvalid):
             # Their messages may quote the value.
-            raise self._form.policy.unreadable(self._form.source) from None
+            raise form.policy.unreadable(form.source) from None
 
 
 _Reader = Callable[[Cells, ColumnForm, int, int], pa.Array]

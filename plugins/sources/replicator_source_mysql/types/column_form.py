@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from replicator_sdk.authoring.refused_values import convert_marked
+from replicator_sdk.batch import Refusal
 from replicator_sdk.datatype import DataType
 from replicator_source_mysql.definition import ColumnDefinition
 from replicator_source_mysql.types.column_type import ColumnType, parse_column_type
@@ -53,6 +56,26 @@ class ColumnForm:
         if name in TEXT:
             charset.check(column.charset, column.name, str(policy.table))
         return cls(name, kind, column.charset, target, policy.of(column.name), column.type)
+
+    def convert_marked(
+        self, convert: Callable[[pa.Array, ColumnForm], pa.Array], values: pa.Array
+    ) -> tuple[pa.Array, Refusal | None]:
+        """`values` converted one for one; those that `convert` raises `DataError` for are NULL, and the second part says which.
+
+        What a rule replaces is counted once, however often `convert` is called.
+        """
+
+        def counted(part: pa.Array) -> pa.Array:
+            replaced: Counter[str] = Counter()
+            found = convert(part, replace(self, policy=replace(self.policy, replaced=replaced)))
+            self.policy.replaced.update(replaced)
+            return found
+
+        nulls = self.policy.nulls
+        lenient = None if nulls is None else replace(self, policy=nulls)
+        return convert_marked(
+            counted, values, self.target.arrow, None if lenient is None else lambda part: convert(part, lenient)
+        )
 
     @property
     def digits(self) -> int:

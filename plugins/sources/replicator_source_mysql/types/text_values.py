@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from replicator_sdk.batch import Refusal
 from replicator_sdk.schema import Column
 from replicator_source_mysql.definition import ColumnDefinition
 from replicator_source_mysql.types.column_form import FLOATS, INTEGERS, SHARED, TEXT, ColumnForm
@@ -22,6 +23,7 @@ class TextColumn:
         column: The column.
         target: The column of the result.
         policy: What happens to values out of range.
+        marks: Whether `convert_marked` marks values instead of raising; False for a key's column.
 
     Attributes:
         target: The column of the result.
@@ -31,8 +33,9 @@ class TextColumn:
         NeedsUserError: When it is text in a character set that cannot be decoded.
     """
 
-    def __init__(self, column: ColumnDefinition, target: Column, policy: Policy) -> None:
+    def __init__(self, column: ColumnDefinition, target: Column, policy: Policy, *, marks: bool = False) -> None:
         self.target = target
+        self._marks = marks
         self._form = ColumnForm.of(column, target.type, policy)
         self.expression = _expression(quoted(column.name), self._form)
 
@@ -42,12 +45,23 @@ class TextColumn:
         Raises:
             DataError: When a value is outside the type's range and the policy is to fail, or is no value of the type.
         """
-        form = self._form
-        try:
-            return (SHARED.get(form.name) or _READERS[form.name])(raw, form)
-        except (ValueError, pa.ArrowInvalid):
-            # Their messages may quote the value.
-            raise form.policy.unreadable(form.source) from None
+        return _converted(raw, self._form)
+
+    def convert_marked(self, raw: pa.BinaryArray) -> tuple[pa.Array, Refusal | None]:
+        """As `convert`; where the column marks, values for which it raises are NULL instead, and the second part says which.
+
+        Raises:
+            DataError: As `convert`, unless the column marks.
+        """
+        return self._form.convert_marked(_converted, raw) if self._marks else (self.convert(raw), None)
+
+
+def _converted(raw: pa.BinaryArray, form: ColumnForm) -> pa.Array:
+    try:
+        return (SHARED.get(form.name) or _READERS[form.name])(raw, form)
+    except (ValueError, pa.ArrowInvalid):
+        # Their messages may quote the value.
+        raise form.policy.unreadable(form.source) from None
 
 
 def quoted(name: str) -> str:

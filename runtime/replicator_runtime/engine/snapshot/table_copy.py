@@ -120,7 +120,7 @@ class TableCopy:
                 if isinstance(consumer, BatchConsumer) and consumer.progress(record.table) is not None:
                     raise needs_rows(record.table)  # a former generation, or a table of that name, has filled it
                 with self._open(opened) as snapshot:
-                    _check_whole_updates(record, snapshot, NO_ROWS)
+                    _check_whole_updates(record, snapshot, leaves_out=True)
                     plan = SnapshotRecord(uuid.uuid4().hex, (), snapshot.position, snapshot.position, where=NO_ROWS)
                     self._begin(plan, snapshot)
             else:
@@ -145,7 +145,7 @@ class TableCopy:
                 beside = record.beside and self._run.pipeline.target.copies_beside
                 if not beside and record.released and (record.snapshot is None or not record.snapshot.chunks):
                     self._read_once(snapshot)
-                _check_whole_updates(record, snapshot, self._where)
+                _check_whole_updates(record, snapshot, leaves_out=bool(self._where))
                 plan = _new_plan(snapshot, (), self._where) if beside else _plan(record, snapshot, self._where)
                 at_once = beside or (plan is not record.snapshot and len(snapshot.chunks) == 1)
                 self._begin(plan, snapshot)
@@ -266,6 +266,7 @@ class TableCopy:
 
         Raises:
             DataError: The refusal, where the source marks no values, or the table has no key to know rows by.
+            NeedsUserError: RPL-2062 where a row could be left out and not be completed by the log.
         """
         if len(waiting) == len(
             snapshot.chunks
@@ -277,6 +278,8 @@ class TableCopy:
         if snapshot.read_marked is None or (puts_aside and not schema.primary_key):
             raise self._refusal
         if puts_aside:
+            # Rows read at one position are aside exactly where they have a letter; of others the log decides, by whole rows.
+            _check_whole_updates(self._copy.record, snapshot, leaves_out=snapshot.end() is not None)
             most = self._run.config.dead_letters.max_rows
             letters = letters_of_chunks(snapshot, waiting, most, self._check_stop)
             self._run.letters.keep_of_copy(schema, plan.snapshot_id, Position(plan.first), letters)
@@ -311,14 +314,14 @@ class TableCopy:
         self._stretch(plan, snapshot)
 
 
-def _check_whole_updates(record: TableRecord, snapshot: TableSnapshot, where: str) -> None:
+def _check_whole_updates(record: TableRecord, snapshot: TableSnapshot, *, leaves_out: bool) -> None:
     """Check that an update of a row that this copy leaves out can be applied."""
-    if where and snapshot.partial_updates:
+    if leaves_out and snapshot.partial_updates:
         raise NeedsUserError(
             "its copy leaves rows out, and an update of such a row could not be applied: the log may lack values that it left"
             " as they were",
             code="RPL-2062",
-            hint=f"{snapshot.partial_updates}; or remove what leaves them out: `where` of the table in `tables`, or `snapshot.mode`",
+            hint=f"{snapshot.partial_updates}; or remove what leaves them out: `where` of the table in `tables`, `snapshot.mode`, or `onDataError`",
             table=str(record.table),
         )
 

@@ -12,6 +12,7 @@ from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.failpoint import arm
 from replicator_sdk.snapshot import SnapshotReader, TableSnapshot
 from replicator_source_sqlite.plugin import SqliteSource
+from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.in_memory_target import InMemoryTarget
 from tests.runtime.engine.test_run import Host, Shop, change, fill, shop
 
@@ -26,9 +27,11 @@ __all__ = ["shop"]
 class LateSnapshot(TableSnapshot):
     """Rows of `inner`, which was read after `position`."""
 
+    partial = ""
+
     def __init__(self, position: Offset, inner: TableSnapshot, *, reports_end: bool) -> None:
         self.schema, self.position, self.chunks, self.read = inner.schema, position, inner.chunks, inner.read
-        self.resumable = inner.resumable
+        self.resumable, self.read_marked, self.partial_updates = inner.resumable, inner.read_marked, self.partial
         self._inner = inner
         self._reports_end = reports_end
 
@@ -114,3 +117,25 @@ def test_rows_loaded_before_a_crash_count_as_late_as_the_crash(shop: Shop, monke
     monkeypatch.setattr(LateReader, "meanwhile", staticmethod(lambda: None))
     run_late(shop)
     shop.assert_equal()
+
+
+@pytest.mark.parametrize("partial", ["", "the log leaves values out"])
+def test_rows_are_put_aside_only_where_the_log_makes_late_ones_whole(
+    partial: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that was refused in one read and not in the other could else wait for an update with all columns for ever."""
+    fill(shop)
+    shop.sql("CREATE TABLE prices (id INTEGER PRIMARY KEY, price INTEGER)")
+    shop.sql("INSERT INTO prices VALUES (1, 1), (2, 'none'), (3, 3)")
+    repaired = ["UPDATE prices SET price = 5 WHERE id = 2", "UPDATE prices SET price = 'none' WHERE id = 3"]
+    monkeypatch.setattr(LateReader, "meanwhile", staticmethod(lambda: shop.sql(*repaired)), raising=False)
+    monkeypatch.setattr(LateSnapshot, "partial", partial)
+    monkeypatch.setattr(InMemoryTarget, "takes_lane", True)
+    shop.document["onDataError"] = "lane"
+    if partial:
+        with pytest.raises(ReplicatorError, match="the log may lack values") as failed:
+            run_late(shop)
+        assert failed.value.code == "RPL-2062"
+        return
+    run_twice(shop)
+    assert sorted(row["id"] for row in in_memory_target.STORAGE.rows("prices")) == [1, 2]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator_sdk.authoring.arrow_buffers import Bools, Int64s
-from replicator_sdk.batch import ChangeBatch
+from replicator_sdk.batch import ChangeBatch, Refusal
 from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.batches.column_defaults import filled
 from replicator_source_mysql.binlog.batches.json_updates import with_diffs
@@ -41,6 +41,7 @@ class _Maker:
         self._events, self._reading, self._runs = events, reading, runs
         self._schema = reading.plan.schema
         self._changes = Changes(runs, first, reading.ranks, reading.key or reading.ranks)
+        self._refused: dict[str, Refusal] = {}
 
     def make(self) -> ChangeBatch:
         self._refuse_without_generated()
@@ -61,6 +62,7 @@ class _Maker:
             changes.ordinals,
             unchanged,
             before_is_full=before is not None and not self._reading.key,
+            refused=self._refused,
         )
 
     def _after(self, place: int, rank: int) -> tuple[pa.Array, Bools | None]:
@@ -68,7 +70,9 @@ class _Maker:
         column = self._changes.after(rank)
         diffs = self._diffs(rank)
         if diffs is None:
-            values = self._convert(place, column)
+            values, refusal = self._convert(place, column)
+            if refusal is not None:
+                self._refused[self._schema.columns[place].name] = refusal
         else:
             values = with_diffs(self._events.data, self._reading, place, column, self._changes.before(rank), diffs)
         if column.absent is None:
@@ -89,8 +93,9 @@ class _Maker:
         document = self._reading.documents.get(rank)
         return None if document is None else self._changes.diffs(rank, document)
 
-    def _convert(self, place: int, column: Column) -> pa.Array:
-        return self._reading.columns[place].convert(self._events.data, column.start, column.length, column.present)
+    def _convert(self, place: int, column: Column) -> tuple[pa.Array, Refusal | None]:
+        data, reads = self._events.data, self._reading.columns[place]
+        return reads.convert_marked(data, column.start, column.length, column.present)
 
     def _before(self, row: list[pa.Array]) -> pa.StructArray | None:
         """Whole rows for a table without a key; else the keys of DELETEs and of UPDATEs that changed theirs."""
@@ -108,7 +113,7 @@ class _Maker:
             if column.absent is not None:
                 self._refuse_keyless(column.absent)
                 raise self._lacking_key(place, rank)
-            arrays[place] = self._convert(place, column)
+            arrays[place], _ = self._convert(place, column)  # what is refused there is NULL at the target as well
             if key and is_update.any():
                 moved |= _differ(arrays[place], row[place])
         valid = valid | (is_update & moved) if key else valid | is_update

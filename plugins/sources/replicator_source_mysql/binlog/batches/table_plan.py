@@ -24,12 +24,14 @@ class TablePlan:
         policy: What happens to values out of range.
         logs_generated: Whether a generated column that is not in the row of an update did not change. MariaDB leaves them out
             of its log when `binlog_row_image` is not FULL, and since 11.8.9 always.
+        marks_refused: As `EventReaderDefinition.marks_refused`.
     """
 
     schema: TableSchema
     definition: TableDefinition
     policy: Policy
     logs_generated: bool = True
+    marks_refused: bool = False
 
 
 class Reading:
@@ -60,7 +62,14 @@ class Reading:
         self.ranks = tuple(rank_of[name] for name in plan.schema.names)
         self.key = tuple(rank_of[name] for name in plan.schema.primary_key)
         self.columns = tuple(
-            LogColumn(plan.definition.columns[rank], table.kinds[rank], table.metadata[rank], target, plan.policy)
+            LogColumn(
+                plan.definition.columns[rank],
+                table.kinds[rank],
+                table.metadata[rank],
+                target,
+                plan.policy,
+                marks=plan.marks_refused and rank not in self.key,
+            )
             for rank, target in zip(self.ranks, plan.schema.columns, strict=True)
         )
         documents = [rank for rank, kind in enumerate(table.kinds) if kind == FieldType.JSON]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replicator_sdk.authoring.out_of_range import OutOfRangePolicy
 from replicator_sdk.config import OutOfRange
@@ -59,6 +59,15 @@ class ColumnPolicy(OutOfRangePolicy):
                 hint='fix the rows at the source, or set "zeroDates" to "null" or "text"',
             )
         self.replaced[ZERO_DATE] += count
+
+    @property
+    def nulls(self) -> ColumnPolicy | None:
+        """The rules that make each refused value NULL, counting for themselves; None where a rule makes some NULL anyway, since
+        these are not to be taken for refused ones.
+        """
+        if self.rule is not OutOfRange.FAIL or self.zero_dates != "fail":
+            return None
+        return replace(self, rule=OutOfRange.NULL, zero_dates="null", replaced=Counter())
 
     def unreadable(self, kind: str) -> DataError:
         """The error for bytes that are no value of the column's type."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.crash.file_target import file_target_rows
 from tests.end_to_end.mysql.database.pipeline import MysqlPipeline
-from tests.end_to_end.mysql.test_table_changes import capturing_everything
+from tests.end_to_end.mysql.structure.test_table_changes import capturing_everything
 
 
 def test_renamed_and_exchanged_tables_are_not_copied(each_pipeline: MysqlPipeline) -> None:

@@ -1,0 +1,1 @@
+"""Changes of tables at MySQL and MariaDB that reach the target."""
