@@ -49,4 +49,4 @@ class Ownership:
 
 def _has_begun(one: StoredState) -> bool:
     """Whether it has created a slot, or was about to; older versions of the source have stored an offset only."""
-    return one.get_state(CREATED_KEY) is not None or one.get_offset() is not None
+    return bool(one.get_state(CREATED_KEY)) or one.get_offset() is not None

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
+from replicator_source_postgres.connection import driver
 from replicator_source_postgres.hints import COPY_AGAIN, DROP_SLOT, HEAL
 from replicator_source_postgres.offset import PostgresOffset
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import psycopg
 
     from replicator_sdk.context import DeltaContext
 
 CREATED_KEY = "slot-created"
-"""In the source's state: the slot that this state has created, or is about to create."""
+"""In the source's state: the slot that this state has created, or is about to create; empty when another state created it first."""
 log = structlog.get_logger(__name__)
 
 _SLOT = """
@@ -94,26 +99,53 @@ class Slot:
         """The offset to start from when nothing was replicated yet, with a slot whose name is derived from the replicator's.
 
         That a slot is about to be created is stored first. So one that exists is left from a start that crashed, or from a
-        former generation: it is created again, so that no old log has to be read.
+        former generation: it is created again, so that no old log has to be read. Of two starts of one name that look at the
+        same moment and find no slot, one creates it and the other fails without that note: it never drops the first one's slot.
 
         Raises:
             NeedsUserError: RPL-3214 when this state has created none: another state of that name may read it.
+            RetryableError: RPL-3104 when another session uses the slot, or begins with it.
+            FencedError: When a newer run took over; its slot stays.
         """
-        state = self.state()
-        if state is not None:
-            self._check_kind(state)
-            self._check_free(state)
-            if context.generation == 1 and context.get_state(CREATED_KEY) is None:
-                raise NeedsUserError(
-                    f"the slot {self.name!r} exists, and this state has not created it: another replicator of this `namespace` and"
-                    " `name` keeps its state elsewhere, or the state was deleted",
-                    code="RPL-3214",
-                    hint="give one of the two another `name`; if the state was deleted: `replicator reset PIPELINE --lost-state`; if no"
-                    f" replicator reads it, drop it: SELECT pg_drop_replication_slot('{self.name}')",
-                )
-            self.drop()
-        context.put_state(CREATED_KEY, self.name.encode())
-        return self.create()
+        with self._begun_by_no_other():
+            state = self.state()
+            if state is not None:
+                self._check_kind(state)
+                self._check_free(state)
+                if context.generation == 1 and not context.get_state(CREATED_KEY):
+                    raise self._not_created()
+            context.put_state(CREATED_KEY, self.name.encode())  # before the drop, since a superseded run fails here
+            if state is not None:
+                self.drop()
+            try:
+                return self.create()
+            except (
+                driver().errors.DuplicateObject
+            ):  # by one that takes no lock: in another database, or of a former release
+                context.put_state(CREATED_KEY, b"")
+                raise _is_begun(self.name) from None
+
+    @contextlib.contextmanager
+    def _begun_by_no_other(self) -> Iterator[None]:
+        """The server lets one session of the database into the block for each name of a slot; it ends with the session at the latest."""
+        key = int.from_bytes(hashlib.sha256(f"replicator slot {self.name}".encode()).digest()[:8], "big", signed=True)
+        row = self._connection.execute("SELECT pg_catalog.pg_try_advisory_lock(%s)", [key]).fetchone()
+        if row is None or not row[0]:
+            raise _is_begun(self.name)
+        try:
+            yield
+        finally:
+            if not self._connection.closed:
+                self._connection.execute("SELECT pg_catalog.pg_advisory_unlock(%s)", [key])
+
+    def _not_created(self) -> NeedsUserError:
+        return NeedsUserError(
+            f"the slot {self.name!r} exists, and this state has not created it: another replicator of this `namespace` and"
+            " `name` keeps its state elsewhere, or the state was deleted",
+            code="RPL-3214",
+            hint="give one of the two another `name`; if the state was deleted: `replicator reset PIPELINE --lost-state`; if no"
+            f" replicator reads it, drop it: SELECT pg_drop_replication_slot('{self.name}')",
+        )
 
     def begin_given(self) -> PostgresOffset:
         """The same with a slot that the user has named: an existing one is used as it is, from its position."""
@@ -206,3 +238,11 @@ class Slot:
             code="RPL-3202",
             hint=f"raise max_slot_wal_keep_size; then {HEAL}; {DROP_SLOT}('{self.name}')",
         )
+
+
+def _is_begun(name: str) -> RetryableError:
+    return RetryableError(
+        f"another replicator of this `namespace` and `name` begins with the slot {name!r} at this moment",
+        code="RPL-3104",
+        hint="stop the other run, or give one of the two another `name`",
+    )

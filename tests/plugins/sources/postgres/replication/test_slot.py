@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from replicator_sdk.errors import (
+    FencedError,
     HistoryLostError,
     NeedsUserError,
     RetryableError,
 )
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
+from replicator_source_postgres.replication.slot import CREATED_KEY
 from tests.plugins.sources.postgres.faults import PREPARED, ids, publication_of, slot_of
 from tests.plugins.sources.postgres.pump import Pump
 from tests.services.postgres.fixtures import PrivatePostgres
+
+CONFIRMED = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE database = current_database() AND NOT temporary"
 
 
 def is_refused(pump: Pump, code: str) -> None:
@@ -114,6 +120,64 @@ def test_a_replicator_of_the_same_name_with_another_state_leaves_the_slot_to_the
     pump.database.execute("INSERT INTO t VALUES (2)")
     assert ids(other) == [2]
     is_refused(pump, "RPL-3204")
+
+
+def between_look_and_creation(pump: Pump, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """What happens once a first start has seen that there is no slot, and before it creates one."""
+    put = pump.context.put_state
+
+    def act_once(key: str, value: bytes) -> None:
+        put(key, value)
+        if key == CREATED_KEY and value:
+            monkeypatch.undo()
+            act()
+
+    monkeypatch.setattr(pump.context, "put_state", act_once)
+
+
+def test_of_two_that_start_at_the_same_moment_the_second_leaves_the_slot_to_the_first(
+    pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Pump(pump.database, "t")  # the same name, and a state of its own
+
+    def start() -> None:
+        with pytest.raises(RetryableError, match="RPL-3104"):
+            other.prepare()
+
+    pump.database.execute(f"SELECT pg_drop_replication_slot('{slot_of(pump)}')")
+    pump.offset = None
+    between_look_and_creation(pump, monkeypatch, start)
+    pump.prepare()
+    pump.database.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(NeedsUserError, match="RPL-3214"):
+        other.prepare()
+    assert ids(pump) == [1]
+
+
+def test_a_slot_that_was_created_since_the_look_is_not_taken_over(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+    slot = slot_of(pump)
+    pump.database.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+    pump.offset = None
+    create = f"SELECT lsn FROM pg_create_logical_replication_slot('{slot}', 'pgoutput')"
+    created: list[object] = []
+    between_look_and_creation(pump, monkeypatch, lambda: created.append(pump.database.execute(create)[0][0]))
+    with pytest.raises(RetryableError, match="RPL-3104"):
+        pump.prepare()
+    with pytest.raises(NeedsUserError, match="RPL-3214"):
+        pump.prepare()
+    assert created == [row[0] for row in pump.database.execute(CONFIRMED)]
+
+
+def test_a_superseded_first_start_drops_no_slot(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(key: str, value: bytes) -> None:
+        raise FencedError("a newer run took over", code="RPL-8001")
+
+    before = pump.database.execute(CONFIRMED)
+    pump.offset = None
+    monkeypatch.setattr(pump.context, "put_state", refuse)
+    with pytest.raises(FencedError):
+        pump.prepare()
+    assert pump.database.execute(CONFIRMED) == before
 
 
 def test_a_slot_given_by_the_user_is_used_from_its_position(pump: Pump) -> None:
