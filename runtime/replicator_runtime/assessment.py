@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_name, is_pattern
+from replicator_runtime.engine.planning.start_step import first_start_step
 from replicator_runtime.engine.snapshot.copy_order import entry_matches
 from replicator_runtime.engine.structure.policy import check_source
 from replicator_runtime.setting_edits import settings_edits
@@ -113,6 +114,7 @@ def assess_pipeline(pipeline: Pipeline) -> PipelineAssessment:
         source += _about_policies(pipeline)
         said = {finding.code for finding in source}
         source += [finding for finding in _about_log(pipeline) if finding.code not in said]
+        source += _about_start(pipeline)
         target += at_target.assess().findings
         edits = _about_settings(pipeline)
         source += edits["source"]
@@ -295,6 +297,21 @@ def _about_log(pipeline: Pipeline) -> list[Finding]:
     except ReplicatorError as error:
         refused = {None: error}
     return [_about_lost_log(error, table) for table, error in refused.items()]
+
+
+def _about_start(pipeline: Pipeline) -> list[Finding]:
+    """Where a pipeline that has not begun begins, when it names a position of the log."""
+    config = pipeline.config
+    directory = ReplicatorDirectory(config.offset_base_path, config.namespace, config.name, retry_seconds=5)
+    try:
+        if config.snapshot.from_ is None or (directory.generations() and directory.offsets().latest()):
+            return []
+        steps = first_start_step(pipeline)
+    except RetryableError:
+        return []  # the source's own assessment says that it is away
+    except ReplicatorError as error:
+        return [replace(_finding_of(error, None), name="start", impact="no run can begin")]
+    return [Finding("start", Severity.INFO, step.effect, "rows are not copied", "nothing to do") for step in steps]
 
 
 def _refusals(pipeline: Pipeline, saved: SavedOffset) -> dict[TableId | None, ReplicatorError]:

@@ -61,6 +61,11 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "`snapshot.mode` is not `initial`, and the source copies no tables",
         "remove `mode`",
     ),
+    "RPL-2071": (
+        "ConfigError",
+        "`snapshot.from` is given, and the source finds no position of its log by that",
+        "give the other one of `offset` and `time`, if the source finds one by it; or remove `from`",
+    ),
     "RPL-1101": (
         "ConfigError",
         "no installed package offers a plugin of that name",

@@ -62,7 +62,14 @@ from replicator_sdk.snapshot import (
     TableSnapshot,
     chunk_dataframe,
 )
-from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, ReaderClosed
+from replicator_sdk.source import (
+    DeltaSource,
+    EventEmitter,
+    EventReader,
+    EventReaderDefinition,
+    ReaderClosed,
+    StartFrom,
+)
 from replicator_sdk.target import (
     BatchConsumer,
     DeferredConsumer,
@@ -143,6 +150,7 @@ __all__ = [
     "SnapshotLoader",
     "SnapshotReader",
     "SourceCleanUp",
+    "StartFrom",
     "StoredState",
     "Support",
     "TableAssessment",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic
+from datetime import datetime
+from typing import ClassVar, Generic, Literal
 
 from replicator_sdk.batch import ChangeBatch, Commits
 from replicator_sdk.config import ConfigT_co, OutOfRange, PluginConfig
@@ -64,6 +65,27 @@ class EventReaderDefinition:
     reached: Callable[[TableId], Offset | None] = _nowhere
     marks_refused: bool = False
     conditions: Mapping[TableId, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StartFrom:
+    """Where a pipeline begins that copies no rows: one of the two.
+
+    Attributes:
+        offset: A position of the source's log as its administrators write it; empty where a time is given.
+        time: The first transaction that was committed at this moment or later is the first that is read; aware.
+    """
+
+    offset: str = ""
+    time: datetime | None = None
+
+    @property
+    def kind(self) -> Literal["offset", "time"]:
+        """Which of the two is given."""
+        return "offset" if self.time is None else "time"
+
+    def __str__(self) -> str:
+        return self.offset if self.time is None else self.time.isoformat()
 
 
 class EventEmitter(ABC):
@@ -142,6 +164,27 @@ class EventReader(ABC):
             NeedsUserError: When rights or settings are missing.
         """
 
+    def begin_at(self, offset: Offset, tables: Sequence[TableSchema]) -> Mapping[TableId, TableSchema]:
+        """Prepare to read after `offset`, an earlier position of the log; called once, before `run` and instead of `initialize`.
+
+        Only for sources with `DeltaSource.starts_from`, at the first start of a pipeline. A start that is cut off is repeated, with
+        this offset or another one, or with `initialize(None)`. The offset is saved after it; a later start is given it by `initialize`.
+
+        Args:
+            offset: What `DeltaSource.find_start` returned.
+            tables: The captured tables as they are now, with the selected columns.
+
+        Returns:
+            Each of them as it was at `offset`: all its columns, or the selected ones where the definition narrows it. Changes after
+            `offset` are decoded with them, and every change of structure after it is emitted.
+
+        Raises:
+            HistoryLostError: As `initialize`.
+            NeedsUserError: Of one of the tables (`table`) where the log after `offset` does not have all changes of it, or where its
+                columns there are not known. They are never guessed. What the source had before is unchanged then.
+        """
+        raise NotImplementedError("a source with `starts_from` begins at earlier positions")
+
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """Make sure that changes of `tables` are in the log from now on; idempotent. Called before `run` and, for a
         table that joins later, between runs; before the table's snapshot is opened.
@@ -175,6 +218,8 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
             than `fail` is refused.
         filters_snapshots: Whether its snapshots follow `EventReaderDefinition.conditions`; without it, a pipeline with a
             condition is refused.
+        starts_from: By what `find_start` finds a position of its log, where a first start may begin that copies no rows
+            (`EventReader.begin_at`); a pipeline with another `snapshot.from` is refused.
     """
 
     plugin_type: ClassVar[str] = PLUGIN_TYPE_SOURCE
@@ -187,6 +232,7 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
     )
     marks_refused: ClassVar[bool] = False
     filters_snapshots: ClassVar[bool] = False
+    starts_from: ClassVar[frozenset[Literal["offset", "time"]]] = frozenset()
 
     def __init__(self, config: ConfigT_co) -> None:
         self.config = config
@@ -208,6 +254,25 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
         """An offset at or after every transaction committed before the call; the reader reaches it without any
         further change at the source.
         """
+
+    def find_start(self, start: StartFrom, *, namespace: str, name: str) -> Offset:
+        """Find a position of the log between two transactions; changes nothing at the source. For runs, plans and assessments.
+
+        Called only with what is in `starts_from`. By a time it finds the position before the first transaction that was committed
+        then or later, which is the log's end where none was.
+
+        Args:
+            start: The position.
+            namespace: The replicator's namespace.
+            name: The replicator's name.
+
+        Raises:
+            NeedsUserError: When `start` is no position of this source, is later than the log's end, or is a moment that has not come;
+                with a next step.
+            HistoryLostError: When the log after it is not there any more, or was never there.
+            ReplicatorError: When the source cannot be asked.
+        """
+        raise NotImplementedError("a source with `starts_from` finds positions")
 
     @abstractmethod
     def create_table_registry(self) -> TableRegistry:

@@ -304,6 +304,9 @@ PARTS_OF_PLANS: frozenset[str] = frozenset({"approval"})
 OF_ONLY: frozenset[str] = frozenset({"engine.only.copied", "engine.only.released"})
 """While a run with `snapshot.mode` "only" releases the source: tried in `sqlite/commands/test_only.py`."""
 
+OF_STARTS: frozenset[str] = frozenset({"engine.start.prepared", "engine.start.planned"})
+"""While a first start begins at `snapshot.from`: tried in `sqlite/commands/test_never.py`."""
+
 OF_REWIND: frozenset[str] = frozenset(
     {
         "engine.rewind.noted",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from replicator_sdk import (
     DeltaSource,
@@ -16,6 +16,7 @@ from replicator_sdk import (
     PluginConfig,
     SnapshotReader,
     SourceCleanUp,
+    StartFrom,
     StoredState,
     TableAssessor,
     TableRegistry,
@@ -36,6 +37,7 @@ class SqliteSource(DeltaSource[SqliteConfig]):
     offset_type: ClassVar[type[Offset]] = SqliteOffset
     marks_refused: ClassVar[bool] = True
     filters_snapshots: ClassVar[bool] = True
+    starts_from: ClassVar[frozenset[Literal["offset", "time"]]] = frozenset({"offset", "time"})
 
     def identity(self) -> str:
         """An identity stored inside the database; the first call creates the replicator's tables there."""
@@ -54,6 +56,14 @@ class SqliteSource(DeltaSource[SqliteConfig]):
         with connect(self.config.path) as database:
             install(database)
             return offset_of(database, synchronise(database, 0)[1])
+
+    def find_start(self, start: StartFrom, *, namespace: str, name: str) -> Offset:  # noqa: ARG002 - part of the contract
+        """The change that `start` names, or the last one before its time."""
+        from replicator_source_sqlite.capture.chosen_start import find_start
+        from replicator_source_sqlite.connection import connect
+
+        with connect(self.config.path, read_only=True) as database:
+            return find_start(database, start)
 
     def create_table_registry(self) -> TableRegistry:
         """Tables from the database's catalogue."""

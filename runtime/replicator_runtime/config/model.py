@@ -6,6 +6,7 @@ to the plugin and stay as written, macros included, until the plugin is created.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -13,6 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from replicator_runtime.config.default_paths import default_base_path
 from replicator_sdk.authoring.sql_condition import condition_problem
+from replicator_sdk.source import StartFrom
 
 SOURCE_TYPES = ("cdcSource", "cdc-origin")
 TARGET_TYPES = ("cdcTarget", "cdc-destination")
@@ -143,6 +145,49 @@ def _table_pattern(text: str) -> str:
     return text
 
 
+NO_TIME = "is no time in ISO 8601 with a zone: write it as 2026-01-31T08:00:00Z or 2026-01-31T08:00:00+01:00"
+
+
+def zoned_time(text: str) -> datetime | None:
+    """The moment that `text` writes in ISO 8601 with a zone; None when it writes none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def _time_text(text: str) -> str:
+    if zoned_time(text) is None:
+        raise ValueError(f"it {NO_TIME}")
+    return text
+
+
+class StartConfig(Settings):
+    """Where the log is read from, in a pipeline that copies no rows: one of the two."""
+
+    offset: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A position of the source's log. `sqlite`: a change number. `mysql`: GTIDs, or `file:position`.",
+    )
+    time: Annotated[str, AfterValidator(_time_text)] | None = Field(
+        default=None,
+        description="A moment in ISO 8601 with a zone: the first transaction that was committed then or later is the first that is read.",
+    )
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        if (self.offset is None) == (self.time is None):
+            raise ValueError("`from` has either `offset` or `time`")
+        return self
+
+    @property
+    def start(self) -> StartFrom:
+        """The same for a source."""
+        return StartFrom(self.offset or "", None if self.time is None else zoned_time(self.time))
+
+
 class SnapshotConfig(Settings):
     """How existing rows are copied."""
 
@@ -150,6 +195,11 @@ class SnapshotConfig(Settings):
         default="initial",
         description="`initial`: existing rows, then every change. `never`: tables are created empty, and get the changes from then on. `only`: a run ends when all tables are at the target as of one position, which is"
         " after its start, and removes what it needed at the source; no later run follows the log.",
+    )
+    from_: StartConfig | None = Field(
+        default=None,
+        alias="from",
+        description="With `never`: tables get the changes after this position of the log, which the source still has, instead of those from now on. It counts at the first start only.",
     )
     max_rows_per_second: float | None = Field(
         default=None,
@@ -161,6 +211,12 @@ class SnapshotConfig(Settings):
         default=(),
         description="Which tables are copied first: names as `table`, `schema.table` or `database.schema.table`, or patterns. The others follow.",
     )
+
+    @model_validator(mode="after")
+    def _start_is_of_never(self) -> Self:
+        if self.from_ is not None and self.mode != "never":
+            raise ValueError('`from` is of `"mode": "never"`: a copy begins where the source is when it is made')
+        return self
 
 
 class RetriesConfig(Settings):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 NO_CONDITIONS = "RPL-2061"
 NO_COPIES = "RPL-2065"
+NO_STARTS = "RPL-2071"
 
 
 def copying_problems(config: PipelineConfig, source: DeltaSource) -> list[Problem]:
@@ -24,8 +25,20 @@ def copying_problems(config: PipelineConfig, source: DeltaSource) -> list[Proble
             Problem(
                 json_path(("snapshot", "mode")),
                 f"the source {source.name} copies no tables: its log has what it has of them",
-                "remove `mode`",
+                "remove `mode`"
+                + (" and `from`; `startFrom` of the source says where it begins" if config.snapshot.from_ else ""),
                 NO_COPIES,
+            )
+        )
+    start = config.snapshot.from_.start if config.snapshot.from_ is not None else None
+    if start is not None and not problems and start.kind not in source.starts_from:
+        can = " or ".join(f"`{kind}`" for kind in sorted(source.starts_from))
+        problems.append(
+            Problem(
+                json_path(("snapshot", "from", start.kind)),
+                f"the source {source.name} finds no position of its log by {'a time' if start.kind == 'time' else 'an offset'}",
+                f"give {can}; or remove `from`" if can else "remove `from`: the pipeline then begins now",
+                NO_STARTS,
             )
         )
     if source.filters_snapshots:

@@ -74,9 +74,10 @@ class Recording:
         capture: Sequence[TableSchema] | None = None,
         narrowed: bool = False,
         state: dict[str, bytes] | None = None,
+        name: str = "conformance",
     ) -> None:
         self.schemas = dict(schemas)
-        self.context = TestSourceContext(state=state)
+        self.context = TestSourceContext(name, state=state)
         self.context.committed = offset
         self.emitter = CollectingEmitter()
         self.error: BaseException | None = None
@@ -158,6 +159,7 @@ def recording(
     capture: Sequence[TableSchema] | None = None,
     narrowed: bool = False,
     state: dict[str, bytes] | None = None,
+    name: str = "conformance",
 ) -> Iterator[Recording]:
     """A reader from `offset` on that is closed afterwards; call `run` to let it read.
 
@@ -168,8 +170,9 @@ def recording(
         capture: Tables to capture, when others than those of `schemas`.
         narrowed: Whether `schemas` select columns by name.
         state: What the source's plugin kept in earlier runs; it may be newer than `offset`, as after a crash.
+        name: The replicator's.
     """
-    made = Recording(source, schemas, offset, capture=capture, narrowed=narrowed, state=state)
+    made = Recording(source, schemas, offset, capture=capture, narrowed=narrowed, state=state, name=name)
     try:
         yield made
     finally:

@@ -31,6 +31,7 @@ from replicator_sdk.testing.histories.history import History, Step, load_case, l
 from replicator_sdk.testing.histories.random_history import random_history
 from replicator_sdk.testing.histories.values import Row, difference
 from replicator_sdk.testing.recording import Logged, Recording, interpret, recording, schemas_at, signature
+from replicator_sdk.testing.source_claims.chosen_starts import ChosenStartClaims
 from replicator_sdk.testing.source_claims.numbering import NumberingClaims
 from replicator_sdk.testing.source_claims.renames import SourceRenameClaims
 from replicator_sdk.testing.source_system import Application, SourceSystem, table_of
@@ -40,7 +41,7 @@ __all__ = ["Application", "Row", "SourceConformance", "SourceSystem", "Step"]
 CASES = load_cases()
 
 
-class SourceConformance(DDLPositions, NumberingClaims, SourceRenameClaims):
+class SourceConformance(DDLPositions, NumberingClaims, SourceRenameClaims, ChosenStartClaims):
     """What every source promises. Each test's docstring is the promise."""
 
     random_histories: ClassVar[int] = 15

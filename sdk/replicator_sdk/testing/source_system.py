@@ -56,6 +56,9 @@ class SourceSystem(ABC):
         """Change nothing for a while, until a source that emits offsets by itself has emitted one."""
         time.sleep(1.2)
 
+    def keep_log(self, namespace: str, name: str) -> None:
+        """Do what the source's administrator does so that the log is kept for a replicator that begins later, where that needs anything."""
+
     def lose_history(self) -> None:
         """Make the source forget its log up to now, as a server that needs the disk space would."""
         pytest.skip("the source cannot be made to forget its log")

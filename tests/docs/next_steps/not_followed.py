@@ -20,6 +20,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "RPL-3103",
         "RPL-3301",
         "RPL-3505",
+        "RPL-3515",
         "RPL-3802",
         "RPL-3808",
         "RPL-3825",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -23,11 +23,13 @@ from replicator_sdk import (
     EventReader,
     EventReaderDefinition,
     Offset,
+    TableId,
     TableSchema,
 )
 from replicator_sdk.batch import Int64s
 from replicator_sdk.errors import BugError
 from replicator_source_sqlite.capture.changelog import DDL, check_reach, install, offset_of
+from replicator_source_sqlite.capture.chosen_start import tables_at
 from replicator_source_sqlite.capture.ddl_detection import schema_version, synchronise
 from replicator_source_sqlite.capture.pruning import prune
 from replicator_source_sqlite.capture.readers import (
@@ -104,12 +106,26 @@ class SqliteReader(EventReader):
             if not isinstance(offset, SqliteOffset):
                 raise BugError(f"{offset!r} is not an offset of SQLite", code="RPL-3509")
             check_reach(database, offset)
-            remember_hours(database, self._name, self._config.keep_changes_hours)
-            remember_reader(database, self._name, offset.change)
-            forget_other_generations(database, self._name)
-            forget_unneeded(database)
-            self._position, self._at = offset.change, offset.at
+            self._begin(database, offset)
             return offset
+
+    def begin_at(self, offset: Offset, tables: Sequence[TableSchema]) -> Mapping[TableId, TableSchema]:
+        """Prepare to read after `offset`; the log has the tables' columns there, or the start is refused before this reader is noted."""
+        assert isinstance(offset, SqliteOffset)
+        with connect(self._config.path) as database:
+            synchronise(database, 0)
+            found = tables_at(database, offset, tables, self._definition.narrowed)
+            claim_reader(database, self._context, is_first_start=True)
+            self._begin(database, offset)
+            check_reach(database, offset)  # another reader may have removed changes until this one was noted
+            return found
+
+    def _begin(self, database: sqlite3.Connection, offset: SqliteOffset) -> None:
+        remember_hours(database, self._name, self._config.keep_changes_hours)
+        remember_reader(database, self._name, offset.change)
+        forget_other_generations(database, self._name)
+        forget_unneeded(database)
+        self._position, self._at = offset.change, offset.at
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """Create the triggers of tables that have none yet, all in one short transaction."""

@@ -142,8 +142,7 @@ def rewind(
 
 
 def _wanted(offset: str, time: str) -> Wanted | None:
-    from datetime import datetime
-
+    from replicator_runtime.config.model import zoned_time
     from replicator_runtime.engine.rewind.choice import Wanted
     from replicator_sdk.errors import NeedsUserError
 
@@ -153,11 +152,8 @@ def _wanted(offset: str, time: str) -> Wanted | None:
         )
     if not time:
         return Wanted(offset) if offset else None
-    try:
-        moment = datetime.fromisoformat(time)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
+    moment = zoned_time(time)
+    if moment is None:
         raise NeedsUserError(
             f"{time!r} is no time in ISO 8601 with a zone",
             code="RPL-1272",

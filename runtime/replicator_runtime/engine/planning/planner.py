@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from replicator_runtime.engine.planning.archive_step import archive_step
 from replicator_runtime.engine.planning.plan import Plan, Step, StepKind
+from replicator_runtime.engine.planning.start_step import first_start_step, start_step
 from replicator_runtime.engine.planning.table_steps import NotListedError, TableSteps
 from replicator_runtime.engine.preparation.description import selected_part
 from replicator_runtime.engine.tables.table_store import TableStore
@@ -38,16 +39,18 @@ def stored_plan(pipeline: Pipeline, directory: ReplicatorDirectory) -> Plan:
     """
     with _Planner(pipeline) as planner:
         if not directory.generations():
-            return Plan(
-                tuple(planner.new_tables(TableSteps({}, None, pipeline.selection, None, planner.described))), True
-            )
+            none = TableSteps({}, None, pipeline.selection, None, planner.described)
+            start = first_start_step(pipeline)
+            return Plan((*start, *planner.new_tables(none, since=_since(start))), True)
         read = pipeline.source.offset_type.from_fields
         store = directory.states().scoped("runtime")
         tables, saved = TableStore(store, read), directory.offsets().latest()
         tables.load()
         steps = planner.table_steps(tables, None if saved is None else read(saved.fields))
         known = map(planner.in_mode, steps.of_known())
-        found = [*planner.settings(store, tables.selection), *known, *planner.new_tables(steps, tables)]
+        start = first_start_step(pipeline) if saved is None else start_step(pipeline, tables.selection)
+        new = planner.new_tables(steps, tables, since=_since(start if saved is None else []))
+        found = [*planner.settings(store, tables.selection), *start, *known, *new]
         first = not tables.records and tables.selection is None
         return Plan(tuple(map(planner.with_cost, found)), first, directory.generation)
 
@@ -63,7 +66,8 @@ def plan_of_run(run: Run) -> Plan:
     tables = run.table_store
     with _Planner(run.pipeline) as planner:
         steps = planner.table_steps(tables, run.saved_offset)
-        found = (*planner.settings(run.store, tables.selection), *map(planner.in_mode, steps.of_known()))
+        start = [] if run.saved_offset is None else start_step(run.pipeline, tables.selection)
+        found = (*planner.settings(run.store, tables.selection), *start, *map(planner.in_mode, steps.of_known()))
     return Plan(found, generation=run.generation)
 
 
@@ -110,22 +114,21 @@ class _Planner:
             steps.append(_of_mode(was, mode))
         return steps
 
-    def new_tables(self, steps: TableSteps, tables: TableStore | None = None) -> list[Step]:
+    def new_tables(self, steps: TableSteps, tables: TableStore | None = None, *, since: str) -> list[Step]:
         """The steps of selected tables that the source has and no run knew."""
         known = {} if tables is None else tables.records
         selects, new_tables = self._pipeline.selection.selects, self._pipeline.config.new_tables
         new = [table for table in self._tables() if selects(table) and table not in known]
         found = [steps.of_new(table, new_tables=new_tables) for table in sorted(new)]
-        return [self.with_cost(self.in_mode(step, is_new=True)) for step in found if step is not None]
+        return [self.with_cost(self.in_mode(step, since)) for step in found if step is not None]
 
-    def in_mode(self, step: Step, *, is_new: bool = False) -> Step:
-        """The step, as far as it copies a table, in the pipeline's `snapshot.mode`."""
+    def in_mode(self, step: Step, since: str = "") -> Step:
+        """The step, as far as it copies a table, in the pipeline's `snapshot.mode`; `since` where changes of a new one begin."""
         if not step.copies or self._pipeline.config.snapshot.mode != "never":
             return step
-        if is_new:
-            return replace(
-                step, effect="it is created at the target, empty, and gets the changes from then on", copies=False
-            )
+        if since:
+            effect = f"it is created at the target, empty, and gets the changes {since}"
+            return replace(step, effect=effect, copies=False)
         effect = 'the table stops: only a new copy could follow, and `snapshot.mode` is "never"'
         suggestion = f"undo the edit; or `replicator table resync PIPELINE {step.table} --in-place` once it has stopped"
         return replace(step, effect=effect, why="", code="RPL-2063", suggestion=suggestion, refused=True, copies=False)
@@ -159,6 +162,11 @@ class _Planner:
         if self._listed is None:
             self._listed = {summary.table: summary for summary in self._source().list_tables()}
         return self._listed
+
+
+def _since(start: list[Step]) -> str:
+    """Since when a new table of a pipeline that copies no rows has changes; `start` is the step of a first start."""
+    return "after that position" if start else "from then on"
 
 
 def _of_released_log(mode: str) -> Step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replicator_runtime.engine.preparation.chosen_start import begin
 from replicator_runtime.engine.run_state.error_policy import belongs_to_table
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext
 from replicator_sdk import EventEmitter
@@ -24,9 +25,10 @@ def prepare_log(lifecycle: TableLifecycle, definition: EventReaderDefinition, re
     run = lifecycle.run
     reader = run.pipeline.source.create_reader(definition, SourceContext(run), NoEmitter())
     try:
-        start = reader.initialize(run.saved_offset)
         if run.saved_offset is None:
-            run.save_offset(start, 0)
+            run.save_offset(begin(lifecycle, reader, definition, records), 0)
+        else:
+            reader.initialize(run.saved_offset)
         _capture(lifecycle, reader, records)
     finally:
         reader.close()

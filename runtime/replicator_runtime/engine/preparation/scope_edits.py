@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from replicator_runtime.config import SelectedTable
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import TableId, TableSchema
+    from replicator_sdk import TableId, TableSchema, TableSnapshot
 
 
 def why_copied_again(
@@ -53,6 +53,22 @@ def needs_rows(table: TableId) -> NeedsUserError:
         hint=f"`replicator table resync PIPELINE {table} --in-place` copies it with its rows; after an edit of `tables`, undoing it helps as well",
         table=str(table),
     )
+
+
+def check_whole_updates(table: TableId, snapshot: TableSnapshot, *, leaves_out: bool) -> None:
+    """Check that an update of a row can be applied where the table's copy leaves rows out.
+
+    Raises:
+        NeedsUserError: RPL-2062 when the log may show one without some of its values.
+    """
+    if leaves_out and snapshot.partial_updates:
+        raise NeedsUserError(
+            "its copy leaves rows out, and an update of such a row could not be applied: the log may lack values that it left"
+            " as they were",
+            code="RPL-2062",
+            hint=f"{snapshot.partial_updates}; or remove what leaves them out: `where` of the table in `tables`, `snapshot.mode`, or `onDataError`",
+            table=str(table),
+        )
 
 
 def _same_columns(record: TableRecord, now: TableScope, described: Callable[[], TableSchema]) -> bool:

@@ -125,6 +125,8 @@ class SelectionEdits:
         config = self._run.config
         entries = self._run.pipeline.selection.to_json()
         now: dict[str, Any] = {"entries": entries, "newTables": config.new_tables, "mode": config.snapshot.mode}
+        if config.snapshot.from_ is not None:
+            now["from"] = str(config.snapshot.from_.start)
         if config.archive is not None:
             now["archive"] = ArchiveFolder(config.archive.path, 0).place
         if self._changed or now != self._table_store.selection:

@@ -11,12 +11,12 @@ import pyarrow as pa
 import structlog
 
 from replicator_runtime.engine.letters.copy_letters import FittingReader, letters_of_chunks
-from replicator_runtime.engine.preparation.scope_edits import needs_rows
+from replicator_runtime.engine.preparation.scope_edits import check_whole_updates, needs_rows
 from replicator_runtime.engine.run_state.attempt_end import SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext
 from replicator_runtime.engine.tables.table_store import NO_ROWS, SnapshotRecord
 from replicator_sdk import BatchConsumer, DDLEvent, DDLOperation, DMLEvent, DMLOperation, Position, SnapshotLoader
-from replicator_sdk.errors import BugError, DataError, NeedsUserError, RetryableError
+from replicator_sdk.errors import BugError, DataError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class TableCopy:
         return True
 
     def _begin_empty(self) -> None:
-        """Create the table at the target as it is now, or as it was when a run that was cut off began it.
+        """Create the table at the target as it is now, or as it was where it was begun: by a run that was cut off, or at `snapshot.from`.
 
         The position is kept from the first time on: what was committed since is in the log, and nowhere else.
         """
@@ -116,11 +116,12 @@ class TableCopy:
         with ExitStack() as opened:
             consumer = self._shared or self._own_consumer(opened)
             plan = record.snapshot
+            progress = consumer.progress(record.table) if isinstance(consumer, BatchConsumer) else None
+            if progress is not None and (plan is None or progress.snapshot_id != plan.snapshot_id):
+                raise needs_rows(record.table)  # a former generation, or a table of that name, has filled it
             if plan is None:
-                if isinstance(consumer, BatchConsumer) and consumer.progress(record.table) is not None:
-                    raise needs_rows(record.table)  # a former generation, or a table of that name, has filled it
                 with self._open(opened) as snapshot:
-                    _check_whole_updates(record, snapshot, leaves_out=True)
+                    check_whole_updates(record.table, snapshot, leaves_out=True)
                     plan = SnapshotRecord(uuid.uuid4().hex, (), snapshot.position, snapshot.position, where=NO_ROWS)
                     self._begin(plan, snapshot)
             else:
@@ -145,7 +146,7 @@ class TableCopy:
                 beside = record.beside and self._run.pipeline.target.copies_beside
                 if not beside and record.released and (record.snapshot is None or not record.snapshot.chunks):
                     self._read_once(snapshot)
-                _check_whole_updates(record, snapshot, leaves_out=bool(self._where))
+                check_whole_updates(record.table, snapshot, leaves_out=bool(self._where))
                 plan = _new_plan(snapshot, (), self._where) if beside else _plan(record, snapshot, self._where)
                 at_once = beside or (plan is not record.snapshot and len(snapshot.chunks) == 1)
                 self._begin(plan, snapshot)
@@ -279,7 +280,7 @@ class TableCopy:
             raise self._refusal
         if puts_aside:
             # Rows read at one position are aside exactly where they have a letter; of others the log decides, by whole rows.
-            _check_whole_updates(self._copy.record, snapshot, leaves_out=snapshot.end() is not None)
+            check_whole_updates(self._copy.record.table, snapshot, leaves_out=snapshot.end() is not None)
             most = self._run.config.dead_letters.max_rows
             letters = letters_of_chunks(snapshot, waiting, most, self._check_stop)
             self._run.letters.keep_of_copy(schema, plan.snapshot_id, Position(plan.first), letters)
@@ -312,18 +313,6 @@ class TableCopy:
             self._run.progress.snapshot_chunks(schema.table, rows, done, len(snapshot.chunks))
         plan.first = offset
         self._stretch(plan, snapshot)
-
-
-def _check_whole_updates(record: TableRecord, snapshot: TableSnapshot, *, leaves_out: bool) -> None:
-    """Check that an update of a row that this copy leaves out can be applied."""
-    if leaves_out and snapshot.partial_updates:
-        raise NeedsUserError(
-            "its copy leaves rows out, and an update of such a row could not be applied: the log may lack values that it left"
-            " as they were",
-            code="RPL-2062",
-            hint=f"{snapshot.partial_updates}; or remove what leaves them out: `where` of the table in `tables`, `snapshot.mode`, or `onDataError`",
-            table=str(record.table),
-        )
 
 
 def _plan(record: TableRecord, snapshot: TableSnapshot, where: str) -> SnapshotRecord:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, cast
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from replicator_sdk.event import DDLEvent
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.snapshot import SnapshotChunk, SnapshotReader, TableSnapshot
-from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
+from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, StartFrom
 from replicator_sdk.testing.histories.batches import to_batch
 from replicator_sdk.testing.histories.history import Step
 from replicator_sdk.testing.histories.reference import Change, RowChange
@@ -41,6 +42,7 @@ class MemoryDatabase:
         log: Changes of each committed transaction.
         times: When each was committed, microseconds since 1970 UTC.
         oldest: How many transactions the log has forgotten (`forget_until`).
+        created: The tables as they were created.
         identity: Its lasting identity; change it to play a replaced database.
         lock: Held while a transaction is committed.
         committed: Notified after each commit.
@@ -50,6 +52,7 @@ class MemoryDatabase:
     log: list[tuple[Change, ...]] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     oldest: int = 0
+    created: dict[TableId, TableSchema] = field(default_factory=dict)
     identity: str = "memory-1"
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -73,6 +76,7 @@ class MemoryDatabase:
         with self.lock:
             own = TableSchema(TableId(_DATABASE, name), schema.columns, schema.primary_key)
             self.simulator.create(name, own)
+            self.created[own.table] = own
             return own
 
     def execute(self, *steps: Step) -> MemoryOffset:
@@ -83,6 +87,12 @@ class MemoryDatabase:
             self.times.append(time.time_ns() // 1000)
             self.committed.notify_all()
             return MemoryOffset(len(self.log))
+
+    def schema_at(self, table: TableId, offset: MemoryOffset) -> TableSchema:
+        """A table's columns at `offset`, by the log."""
+        changes = (change for transaction in self.log[: offset.transaction] for change in transaction)
+        known = [c.schema for c in changes if isinstance(c, DDLEvent) and c.table == table and c.schema is not None]
+        return known[-1] if known else self.created[table]
 
     def rows(self, name: str) -> list[Row]:
         """A table's rows now."""
@@ -116,6 +126,7 @@ class MemorySource(DeltaSource[MemorySourceConfig]):
     title: ClassVar[str] = "A log in memory, for tests"
     config_type: ClassVar[type[PluginConfig]] = MemorySourceConfig
     offset_type: ClassVar[type[Offset]] = MemoryOffset
+    starts_from: ClassVar[frozenset[Literal["offset", "time"]]] = frozenset({"offset", "time"})
 
     @property
     def database(self) -> MemoryDatabase:
@@ -129,6 +140,20 @@ class MemorySource(DeltaSource[MemorySourceConfig]):
     def latest_offset(self) -> Offset:
         """After the last transaction."""
         return MemoryOffset(len(self.database.log))
+
+    def find_start(self, start: StartFrom, *, namespace: str, name: str) -> Offset:  # noqa: ARG002 - part of the contract
+        """The transaction whose number is written so, or the last one before the time."""
+        number, database = start.offset.removeprefix("transaction "), self.database
+        if start.time is not None and start.time <= datetime.now(UTC):
+            moment = int(start.time.timestamp() * 1_000_000)
+            number = str(sum(at < moment for at in database.times))
+        if not number.isdecimal() or not database.oldest <= int(number) <= len(database.log):
+            raise NeedsUserError(
+                f"the log has no position {start}",
+                code="RPL-9119",
+                hint=f"give one of transaction {database.oldest} to transaction {len(database.log)}",
+            )
+        return MemoryOffset(int(number))
 
     def create_table_registry(self) -> TableRegistry:
         """A reader of the tables' names and schemas."""
@@ -202,6 +227,13 @@ class MemoryReader(EventReader):
             )
         self._position = found.transaction
         return found
+
+    def begin_at(self, offset: Offset, tables: Sequence[TableSchema]) -> Mapping[TableId, TableSchema]:
+        """Starts after `offset` with the columns of then."""
+        found = cast("MemoryOffset", self.initialize(offset))
+        there = {schema.table: self._database.schema_at(schema.table, found) for schema in tables}
+        narrowed = self._definition.narrowed
+        return {s.table: there[s.table].select(s.names) if s.table in narrowed else there[s.table] for s in tables}
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
         """Every table is in the log always."""
