@@ -32,6 +32,8 @@ _ON_S3: Final[Mapping[str, str]] = {
     # A listing begins at the newest checkpoint, not at the first commit that is kept.
     "spark.hadoop.delta.enableFastS3AListFrom": "true",
 }
+# Google's connector for Hadoop repeats a request ten times by default: a wrong address or key would be an error after minutes.
+_ON_CLOUD_STORAGE: Final[Mapping[str, str]] = {"spark.hadoop.fs.gs.http.max.retry": "2"}
 
 
 def session_settings(cores: int, path: str) -> dict[str, str]:
@@ -39,6 +41,7 @@ def session_settings(cores: int, path: str) -> dict[str, str]:
     return {
         **(_ON_DISK if is_on_disk(absolute(path)) else {}),
         **(_ON_S3 if is_on_s3(absolute(path)) else {}),
+        **(_ON_CLOUD_STORAGE if path.startswith("gs://") else {}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Defaults are for clusters: 50 partitions to read a log of a few kilobytes.

@@ -25,6 +25,8 @@ _LOG: Final = "_delta_log"
 _WAIT_SECONDS: Final = 30.0
 _UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfss"}
+# Arrow repeats a request to Cloud Storage for 15 minutes by default, also one without credentials, and says nothing meanwhile.
+_OPTIONS = {"gs": "?retry_limit_seconds=30"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), root
     scheme, rest = root.split("://", 1)
     try:
-        filesystem, path = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
+        filesystem, path = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}{_OPTIONS.get(scheme, '')}")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as err:
         raise NeedsUserError(
             f"pyarrow cannot open {scheme}:// locations: {err}",

@@ -23,7 +23,7 @@ from replicator_target_delta.files.data_file import write_data_file
 from replicator_target_delta.files.deletion_vector import DeletionVectorFile, read_deletion_vector
 from replicator_target_delta.files.live_files import DataFile
 from replicator_target_delta.files.statistics import file_statistics, parse_statistics
-from replicator_target_delta.files.storage import Storage
+from replicator_target_delta.files.storage import Storage, _filesystem
 from replicator_target_delta.location import path_segment, table_path
 from replicator_target_delta.plugin import session_settings
 from replicator_target_delta.schema.encoding import conform
@@ -87,6 +87,16 @@ def test_path_segments_are_one_folder_and_equal_only_for_equal_names(one: str, t
 )
 def test_a_log_store_of_local_files_is_asked_for_with_local_tables_only(path: str, *, local: bool) -> None:
     assert ("spark.delta.logStore.file.impl" in session_settings(2, path)) == local
+
+
+def test_requests_to_cloud_storage_are_not_repeated_for_minutes() -> None:
+    """Tried by hand with a name that no server has: Spark's part failed after 20 s, pyarrow's after 12 s with a limit of 10 s."""
+    assert session_settings(2, "gs://bucket/lake")["spark.hadoop.fs.gs.http.max.retry"] == "2"
+    assert "spark.hadoop.fs.gs.http.max.retry" not in session_settings(2, "s3://bucket/lake")
+    filesystem, path = _filesystem("gs://bucket/lake")
+    assert (filesystem.type_name, path) == ("gcs", "bucket/lake")
+    _, (options,) = filesystem.__reduce__()
+    assert options["retry_time_limit"] == dt.timedelta(seconds=30)
 
 
 def test_names_a_file_system_can_hold_stay_as_they_are() -> None:
