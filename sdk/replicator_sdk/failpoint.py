@@ -58,10 +58,11 @@ def failpoint(name: str) -> None:
     Raises:
         RetryableError: When armed with `raise`.
     """
-    if name not in _armed:
+    armed = _armed.get(name)
+    if armed is None:
         return
+    action, wanted = armed
     with _lock:
-        action, wanted = _armed[name]
         _passes[name] = _passes.get(name, 0) + 1
         if _passes[name] != wanted:
             return

@@ -16,7 +16,7 @@ harms: list[str] = []
 """Which part of the recovery was missing."""
 
 
-def killed(running: Running, point: str, seconds: float = 120) -> None:
+def killed(running: Running, point: str, seconds: float = 300) -> None:
     """Wait until the run has killed itself at `point`."""
     ended = running.wait(seconds)
     assert ended.status == -signal.SIGKILL, (

@@ -175,17 +175,19 @@ class Running:
         """SIGKILL it and what it started: a power cut for the replicator, not for the source."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-        status = self.process.wait(20)
+        status = self.process.wait(120)
         if self.java:
             self.java.give_back(status)
 
     def said(self, text: str, seconds: float = SECONDS) -> None:
         """Wait until its output holds `text`."""
         deadline = time.monotonic() + seconds
+        has_ended = False
         while text not in self.log.read_text(errors="replace"):
-            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{tail(self.log, 60)}"
+            assert not has_ended, f"ended with {self.process.returncode}:\n{tail(self.log, 60)}"
             assert time.monotonic() < deadline, f"never said {text!r}:\n{tail(self.log, 60)}"
             time.sleep(0.1)
+            has_ended = self.process.poll() is not None  # what it says last comes before its end
 
 
 def _envelope(messages: str) -> Mapping[str, Any]:

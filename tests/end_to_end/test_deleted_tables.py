@@ -54,7 +54,8 @@ def equal(shop: Replicator, *tables: str) -> bool:
 
 def errors(shop: Replicator) -> dict[str, str]:
     """The code of each failing table, as the run has written it."""
-    status = json.loads(next(shop.state.rglob("state.json")).read_text())
+    [file] = shop.state.glob("default/shop/*/state.json")
+    status = json.loads(file.read_text())
     return {t["table"].rpartition(".")[2]: t["error"]["code"] for t in status["tables"] if t["state"] == "FAILING"}
 
 

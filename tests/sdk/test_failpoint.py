@@ -56,7 +56,7 @@ def test_a_place_stops_the_process_until_it_is_continued() -> None:
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
         process.send_signal(signal.SIGCONT)
-        assert process.communicate(timeout=30)[0] == b"after\n"
+        assert process.communicate(timeout=120)[0] == b"after\n"
 
 
 def test_places_are_listed() -> None:

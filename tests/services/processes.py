@@ -154,4 +154,4 @@ def stop(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM,
         process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(10)
+        process.wait(120)

@@ -20,7 +20,7 @@ def started(folder: Path, program: str, *arguments: str) -> Forked:
 
 @pytest.mark.parametrize(("given", "status"), [("None", 0), ("3", 3), ("'no'", 1)])
 def test_it_has_its_own_arguments_environment_output_and_end(tmp_path: Path, given: str, status: int) -> None:
-    assert started(tmp_path, _EXIT.format(given), "x", "y").wait(20) == status
+    assert started(tmp_path, _EXIT.format(given), "x", "y").wait(120) == status
     said = (tmp_path / "log").read_text()
     assert "['-c', 'x', 'y'] b True\n" in said
     assert "!" in said
@@ -28,7 +28,7 @@ def test_it_has_its_own_arguments_environment_output_and_end(tmp_path: Path, giv
 
 
 def test_an_exception_is_logged_and_ends_it(tmp_path: Path) -> None:
-    assert started(tmp_path, "1 / 0").wait(20) == 1
+    assert started(tmp_path, "1 / 0").wait(120) == 1
     assert "ZeroDivisionError" in (tmp_path / "log").read_text()
 
 
@@ -36,7 +36,7 @@ def test_a_script_runs_as_main_beside_its_own_modules(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("WORD = 'found'")
     script = tmp_path / "script.py"
     script.write_text("import beside\nif __name__ == '__main__':\n    print(beside.WORD)")
-    assert fork([sys.executable, script], log=tmp_path / "log", environment={}).wait(20) == 0
+    assert fork([sys.executable, script], log=tmp_path / "log", environment={}).wait(120) == 0
     assert (tmp_path / "log").read_text() == "found\n"
 
 
@@ -46,7 +46,7 @@ def test_it_runs_until_it_is_killed(tmp_path: Path) -> None:
         forked.wait(0.1)
     assert forked.poll() is None
     forked.send_signal(signal.SIGKILL)
-    assert forked.wait(20) == -signal.SIGKILL
+    assert forked.wait(120) == -signal.SIGKILL
     forked.send_signal(signal.SIGKILL)  # the process has ended: no other process gets the signal
 
 
@@ -63,4 +63,4 @@ while True:  # a signal just before a sleep does not end it
     while "handles signals" not in log.read_text():
         assert forked.poll() is None, log.read_text()
     forked.send_signal(signal.SIGTERM)
-    assert forked.wait(20) == 9, log.read_text()
+    assert forked.wait(120) == 9, log.read_text()

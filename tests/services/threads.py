@@ -24,7 +24,7 @@ def beside(work: Callable[[threading.Event], object]) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(120)
     if errors:
         raise errors[0]
 

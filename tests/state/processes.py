@@ -35,7 +35,7 @@ def race(path: Path, count: int, role: str, *arguments: str) -> Iterator[subproc
         yield crowd
     finally:
         Path(f"{path}.end").touch()
-        crowd.communicate(timeout=60)
+        crowd.communicate(timeout=240)
 
 
 def said(path: Path, count: int) -> list[list[str]]:

@@ -23,7 +23,7 @@ def test_without_going_back_in_the_schema_history_a_replay_is_decoded_with_a_lat
     slow_pair.assert_nothing_lost()
     slow_pair.change_structure()
     slow_pair.kill_at("engine.offset.before_save")
-    harmed = slow_pair.twin("rewind").pipeline.replicator.run("--until-current", seconds=60)
+    harmed = slow_pair.twin("rewind").pipeline.replicator.run("--until-current")
     assert harmed.status != 0, harmed.messages
     assert harmed.error["code"] in {"RPL-3703", "RPL-3704"}, harmed.messages
     harms.append("rewind")
@@ -38,7 +38,7 @@ def test_without_a_kept_schema_history_later_rows_are_decoded_with_an_earlier_st
     for each in (slow_pair, other):
         each.kill_at("engine.offset.after_save")
     slow_pair.change_rows()
-    harmed = other.pipeline.replicator.run("--until-current", seconds=60)
+    harmed = other.pipeline.replicator.run("--until-current")
     assert harmed.status != 0, harmed.messages
     harms.append("history")
     slow_pair.assert_recovered()
@@ -61,10 +61,10 @@ def test_where_nothing_is_killed_the_removed_part_does_no_harm(removed: str, mys
     """What the twins see comes from the kills."""
     pair = mysql_pair.twin(removed)
     running = pair.pipeline.replicator.start()
-    running.said("streaming", 60)
+    running.said("streaming")
     pair.change_structure()
     pair.change_rows()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while pair.differences() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert running.stop().status in {0, 143}

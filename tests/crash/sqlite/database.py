@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import threading
+import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -82,13 +83,21 @@ class Writer:
             self._database.change(self._chance)
             self.transactions += 1
 
+    def wait_for(self, transactions: int) -> None:
+        """Wait until so many transactions are committed."""
+        deadline = time.monotonic() + 300
+        while self.transactions < transactions:
+            assert time.monotonic() < deadline, self.transactions
+            assert self._thread.is_alive()
+            time.sleep(0.05)
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(120)
 
 
 def _numbers(statement: str, count: int) -> str:

@@ -22,7 +22,7 @@ def test_a_run_that_is_killed_while_it_stops_leaves_what_the_next_three_runs_bri
     """A table's apply takes 3 seconds. The exit code says which: 143 when all was drained, else that of the signal."""
     pair = make_pair(like=changed_pair)
     running = pair.replicator.start(REPLICATOR_FAILPOINTS=f"{point}=delay:{_BUSY:g}")
-    running.said("streaming", 60)
+    running.said("streaming")
     time.sleep(0.5)
     running.process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + seconds
@@ -33,6 +33,5 @@ def test_a_run_that_is_killed_while_it_stops_leaves_what_the_next_three_runs_bri
         kills.append(point)
     ended = running.wait()
     if ended.status != -signal.SIGKILL:
-        assert seconds > 0, "the apply was waited for"
         assert (ended.status, ended.envelope["error"]) == (143, None), ended.messages[-3000:]
     pair.assert_recovered()

@@ -37,7 +37,7 @@ class RowCounter:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(120)
 
 
 def execute(path: Path, *statements: str) -> list[Any]:

@@ -72,13 +72,19 @@ def test_a_reader_never_sees_fewer_rows_than_either_copy_under_writers(tmp_path:
                 )
                 time.sleep(0.1)
             wait_until_equal()
-        assert len(reader.counts) > 5
+            while len(reader.counts) <= 5:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
         return reader.counts
 
     counts = resync()
     assert min(counts) >= _ROWS, sorted(set(counts))
     assert max(counts) > _ROWS
     assert counts == sorted(counts)
-    had = _ROWS + added
-    assert min(resync("--in-place")) < had
+    for _ in range(3):  # a reader that waits for the processor for long may miss it
+        had = _ROWS + added
+        if min(resync("--in-place")) < had:
+            break
+    else:
+        pytest.fail("a copy in place is seen half")
     assert running.stop().status == 143

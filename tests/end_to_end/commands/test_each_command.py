@@ -41,7 +41,7 @@ def shown(shop: Shop, table: str) -> Mapping[str, Any]:
 
 def until(condition: Callable[[], object], what: str) -> None:
     """Wait for a run that goes on."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.3)

@@ -61,7 +61,7 @@ class Shop:
 
     def wait_until_equal(self) -> None:
         """Wait for a run that goes on."""
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 180
         while found := self.differs("item", "note"):
             assert time.monotonic() < deadline, found
             time.sleep(0.3)

@@ -85,20 +85,20 @@ class Stream:
         self.broker.kill()
         self.broker.start()
 
-    def finish(self, seconds: float = 60) -> None:
+    def finish(self, seconds: float = 180) -> None:
         """End the connector when everything that was committed until now is in the topics."""
         self._await_marker(lambda change: True, seconds)
         self.worker.delete(self.prefix)  # which sends what waits to be sent
 
-    def _await_marker(self, fits: Callable[[Any], bool], seconds: float = 60) -> None:
+    def _await_marker(self, fits: Callable[[Any], bool], seconds: float = 180) -> None:
         """Insert markers until the change of one that fits has arrived."""
-        deadline = time.monotonic() + seconds
+        deadline, first = time.monotonic() + seconds, self._markers + 1
         while True:
             self._markers += 1
             self.database.execute(f"INSERT INTO {MARKER} VALUES ({self._markers})")
             patience = time.monotonic() + 5
             while time.monotonic() < patience:
-                if any(change["after"]["id"] == self._markers and fits(change) for change in self._arrived()):
+                if any(change["after"]["id"] >= first and fits(change) for change in self._arrived()):
                     return
                 time.sleep(0.1)
             assert time.monotonic() < deadline, f"no marker came: {self.worker.states(self.prefix)}"

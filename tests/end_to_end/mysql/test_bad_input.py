@@ -201,7 +201,7 @@ def test_a_table_dropped_and_created_again_while_the_pipeline_runs_joins_again(e
         newTablesIntervalSeconds=0.5, tables=[{"database": each_pipeline.database.name, "table": "*"}]
     )
     running = quick.replicator.start()
-    running.said("streaming", 60)
+    running.said("streaming")
     for round_ in range(2):
         each_pipeline.execute(
             "DROP TABLE item",
@@ -227,7 +227,7 @@ def test_a_second_reader_under_our_server_id_costs_nothing(each_pipeline: MysqlP
     server_id = 2_000_000_000 + free_port()
     pipeline = each_pipeline.with_source(serverId=server_id)
     running = pipeline.replicator.start()
-    running.said("streaming", 60)
+    running.said("streaming")
     server = pipeline.database.server
     address = {"host": server.host, "port": server.port, "user": server.user, "passwd": server.password}
     for _ in range(2):
@@ -246,7 +246,7 @@ def test_a_second_reader_under_our_server_id_costs_nothing(each_pipeline: MysqlP
 def test_a_second_pipeline_of_one_name_and_server_id_is_named_by_its_error(mysql_pipeline: MysqlPipeline) -> None:
     """Two runs of one pipeline: the second is refused before it reaches the server."""
     first = mysql_pipeline.replicator.start()
-    first.said("streaming", 60)
+    first.said("streaming")
     mysql_pipeline.fails(NeedsUserError, "already running", seconds=90)
     mysql_pipeline.change()
     assert first.stop().status in {0, 143}

@@ -31,7 +31,7 @@ def selecting_all(pipeline: MysqlPipeline) -> MysqlPipeline:
 
 def failing(pipeline: MysqlPipeline) -> Mapping[str, str]:
     """The tables that a run shows as failing, with their codes; the run ends with an error."""
-    ended = pipeline.replicator.run("--until-current", seconds=60)
+    ended = pipeline.replicator.run("--until-current")
     assert ended.status != 0, ended.messages
     return dict(re.findall(r"\.(\w+): FAILING (RPL-\d{4})", ended.messages))
 
@@ -177,7 +177,7 @@ def test_system_versioning_of_the_only_table_is_the_reason_shown(
     pipeline.execute("ALTER TABLE item ADD SYSTEM VERSIONING")
     for _ in range(3):
         pipeline.execute("DELETE FROM item ORDER BY id LIMIT 1")
-        ended = pipeline.replicator.run("--until-current", seconds=60)
+        ended = pipeline.replicator.run("--until-current")
         assert ended.error["code"] in {"RPL-3790", "RPL-3845"}, ended.messages
         assert "versioning" in ended.error["message"] or "versioned" in ended.error["message"]
 

@@ -42,7 +42,7 @@ def replicate(primary: MysqlServer, replica: MysqlServer, *, gtid: bool = True) 
 def catch_up(primary: MysqlServer, replica: MysqlServer) -> None:
     """Wait until the replica has everything."""
     position = "@@GLOBAL.gtid_binlog_pos" if primary.is_mariadb else "@@GLOBAL.gtid_executed"
-    wanted, deadline = primary.query(f"SELECT {position}"), time.monotonic() + 30
+    wanted, deadline = primary.query(f"SELECT {position}"), time.monotonic() + 120
     while replica.query(f"SELECT {position}") != wanted:
         assert time.monotonic() < deadline, "the replica does not catch up"
         time.sleep(0.05)
@@ -57,7 +57,7 @@ def promote(replica: MysqlServer) -> None:
 
 def purge(server: MysqlServer) -> str:
     """Purge all files but the newest; returns its name."""
-    newest, deadline = str(server.query("SHOW BINARY LOGS")[-1][0]), time.monotonic() + 20
+    newest, deadline = str(server.query("SHOW BINARY LOGS")[-1][0]), time.monotonic() + 120
     while len(server.query("SHOW BINARY LOGS")) > 1:  # MariaDB keeps those that a crash would still need
         assert time.monotonic() < deadline, "files are not purged"
         server.execute(f"PURGE BINARY LOGS TO '{newest}'")

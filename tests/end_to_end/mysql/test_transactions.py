@@ -38,7 +38,7 @@ def test_a_distributed_transaction_counts_from_its_commit(own_pipeline: MysqlPip
     own_pipeline.assert_nothing_lost()
     prepare(own_pipeline, "late", "INSERT INTO note VALUES ('late')")
     running = own_pipeline.replicator.start()
-    running.said("streaming", 60)
+    running.said("streaming")
     decide(own_pipeline, "COMMIT", "late")
     assert running.stop().status in {0, 143}
     own_pipeline.assert_nothing_lost()

@@ -40,7 +40,7 @@ def test_the_seeds_database_and_tables_are_created_while_the_pipeline_runs(
         tables=[{"database": database.name, "table": "*"}], newTablesIntervalSeconds=0.5
     )
     running = pipeline.replicator.start()
-    running.said("streaming", 60)
+    running.said("streaming")
     seed.create()
     seed.run()
     assert running.stop().status in {0, 143}

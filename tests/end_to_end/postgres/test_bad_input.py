@@ -87,35 +87,35 @@ def assert_fails(ended: Ended, kind: type[errors.ReplicatorError], says: str, *,
 
 
 def test_a_wrong_password_needs_the_user(pair: Pair) -> None:
-    wrong = pair.with_source(password="wrong battery").run("--until-current", seconds=60)
+    wrong = pair.with_source(password="wrong battery").run("--until-current")
     assert_fails(wrong, errors.NeedsUserError, "password", secret="wrong battery")
     pair.assert_nothing_lost()
 
 
 def test_a_missing_table_needs_the_user_and_is_named(pair: Pair) -> None:
-    missing = pair.with_settings(tables=[{"schema": "public", "table": "itme"}]).run("--until-current", seconds=60)
+    missing = pair.with_settings(tables=[{"schema": "public", "table": "itme"}]).run("--until-current")
     assert_fails(missing, errors.NeedsUserError, "itme")
     pair.assert_nothing_lost()
 
 
 def test_an_unreachable_host_is_retried_for_the_given_time(pair: Pair) -> None:
     started = time.monotonic()
-    ended = pair.with_source(port=free_port()).run("--until-current", seconds=60)
+    ended = pair.with_source(port=free_port()).run("--until-current")
     assert time.monotonic() - started > 3
     assert_fails(ended, errors.RetryableError, "127.0.0.1")
     pair.assert_nothing_lost()
 
 
 def test_an_unknown_key_is_named_with_the_nearest_known_one(pair: Pair) -> None:
-    unknown = pair.with_settings(offsetBasePaht="/tmp/elsewhere").run("--until-current", seconds=60)
+    unknown = pair.with_settings(offsetBasePaht="/tmp/elsewhere").run("--until-current")
     assert_fails(unknown, errors.ConfigError, "offsetBasePaht")
     assert "offsetBasePath" in unknown.error["message"] + unknown.error["hint"]
 
 
 def test_a_second_run_at_once_is_refused_and_the_first_continues(pair: Pair) -> None:
     first = pair.replicator.start()
-    first.said("streaming", 60)
-    second = pair.replicator.run("--until-current", seconds=90)
+    first.said("streaming")
+    second = pair.replicator.run("--until-current")
     assert_fails(second, errors.NeedsUserError, "already running")
     pair.database.execute("INSERT INTO item VALUES (1000, 'meanwhile')")
     assert first.stop().status in {0, 143}
@@ -137,7 +137,7 @@ def test_a_lost_slot_is_lost_history_and_stays_so(
             database.execute("CHECKPOINT")
         database.execute("INSERT INTO item VALUES (1001, 'after the loss')")
         for _ in range(2):
-            lost = pair.replicator.run("--until-current", seconds=60)
+            lost = pair.replicator.run("--until-current")
             assert_fails(lost, errors.HistoryLostError, "slot")
 
 
@@ -155,7 +155,7 @@ def test_only_damaged_offsets_never_mean_a_start_from_scratch(pair: Pair) -> Non
     pair.replicator.until_current()
     for offset in pair.replicator.state.glob("default/shop/1/offset.*"):
         offset.write_bytes(b"\0" * 20)
-    damaged = pair.replicator.run("--until-current", seconds=60)
+    damaged = pair.replicator.run("--until-current")
     assert_fails(damaged, errors.NeedsUserError, "offset")
 
 
@@ -187,7 +187,7 @@ def test_a_full_disk_for_the_state_needs_the_user(pair: Pair, tiny_disk: Path) -
     with pytest.raises(OSError, match="No space left"):
         fill(filler)
     pair.database.execute("UPDATE item SET name = 'changed'")
-    assert_fails(small.run("--until-current", seconds=90), errors.NeedsUserError, "full")
+    assert_fails(small.run("--until-current"), errors.NeedsUserError, "full")
     filler.unlink()
     replace(pair, replicator=small).assert_nothing_lost()
 

@@ -59,7 +59,7 @@ def assert_equal(made: Replicator, database: PostgresDatabase) -> None:
 
 
 def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while not is_so():
         assert time.monotonic() < deadline, what
         time.sleep(0.2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -106,11 +107,18 @@ class Writers:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def wait_for(self, transactions: int) -> None:
+        """Wait until so many transactions are committed."""
+        deadline = time.monotonic() + 300
+        while self.transactions < transactions and not self._errors:
+            assert time.monotonic() < deadline, self.transactions
+            time.sleep(0.05)
+
     def stop(self) -> None:
         """Stop and wait; raises what stopped a writer."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(120)
         if self._errors:
             raise self._errors[0]
 

@@ -77,7 +77,7 @@ class SourcePump:
             run.stop()
         run.raise_error()
 
-    def read(self, timeout: float = 30) -> Run:
+    def read(self, timeout: float = 120) -> Run:
         """Everything committed so far; the next call goes on after it."""
         target = self.source.latest_offset()
         with self.running() as run:
@@ -111,12 +111,12 @@ class Run:
         except BaseException as err:  # noqa: BLE001 - raised by whoever waits
             self.error = err
 
-    def wait_for(self, offset: Offset, timeout: float = 30) -> None:
+    def wait_for(self, offset: Offset, timeout: float = 120) -> None:
         reached = self.emitter.wait_for(offset, timeout, self._thread.is_alive)
         if not reached and self.error is None:
             raise AssertionError(f"did not reach {offset}, only {self.emitter.last_offset}")
 
-    def wait_until(self, condition: Callable[[], bool], timeout: float = 20) -> None:
+    def wait_until(self, condition: Callable[[], bool], timeout: float = 120) -> None:
         pause = threading.Event()
         for _ in range(int(timeout / 0.05)):
             if condition() or self.error is not None:
@@ -127,7 +127,7 @@ class Run:
     def stop(self) -> None:
         self.reader.close()
         self.emitter.close()
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "the reader did not stop"
 
     def raise_error(self) -> None:

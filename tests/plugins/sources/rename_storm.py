@@ -173,7 +173,7 @@ class Storm:
             self.steps(seconds)
         finally:
             stop.set()
-            thread.join(60)
+            thread.join(120)
             in_memory_target.STORAGE.fault = lambda step, table: None
         if errors:
             raise errors[0]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -243,7 +244,7 @@ def test_status_warns_of_a_run_that_fell_silent_but_not_of_one_that_ended(
     ReplicatorDirectory(str(tmp_path), "default", "shop").states().put_status(status_of(updated, phase))
     done = replicator("status", "shop", "--base", tmp_path)
     assert done.exit_code == 0
-    assert ("no process has written this for 600 s" in done.stderr) is warned
+    assert bool(re.search(r"no process has written this for 6\d\d s", done.stderr)) is warned
     assert "RPL-4001: it is away. Next: start it" in done.stdout
     assert "up to 2026-11-01T10:00:00.000+00:00" in done.stdout
     assert "public.orders: RPL-5001: too long. Next: widen" in done.stdout

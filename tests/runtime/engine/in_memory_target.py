@@ -58,7 +58,7 @@ class TargetStorage:
     beside: bool = False
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        [table] = [t for t in self.tables.values() if t.schema.table.table == name]
+        [table] = [t for t in list(self.tables.values()) if t.schema.table.table == name]  # a run may add tables
         names = table.schema.names
         return [dict(zip(names, row, strict=True)) for row in table.rows.elements()]
 

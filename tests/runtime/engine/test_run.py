@@ -247,20 +247,19 @@ def test_a_table_that_fails_for_a_while_holds_no_other_back_and_catches_up(shop:
     fill(shop)
     shop.run()
     change(shop)
-    failures: list[float] = []
-    applied: list[float] = []
+    failures: list[int] = []
+    applied = threading.Event()
 
     def fault(at: str, where: TableId) -> None:
-        if (at, where.table) == ("before", "notes") and (not failures or time.monotonic() < failures[0] + 1):
-            failures.append(time.monotonic())
+        if (at, where.table) == ("before", "notes") and (len(failures) < 2 or not applied.is_set()):
+            failures.append(1)
             raise OSError("locked")
         if (at, where.table) == ("after", "customers"):
-            applied.append(time.monotonic())
+            applied.set()
 
     in_memory_target.STORAGE.fault = fault
     shop.run()
-    assert len(failures) > 1
-    assert applied[0] < failures[-1], "customers went on meanwhile"
+    assert applied.is_set(), "customers went on while notes failed"
     shop.assert_equal()
 
 
@@ -579,18 +578,19 @@ def test_an_endless_run_takes_in_a_new_table_and_drains_when_stopped(shop: Shop)
         shop.sql("INSERT INTO late VALUES (2, 'b')", "UPDATE customers SET name = 'z' WHERE id = 101")
         _wait(
             lambda: any(
-                t.schema.table.table == "late" and t.rows.total() == 2 for t in in_memory_target.STORAGE.tables.values()
+                t.schema.table.table == "late" and t.rows.total() == 2
+                for t in list(in_memory_target.STORAGE.tables.values())
             )
         )
     finally:
         time.sleep(0.5)
         stop.set()
-        thread.join(30)
+        thread.join(120)
     assert results
     shop.assert_equal("customers", "notes", "late")
 
 
-def _wait(condition: Any, seconds: float = 20) -> None:
+def _wait(condition: Any, seconds: float = 120) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it did not happen in time"
@@ -608,7 +608,7 @@ def test_a_second_run_at_once_is_refused(shop: Shop) -> None:
             shop.run()
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(120)
 
 
 @pytest.mark.parametrize(
@@ -649,7 +649,7 @@ def test_a_reader_that_brings_its_own_rows_starts_again_where_it_first_began(
         _wait(lambda: len(started) == 3 and sum(t.rows for t in progress.snapshot().tables) >= 120)
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(120)
     assert len(set(started)) == 1, "every attempt began at the same place"
     shop.assert_equal()
     for start in (400, 500, 600):
@@ -726,13 +726,13 @@ def test_lag_rises_while_the_source_is_locked_and_falls_when_it_is_not(shop: Sho
     try:
         _wait(lambda: progress.snapshot().lag_seconds == 0.0)
         database.execute("BEGIN EXCLUSIVE")
-        _wait(lambda: (progress.snapshot().lag_seconds or 0) > 1, 60)
+        _wait(lambda: (progress.snapshot().lag_seconds or 0) > 1)
         database.execute("ROLLBACK")
-        _wait(lambda: progress.snapshot().lag_seconds == 0.0, 60)
+        _wait(lambda: progress.snapshot().lag_seconds == 0.0)
     finally:
         database.close()
         stop.set()
-        thread.join(30)
+        thread.join(120)
 
 
 def test_an_unknown_exception_without_end_is_shown_with_what_to_do_and_without_its_text(
@@ -754,7 +754,7 @@ def test_an_unknown_exception_without_end_is_shown_with_what_to_do_and_without_i
         shown = json.dumps(shop.status())
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(120)
     assert "ValueError at" in shown
     assert "author of the plugin" in shown
     assert "ada@example.org" not in shown + progress.message
@@ -794,7 +794,7 @@ def test_a_table_that_was_away_while_half_copied_is_copied_from_scratch(shop: Sh
 
 
 def test_a_selected_column_that_is_gone_before_its_copy_is_said(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.document["retries"] = {"maxDurationSeconds": 3, "delaySeconds": 0.1}
+    shop.document["retries"] = {"maxDurationSeconds": 60, "delaySeconds": 0.1}
     shop.document["tables"] = [{"database": "main", "table": "customers", "columns": ["id", "name"]}]
     fill(shop)
     opened = SqliteSnapshotReader.open

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from replicator_sdk import run_on_executors
+from replicator_sdk.distributed import stopping
 from replicator_sdk.distributed.executors import run_large_work_on_executors
 from replicator_sdk.errors import NeedsUserError, RetryableError
 
@@ -91,15 +92,19 @@ def test_work_that_is_to_stop_is_cancelled_and_other_work_is_not(spark: SparkSes
         other = pool.submit(run_on_executors, spark, steady, range(16))
         with pytest.raises(RetryableError, match="RPL-4408"):
             run_on_executors(spark, slow, [0], lambda: time.monotonic() - began > 1)
-        assert time.monotonic() - began < 15
-        assert other.result(60) == list(range(16))
+        assert time.monotonic() - began < 100
+        assert other.result(240) == list(range(16))
 
 
-def test_work_that_ends_soon_after_it_is_to_stop_is_kept(spark: SparkSession) -> None:
-    began = time.monotonic()
+def test_work_that_ends_soon_after_it_is_to_stop_is_kept(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "GRACE_SECONDS", 100.0)
+    begun = tmp_path / "begun"
 
     def work(task: int) -> int:
-        time.sleep(2)
+        begun.touch()
+        time.sleep(1)
         return task
 
-    assert run_on_executors(spark, work, [1], lambda: time.monotonic() - began > 0.5) == [1]
+    assert run_on_executors(spark, work, [1], begun.exists) == [1]

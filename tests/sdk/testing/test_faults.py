@@ -35,10 +35,10 @@ def test_a_held_call_waits_until_it_is_released() -> None:
     script.on("apply_batch", hold)
     thread = threading.Thread(target=script.run, args=("apply_batch", lambda: done.append(1)))
     thread.start()
-    assert hold.entered.wait(5)
+    assert hold.entered.wait(60)
     assert done == []
     hold.release.set()
-    thread.join(5)
+    thread.join(120)
     assert done == [1]
 
 

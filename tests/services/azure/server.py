@@ -10,7 +10,7 @@ from tests.services.azure import setup
 from tests.services.http_gate import HttpGate
 from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
 
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 # Azurite's own account; its key is the same everywhere, and published.
 ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

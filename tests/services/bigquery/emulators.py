@@ -18,7 +18,7 @@ from tests.services.processes import LOOPBACK, accepts_connections, free_port, s
 
 PROJECT = "test"
 BUCKET = "staging"
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 _PROGRAM = Path(__file__).with_name("emulator_program.py")
 # The emulator takes US for everything, whatever is asked.
 LOCATION = "US"
@@ -87,7 +87,8 @@ def start() -> Emulators:
         log=bigquery_log,
         environment=home(environment()) | {"BQEMU_GCS_LOCAL_ROOT": str(folder / ".cloudstorage")},
     )
-    for process, port, log in ((storage, storage_port, storage_log), (bigquery, rest, bigquery_log)):
+    listeners = ((storage, storage_port, storage_log), (bigquery, rest, bigquery_log), (bigquery, grpc, bigquery_log))
+    for process, port, log in listeners:
         wait_until(partial(accepts_connections, port), process=process, log=log, seconds=_READY_SECONDS)
     gate = Gate(rest)
     streaming = StreamingServer(rest, gate.port)

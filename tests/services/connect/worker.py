@@ -114,7 +114,7 @@ class ConnectWorker:
         """Kills the worker at once, as a crash would."""
         if self._process and self.running:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(120)
 
     def restart(self) -> None:
         """Stops and starts again, with the same connectors."""
@@ -165,7 +165,7 @@ class ConnectWorker:
     def delete(self, name: str) -> None:
         """Ends a connector and waits until its tasks have let go of their source."""
         self._ask("PUT", f"connectors/{name}/stop")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while self._ask("GET", f"connectors/{name}/status")["tasks"] and time.monotonic() < deadline:
             time.sleep(0.1)
         self._ask("DELETE", f"connectors/{name}")

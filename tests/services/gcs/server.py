@@ -18,7 +18,7 @@ from tests.services.bigquery.setup import program
 from tests.services.http_gate import Answer, HttpGate, Request
 from tests.services.processes import LOOPBACK, accepts_connections, free_port, scratch_folder, spawn, stop, wait_until
 
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 _UPLOAD = re.compile(r"/upload/storage/v1/b/([^/?]+)/o")
 _NAME = re.compile(rb'"name": ("(?:[^"\\]|\\.)*")')
 _JSON = [("Content-Type", "application/json")]

@@ -145,7 +145,7 @@ class KafkaBroker(KafkaClient):
         """Kills the broker at once, as a crash would; `start()` then recovers its logs."""
         if self._process and self.running:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(120)
 
     def restart(self, **settings: object) -> None:
         """Stops and starts again on the same port and data, with `settings` changed."""

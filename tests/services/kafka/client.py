@@ -67,7 +67,7 @@ class KafkaClient:
 
     def delete_topics(self, *names: str) -> None:
         """Deletes topics and waits until no broker lists them."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         with self.admin() as admin:
             admin.delete_topics(list(names))
             while left := set(names) & set(admin.list_topics()):
@@ -89,7 +89,7 @@ class KafkaClient:
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Gives a topic more partitions, `total` in all, and waits until they can be used; keys then go to others than before."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         with self.admin() as admin:
             admin.create_partitions({topic: total})
             while len(self._led(admin, topic)) < total:
@@ -156,7 +156,7 @@ class KafkaClient:
         """
         with self.producer(**settings) as producer:
             sent = _send(producer, topic, records, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
-        return [(found.partition, found.offset) for found in (future.get(10) for future in sent)]
+        return [(found.partition, found.offset) for found in (future.get(60) for future in sent)]
 
     def transaction(
         self, topic: str, records: Iterable[Content], *, partition: int | None = None, commit: bool = True

@@ -42,7 +42,7 @@ class KafkaCluster(KafkaClient):
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Partition → the broker that leads it; asked again when the client chose a broker that has just been stopped."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 with self.first.admin() as admin:

@@ -88,7 +88,7 @@ def start_on_free_port(
             wait_until(answers, process=process, log=log, seconds=seconds)
         except ServerError:
             process.kill()
-            process.wait(10)
+            process.wait(120)
             if move is None or busy not in tail(log, 100):
                 raise
             move()

@@ -142,7 +142,7 @@ class MysqlServer:
             command = [*self._programs.command, *as_root(), f"--datadir={self.data}", own_tmpdir(self.data), *arguments]
             self._process = spawn(command, log=self.log, environment=self._programs.environment, folder=self._folder)
             try:
-                wait_until(self._answers, process=self._process, log=self.log, seconds=60)
+                wait_until(self._answers, process=self._process, log=self.log, seconds=180)
             except ServerError:
                 stop(self._process)
                 if not (first and "Bind on TCP/IP port" in self.log.read_text(errors="replace")[said_before:]):
@@ -154,7 +154,7 @@ class MysqlServer:
     def _answers(self) -> bool:
         try:
             # The timeout is for a mute stranger on the port; one that speaks has no certificate of ours.
-            with self.connect(connect_timeout=1, read_timeout=1) as connection, connection.cursor() as cursor:
+            with self.connect(connect_timeout=5, read_timeout=5) as connection, connection.cursor() as cursor:
                 cursor.execute("SELECT VERSION()")
                 found = cursor.fetchall()
         except pymysql.err.OperationalError as error:
@@ -173,7 +173,7 @@ class MysqlServer:
         """Kills the server at once, as a crash would; `start()` then recovers."""
         if self._process and self.running:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(120)
 
     def restart(self, **options: object) -> None:
         """Stops and starts again on the same port, with `options` changed; an option of None goes back to its default."""

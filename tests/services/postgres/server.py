@@ -148,21 +148,24 @@ class PostgresServer:
                 command, log=self.log, account=self._account, folder=self._folder, death_signal=signal.SIGQUIT
             )
             try:
-                wait_until(self._answers, process=self._process, log=self.log, seconds=60)
+                wait_until(self._answers, process=self._process, log=self.log, seconds=180)
             except ServerError:
                 # Seen once in some thousand starts: the process is aborted before it has written a word.
                 if self._process.returncode == -signal.SIGABRT and self.log.stat().st_size == said:
                     continue
-                if not (first and "could not bind" in tail(self.log)):
+                if "could not bind" not in tail(self.log):
                     raise
-                self.port = free_port()
+                if first:
+                    self.port = free_port()
+                else:
+                    time.sleep(2)  # a connection of another process has it, which ends
             else:
                 return self
         raise ServerError(f"PostgreSQL {self.version}: no free port in five attempts:\n{tail(self.log)}")
 
     def _answers(self) -> bool:
         try:
-            with self.connect(connect_timeout=2):
+            with self.connect(connect_timeout=5):
                 return True
         except psycopg.OperationalError:
             return False
@@ -180,8 +183,8 @@ class PostgresServer:
             for session in sessions:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     session.kill()
-            self._process.wait(10)
-            psutil.wait_procs(sessions, timeout=10)
+            self._process.wait(120)
+            psutil.wait_procs(sessions, timeout=60)
 
     def stop_at_once(self) -> None:
         """An immediate shutdown: sessions end without a word; `start()` then recovers."""
@@ -191,7 +194,7 @@ class PostgresServer:
     def wait_until_ready(self) -> None:
         """Waits until the server answers: the death of one of its processes makes it recover."""
         assert self._process is not None
-        wait_until(self._answers, process=self._process, log=self.log, seconds=60)
+        wait_until(self._answers, process=self._process, log=self.log, seconds=180)
 
     def restart(self, **settings: object) -> None:
         """Stops and starts again on the same port, with `settings` changed; a setting of None goes back to its default."""
@@ -245,7 +248,7 @@ class PostgresServer:
     def _drop_slots(self, database: str) -> None:
         with self.connect() as connection:
             slots = "SELECT slot_name, active_pid FROM pg_replication_slots WHERE database = %s"
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while found := connection.execute(slots, [database]).fetchall():
                 for slot, pid in found:
                     if pid:

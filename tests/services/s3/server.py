@@ -16,7 +16,7 @@ from tests.services.processes import LOOPBACK, accepts_connections, free_port, s
 from tests.services.s3.setup import python
 
 _PROGRAM = Path(__file__).with_name("server_program.py")
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Fault:
         seconds: How late they are worked on.
         lose_answer: Whether they are carried out and the connection is then reset.
         ignore_condition: Whether `If-None-Match` is ignored, as some look-alikes of S3 do.
+        held: Whether they are worked on only after `release`.
     """
 
     method: str = ""
@@ -40,6 +41,7 @@ class Fault:
     seconds: float = 0.0
     lose_answer: bool = False
     ignore_condition: bool = False
+    held: bool = False
 
 
 @dataclass
@@ -108,6 +110,15 @@ class S3Server:
             "user_agent": "test-reader",
         }
 
+    @property
+    def held(self) -> int:
+        """How many requests wait for `release`."""
+        return int(json.loads(self._ask("GET", "/-/held")))
+
+    def release(self) -> None:
+        """Have requests that are held go on."""
+        self._ask("POST", "/-/release")
+
     def clear(self) -> None:
         """Forget faults and past requests."""
         self._ask("POST", "/-/clear")
@@ -124,7 +135,7 @@ class S3Server:
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         request = urllib.request.Request(f"{self.endpoint}{path}", body, method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return bytes(answer.read())
 
 

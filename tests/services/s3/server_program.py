@@ -65,6 +65,8 @@ class Faults:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._free = threading.Condition()
+        self.held = 0
         self.planned: list[dict[str, Any]] = []
         self.arrived: list[list[Any]] = []
         self.chance = Chance(0, 0, 0)
@@ -83,6 +85,18 @@ class Faults:
         """Forgets everything."""
         with self._lock:
             self.planned, self.arrived, self.chance = [], [], Chance(0, 0, 0)
+
+    def hold(self) -> None:
+        """Waits until what is held may go on."""
+        with self._free:
+            self.held += 1
+            self._free.wait_for(lambda: self.held == 0, timeout=240)
+
+    def release(self) -> None:
+        """Lets what is held go on."""
+        with self._free:
+            self.held = 0
+            self._free.notify_all()
 
     def take(self, method: str, path: str, *, chance: bool) -> dict[str, Any]:
         """The next fault for a request; empty when it meets none."""
@@ -113,6 +127,8 @@ class Server:
         asked = f"{path}?{query}" if query else path
         fault = self.faults.take(method, asked, chance=_READER not in environ.get("HTTP_USER_AGENT", ""))
         time.sleep(fault.get("seconds", 0))
+        if fault.get("held"):
+            self.faults.hold()
         if status := fault.get("status", 0):
             self.faults.arrived.append([method, asked, status])
             return _error(status, start)
@@ -142,7 +158,10 @@ class Server:
             self.faults.let_chance(**json.loads(body))
         elif path == "/-/clear":
             self.faults.clear()
-        answer = json.dumps(self.faults.chance.met if path == "/-/met" else self.faults.arrived).encode()
+        elif path == "/-/release":
+            self.faults.release()
+        shown = {"/-/met": self.faults.chance.met, "/-/held": self.faults.held}
+        answer = json.dumps(shown.get(path, self.faults.arrived)).encode()
         start("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))])
         return [answer]
 

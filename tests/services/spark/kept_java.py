@@ -81,7 +81,7 @@ class KeptJava:
         if self in _kept:
             _kept.remove(self)
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(120)
         assert self.process.stdin is not None
         self.process.stdin.close()
 

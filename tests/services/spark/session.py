@@ -76,12 +76,12 @@ class StandaloneCluster:
     def start(self) -> StandaloneCluster:
         """Starts master and workers and waits until every worker is registered."""
         master = self._launch("master", "Master", "--port", str(self._port), "--webui-port", str(self._page))
-        wait_until(lambda: accepts_connections(self._port), process=master, log=self.log("master"), seconds=60)
+        wait_until(lambda: accepts_connections(self._port), process=master, log=self.log("master"), seconds=180)
         for number in range(self._count):
             name = f"worker-{number}"
             arguments = ["--cores", "1", "--memory", self._memory, "--webui-port", "0", "--work-dir"]
             self._launch(name, "Worker", *arguments, str(self._folder / name), self.url)
-        wait_until(lambda: self.alive() == self._count, process=master, log=self.log("master"), seconds=60)
+        wait_until(lambda: self.alive() == self._count, process=master, log=self.log("master"), seconds=180)
         return self
 
     def log(self, name: str) -> Path:
@@ -137,7 +137,7 @@ class StandaloneCluster:
         """Kills a worker at once; its executors end when they notice."""
         process = self._processes[1 + number]
         process.kill()
-        process.wait(10)
+        process.wait(120)
 
     def remove(self) -> None:
         """Stops all processes and deletes what they wrote."""

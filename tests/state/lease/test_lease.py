@@ -173,7 +173,7 @@ def test_a_dead_process_of_this_host_loses_the_lease_at_once(folder: Folder, clo
     with pytest.raises(NeedsUserError):
         _take(folder, clocks)
     child.kill()
-    time.sleep(0.1)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert holder.is_gone(), "dead, though its parent has not collected it yet"
     child.communicate()
     assert _take(folder, clocks).epoch == 2
@@ -241,13 +241,17 @@ def test_renewal_in_the_background_keeps_others_out_and_reports_the_loss(folder:
 
     lease = Lease.acquire(folder, AT_ONCE, "mine", ttl_seconds=0.3)
     with lease.renewing(on_lost):
-        time.sleep(0.9)  # three times its life
-        record = LeaseRecord.from_bytes(folder.read(lease_name(1)))
-        assert record is not None
-        assert record.beat >= 3
+        until, beat = time.monotonic() + 60, 0
+        while beat < 9:  # three times its life
+            assert time.monotonic() < until
+            time.sleep(0.05)
+            if folder.exists(lease_name(1)):  # since the first renewal
+                record = LeaseRecord.from_bytes(folder.read(lease_name(1)))
+                assert record is not None
+                beat = record.beat
         assert not lost
         assert EpochRegister(folder).claim(2, b"successor")
-        assert fenced.wait(5)
+        assert fenced.wait(60)
     assert len(lost) == 1
 
 
@@ -273,10 +277,10 @@ def test_a_stopped_and_resumed_process_cannot_save_or_renew(tmp_path: Path) -> N
     os.kill(zombie.pid, signal.SIGSTOP)
 
     directory = ReplicatorDirectory(str(path), "n", "shop", retry_seconds=0)
-    successor = directory.acquire("successor", ttl_seconds=0.5, wait_seconds=10)
+    successor = directory.acquire("successor", ttl_seconds=0.5, wait_seconds=60)
     directory.offsets(successor).save(offset(10, seconds=1))
     os.kill(zombie.pid, signal.SIGCONT)
-    answers, _ = zombie.communicate("go\n", timeout=30)
+    answers, _ = zombie.communicate("go\n", timeout=120)
     assert answers.split() == ["RPL-7131"] * 3
     latest = directory.offsets().latest()
     assert latest is not None
@@ -293,4 +297,4 @@ def test_after_a_real_kill_the_next_run_starts_at_once(local: LocalFolder) -> No
     assert worker.returncode == -signal.SIGKILL
     begun = time.monotonic()
     assert Lease.acquire(local, AT_ONCE, "next").epoch == 2
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 20  # the dead one's lease lasts for 30

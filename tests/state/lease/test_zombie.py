@@ -56,7 +56,7 @@ def _paused(path: Path, kind: str, what: str, before: str) -> Iterator[list[str]
     yield said
     Path(f"{path}.go").touch()
     process.send_signal(signal.SIGCONT)
-    said += process.communicate(timeout=60)[0].split()
+    said += process.communicate(timeout=240)[0].split()
 
 
 @pytest.mark.parametrize("kind", ["local", "plain"])
@@ -67,7 +67,7 @@ def test_a_late_write_of_a_stopped_run_changes_nothing_its_successors_read(
     path = tmp_path / "state"
     with _paused(path, kind, what, before) as said:
         directory = _directory(path, kind)
-        lease = directory.acquire("successor", ttl_seconds=0.3, wait_seconds=20)
+        lease = directory.acquire("successor", ttl_seconds=0.3, wait_seconds=60)
         _seen(directory, lease)
         if successor == "reads and writes":
             worker.change(directory, lease, "value" if what == "deletion" else what, 3)
@@ -93,7 +93,7 @@ def test_a_late_renewal_of_a_stopped_run_does_not_touch_its_successors_lease(tmp
     path = tmp_path / "state"
     with _paused(path, kind, "lease", "as its first"):
         directory = _directory(path, kind)
-        lease = directory.acquire("successor", ttl_seconds=30, wait_seconds=20)
+        lease = directory.acquire("successor", ttl_seconds=30, wait_seconds=60)
     lease.check()
     with pytest.raises(NeedsUserError, match=r"RPL-7130.*successor"):
         _directory(path, kind).acquire("third")
@@ -106,7 +106,7 @@ def test_a_late_write_on_an_s3_server_changes_nothing_its_successors_read(
     path, kind = tmp_path / "state", f"s3://{s3_bucket}"
     with _paused(path, kind, what, "as its first") as said:
         directory = _directory(path, kind)
-        lease = directory.acquire("successor", ttl_seconds=0.3, wait_seconds=20)
+        lease = directory.acquire("successor", ttl_seconds=0.3, wait_seconds=60)
         worker.change(directory, lease, what, 3)
         seen = _seen(directory, lease)
     assert said == ["RPL-7131"], "the superseded run gets the error"
@@ -118,7 +118,7 @@ def test_a_run_superseded_while_it_wrote_the_status_puts_its_successors_back(tmp
     path = tmp_path / "state"
     with _paused(path, "local", "status", "as its first"):
         directory = _directory(path, "local")
-        lease = directory.acquire("successor", ttl_seconds=0.3, wait_seconds=20)
+        lease = directory.acquire("successor", ttl_seconds=0.3, wait_seconds=60)
         directory.states(lease).put_status({"number": 3})
     assert json.loads((path / "n/shop/1/state.json").read_text()) == {"number": 3}
 

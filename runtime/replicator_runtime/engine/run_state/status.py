@@ -27,6 +27,7 @@ class StatusWriter:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._done = threading.Event()
+        self._phase = ""
         self._thread = threading.Thread(target=self._loop, name="status", daemon=True)
 
     def start(self) -> None:
@@ -36,6 +37,7 @@ class StatusWriter:
                 self._run.progress.take_over(before)
         except Exception as failure:  # noqa: BLE001 - nor must one that cannot be read
             log.warning("status.not_read", error=summary(failure))
+        self._phase = self._run.progress.phase  # not when the thread gets to it: the phase may be another one by then
         self._thread.start()
 
     def close(self, error: BaseException | None = None) -> None:
@@ -45,7 +47,7 @@ class StatusWriter:
         self._write(error)
 
     def _loop(self) -> None:
-        phase, written_at = self._run.progress.phase, time.monotonic()
+        phase, written_at = self._phase, time.monotonic()
         while not self._done.wait(_LOOK_SECONDS):
             if self._run.progress.phase != phase or time.monotonic() - written_at >= _EVERY_SECONDS:
                 phase, written_at = self._run.progress.phase, time.monotonic()

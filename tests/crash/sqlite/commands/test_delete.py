@@ -62,14 +62,14 @@ def test_after_a_kill_no_run_begins_and_another_delete_does_the_rest(point: str,
 def test_a_run_whose_lease_lapsed_finds_itself_deleted_and_leaves_nothing(make_pair: MakePair) -> None:
     pair = make_pair()
     running = pair.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not ours(pair) or any(pair.lost().values()):
         assert time.monotonic() < deadline
         time.sleep(0.2)
     refused = pair.replicator.start_command(*command(pair)).wait()
     assert (refused.status, refused.error["code"]) == (3, "RPL-7130")
     running.process.send_signal(signal.SIGSTOP)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while (ended := pair.replicator.start_command(*command(pair)).wait()).status:
         assert ended.error["code"] == "RPL-7130"
         assert time.monotonic() < deadline

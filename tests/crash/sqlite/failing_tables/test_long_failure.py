@@ -28,7 +28,7 @@ def failed(make_pairs: MakePair) -> Pair:
     pair.run_until_current()
     refuse_notes(pair, "never")
     pair.change_rows()
-    assert pair.replicator.start("--until-current").wait(120).status != 0  # in the next one the target gets the lane
+    assert pair.replicator.start("--until-current").wait().status != 0  # in the next one the target gets the lane
     pair.replicator.command = REPLICATOR
     assert list(pair.differences()) == ["note"]
     assert list(pair.replicator.state.glob("default/shop/*/lanes/*"))
@@ -50,7 +50,7 @@ def test_three_runs_after_a_kill_while_the_target_refuses_the_lane_halfway_are_e
     killed(pair.replicator.start(), point)
     pair.change_rows()
     refuse_notes(pair, "never")
-    assert pair.replicator.start("--until-current").wait(120).status != 0
+    assert pair.replicator.start("--until-current").wait().status != 0
     pair.replicator.command = REPLICATOR
     pair.change_rows()
     pair.change_structure()

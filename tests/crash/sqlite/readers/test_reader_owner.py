@@ -51,7 +51,7 @@ def test_a_start_killed_before_its_note_leaves_the_database_to_the_one_that_note
         other.run_until_current()
         assert other.differences() == {}
     command = ("reset", str(pair.replicator.pipeline), "--lost-state", "--yes")
-    assert pair.replicator.start_command(*command).wait(60).status == 0
+    assert pair.replicator.start_command(*command).wait().status == 0
     pair.run_until_current()
     assert pair.differences() == {}
     assert other.replicator.run("--until-current").error["code"] == _ELSEWHERE

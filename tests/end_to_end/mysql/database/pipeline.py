@@ -68,7 +68,7 @@ class MysqlPipeline:
         self.assert_equal()
 
     def fails(
-        self, kind: type[ReplicatorError], says: str, *, secret: str = "correct horse", seconds: float = 60
+        self, kind: type[ReplicatorError], says: str, *, secret: str = "correct horse", seconds: float = 180
     ) -> Mapping[str, Any]:
         """A run ends with an error of this kind; returns it."""
         return assert_fails(self.replicator.run("--until-current", seconds=seconds), kind, says, secret=secret)

@@ -15,11 +15,11 @@ def test_ddl_after_an_idle_rotation_arrives_after_a_kill(each_pipeline: MysqlPip
     pipeline = each_pipeline.with_settings(batch={"maxIntervalSeconds": 4})
     pipeline.assert_nothing_lost()
     running = pipeline.replicator.start(REPLICATOR_FAILPOINTS="engine.table.after_apply=kill")
-    running.said("streaming", 60)
+    running.said("streaming")
     pipeline.execute("INSERT INTO item (id) VALUES (5000)")
     time.sleep(0.5)
     pipeline.execute("FLUSH BINARY LOGS")
-    assert running.wait(60).status == -9
+    assert running.wait().status == -9
     pipeline.execute(statement, "INSERT INTO item (id) VALUES (5001)")
     pipeline = each_pipeline
     for number in range(3):

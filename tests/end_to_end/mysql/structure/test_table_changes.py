@@ -52,7 +52,7 @@ def test_a_ghost_table_that_is_captured_too_replaces_its_original(
         cursor.executemany("INSERT INTO ticket VALUES (%s, 'a ticket', 'open')", [(i,) for i in range(300)])
         with shop.Writers(pipeline.database, 3, ((), ()), tables=("ticket",)):
             running = pipeline.replicator.start()
-            running.said("streaming", 60)
+            running.said("streaming")
             for _ in range(2):
                 shop.change_structure(cursor, shop.ghost_table)
                 time.sleep(0.5)

@@ -77,5 +77,5 @@ class Pipeline:
 
     def target_rows(self) -> dict[str, list[Any]]:
         """The rows of each table at the target."""
-        tables = in_memory_target.STORAGE.tables.items()
+        tables = list(in_memory_target.STORAGE.tables.items())
         return {table.table: sorted(kept.rows.elements()) for table, kept in tables if kept.progress is not None}

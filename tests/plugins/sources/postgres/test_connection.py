@@ -184,4 +184,4 @@ def test_a_server_that_is_no_postgres_is_an_error_soon(stranger: Stranger, kind:
     since = time.monotonic()
     with pytest.raises(RetryableError, match="RPL-3107"):
         PostgresSource(config).latest_offset()
-    assert time.monotonic() - since < 10
+    assert time.monotonic() - since < 60

@@ -31,7 +31,7 @@ def _killed(pacing: Project, folder: Path, *removed: str) -> Path:
     saved = folder / "saved"
     command: list[str | Path] = [sys.executable, LIFE, pacing.config.model_dump_json(), "1", saved, *removed]
     environment = {"REPLICATOR_FAILPOINTS": f"{PLACE}=kill@2", **INTERPRETER}
-    assert fork(command, log=folder / "log", environment=environment).wait(90) == -signal.SIGKILL
+    assert fork(command, log=folder / "log", environment=environment).wait(240) == -signal.SIGKILL
     kills.append(PLACE)
     return saved
 

@@ -37,7 +37,7 @@ def at_work(shop: Shop) -> Iterator[Progress]:
         yield progress
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(120)
 
 
 def fails(step: str, table: str, error: Callable[[], Exception], calls: list[float] | None = None) -> None:
@@ -53,7 +53,8 @@ def fails(step: str, table: str, error: Callable[[], Exception], calls: list[flo
 
 
 def count(table: str) -> int:
-    return sum(t.rows.total() for t in in_memory_target.STORAGE.tables.values() if t.schema.table.table == table)
+    tables = list(in_memory_target.STORAGE.tables.values())  # a run may add some meanwhile
+    return sum(t.rows.total() for t in tables if t.schema.table.table == table)
 
 
 def test_a_table_that_keeps_failing_does_not_keep_the_others_from_passing_what_is_read_again(
@@ -76,11 +77,11 @@ def test_a_table_that_keeps_failing_does_not_keep_the_others_from_passing_what_i
     for i in range(100, 250):
         shop.sql(f"INSERT INTO customers VALUES ({i}, 'n{i}')")
     with at_work(shop):
-        _wait(lambda: count("customers") == 170, 60)
+        _wait(lambda: count("customers") == 170)
         tries = len(calls)
-        _wait(lambda: len(calls) > tries, 60)
+        _wait(lambda: len(calls) > tries)
         in_memory_target.STORAGE.fault = lambda at, where: None
-        _wait(lambda: count("notes") == 21, 60)
+        _wait(lambda: count("notes") == 21)
     shop.run()
     shop.assert_equal()
 
@@ -203,14 +204,15 @@ def test_the_time_that_first_copies_take_does_not_delay_tables_that_join_later(
 ) -> None:
     """Only what is read again counts: the copies are not made again."""
     fill(shop)
-    in_memory_target.STORAGE.fault = lambda at, where: time.sleep(4) if at == "load" else None
+    loaded: list[float] = []
+    in_memory_target.STORAGE.fault = lambda at, where: loaded.append(time.monotonic()) if at == "load" else None
     began: list[float] = []
     init = Rejoining.__init__
 
     def note(self: Rejoining, at: float, watermarks: Any) -> None:
-        began.append(time.monotonic() - at)
+        began.append(at)
         init(self, at, watermarks)
 
     monkeypatch.setattr(Rejoining, "__init__", note)
     shop.run()
-    assert began[0] < 3
+    assert began[0] >= max(loaded)

@@ -24,7 +24,7 @@ def test_a_full_queue_holds_the_producer_back_until_there_is_room() -> None:
     producer.start()
     assert not done.wait(0.1)
     assert queue.get(1) == 1
-    assert done.wait(5)
+    assert done.wait(60)
     producer.join()
     assert queue.nbytes == 80
 
@@ -49,7 +49,7 @@ def test_closing_frees_a_waiting_producer() -> None:
     producer = threading.Thread(target=produce)
     producer.start()
     queue.close()
-    assert raised.wait(5)
+    assert raised.wait(60)
     producer.join()
 
 

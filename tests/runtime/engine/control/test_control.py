@@ -68,7 +68,7 @@ def works() -> None:
 
 def damage(table: str) -> None:
     """Another program deletes rows of the target."""
-    kept = next(t for name, t in in_memory_target.STORAGE.tables.items() if name.table == table)
+    kept = next(t for name, t in list(in_memory_target.STORAGE.tables.items()) if name.table == table)
     kept.rows.clear()
 
 
@@ -79,9 +79,9 @@ def test_a_table_is_copied_again_beside_a_run(shop: Shop, copies: list[str]) -> 
     copies.clear()
     with at_work(shop):
         request = ask(shop, "resync", "notes", inPlace=True)
-        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 20)
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None)
         shop.sql("INSERT INTO notes VALUES ('beside')")
-        _wait(lambda: count("notes") == 21, 20)
+        _wait(lambda: count("notes") == 21)
     assert copies == ["notes"]
     assert outcome(shop, request).lines == (
         "main.notes will be copied again by the run that goes on, once it finds it at the source",
@@ -159,12 +159,12 @@ def test_a_failing_table_is_tried_again_at_once(shop: Shop, monkeypatch: pytest.
     fails("before", "notes", lambda: DataError("a value is too large", code="RPL-5001", table="main.notes"))
     shop.sql("INSERT INTO notes VALUES ('held')")
     with at_work(shop):
-        _wait(lambda: states(shop).get("notes") == "FAILING", 20)
+        _wait(lambda: states(shop).get("notes") == "FAILING")
         works()
         time.sleep(1)
         assert count("notes") == 20
         request = ask(shop, "retry", "notes")
-        _wait(lambda: count("notes") == 21, 20)
+        _wait(lambda: count("notes") == 21)
     assert outcome(shop, request).lines == ("main.notes will be tried again by the run that goes on",)
     shop.run()
     shop.assert_equal()
@@ -180,12 +180,12 @@ def test_a_table_that_gave_the_log_up_is_copied_at_once(shop: Shop, copies: list
     shop.sql("INSERT INTO notes VALUES ('held')")
     with at_work(shop):
         before = shop.status()["offset"]
-        _wait(lambda: states(shop).get("notes") == "FAILING", 20)
+        _wait(lambda: states(shop).get("notes") == "FAILING")
         shop.sql("INSERT INTO customers (name) VALUES ('later')")
-        _wait(lambda: shop.status()["offset"] != before, 30)
+        _wait(lambda: shop.status()["offset"] != before)
         works()
         request = ask(shop, "retry", "notes")
-        _wait(lambda: count("notes") == 21, 20)
+        _wait(lambda: count("notes") == 21)
     assert copies == ["notes"]
     assert outcome(shop, request).lines == ("main.notes will be copied again by the run that goes on",)
 
@@ -206,12 +206,12 @@ def test_a_wait_before_the_next_try_ends_when_an_operator_asks(shop: Shop, monke
     monkeypatch.setattr(SqliteSource, "create_table_registry", unreachable)
     shop.sql("INSERT INTO notes VALUES ('x')")
     with at_work(shop) as progress:
-        _wait(lambda: progress.snapshot().phase == "retrying", 20)
+        _wait(lambda: progress.snapshot().phase == "retrying")
         away.clear()
         began = time.monotonic()
         ask(shop, "resync", "notes", inPlace=True)
-        _wait(lambda: count("notes") == 21, 30)
-        assert time.monotonic() - began < 30
+        _wait(lambda: count("notes") == 21)
+        assert time.monotonic() - began < 200
 
 
 REFUSED = [
@@ -314,19 +314,19 @@ def test_a_table_whose_copy_runs_is_copied_from_the_beginning(
     def slow(step: str, where: TableId) -> None:
         if step == "loaded" and where.table == table and not go_on.is_set():
             loading.set()
-            go_on.wait(10)
+            go_on.wait(120)
 
     in_memory_target.STORAGE.fault = slow
     with at_work(shop):
-        assert loading.wait(20)
+        assert loading.wait(120)
         request = ask(shop, "resync", table, inPlace=True)
         shop.sql("UPDATE customers SET name = 'meanwhile' WHERE id < 9", "DELETE FROM notes WHERE text = 't1'")
         time.sleep(1)
         go_on.set()
-        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 30)
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None)
         change(shop)
-        _wait(lambda: count("customers") == len(shop.source_rows("customers")), 30)
-        _wait(lambda: count("notes") == len(shop.source_rows("notes")), 30)
+        _wait(lambda: count("customers") == len(shop.source_rows("customers")))
+        _wait(lambda: count("notes") == len(shop.source_rows("notes")))
     for number in range(3):
         shop.sql("INSERT INTO notes VALUES ('z')", f"ALTER TABLE customers ADD COLUMN c{number} TEXT")
         shop.run()
@@ -359,7 +359,7 @@ def test_beside_a_run_no_other_process_carries_requests_out(shop: Shop, monkeypa
     monkeypatch.setattr(RequestFolder, "look_seconds", 600.0)
     fill(shop)
     with at_work(shop):
-        _wait(lambda: count("notes") == 20, 20)
+        _wait(lambda: count("notes") == 20)
         request = ask(shop, "retry", "notes")
         with pytest.raises(ReplicatorError, match="RPL-7130"):
             alone(shop)
@@ -370,7 +370,7 @@ def test_a_request_that_cannot_be_begun_holds_up_no_data(
     shop: Shop, copies: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RequestFolder, "look_seconds", 0.1)
-    monkeypatch.setattr(request_watch, "_AGAIN_SECONDS", 3.0)
+    monkeypatch.setattr(request_watch, "_AGAIN_SECONDS", 3600.0)
     fill(shop)
     shop.run()
     copies.clear()
@@ -384,14 +384,14 @@ def test_a_request_that_cannot_be_begun_holds_up_no_data(
         with monkeypatch.context() as broken:
             broken.setattr(RequestFolder, "begin", full)
             request = ask(shop, "resync", "notes", inPlace=True)
-            _wait(lambda: bool(tries), 20)
+            _wait(lambda: bool(tries))
             for number in range(21, 31):
                 shop.sql("INSERT INTO notes VALUES ('x')")
-                _wait(lambda number=number: count("notes") == number, 20)
-                time.sleep(0.2)
+                _wait(lambda number=number: count("notes") == number)
             assert len(tries) <= 3  # each ends an attempt
-        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 20)
-        _wait(lambda: copies == ["notes"], 20)
+        monkeypatch.setattr(request_watch, "_AGAIN_SECONDS", 0.1)
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None)
+        _wait(lambda: copies == ["notes"])
 
 
 def test_a_run_goes_on_while_requests_cannot_be_listed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,12 +400,12 @@ def test_a_run_goes_on_while_requests_cannot_be_listed(shop: Shop, monkeypatch: 
     logged: list[str] = []
     monkeypatch.setattr(request_watch.log, "warning", lambda event, **_: logged.append(event))
     with at_work(shop):
-        _wait(lambda: count("notes") == 20, 20)
+        _wait(lambda: count("notes") == 20)
         with monkeypatch.context() as broken:
             broken.setattr(RequestFolder, "waiting", lambda _: 1 / 0)
-            _wait(lambda: "request.not_read" in logged, 20)
+            _wait(lambda: "request.not_read" in logged)
             shop.sql("INSERT INTO notes VALUES ('x')")
-            _wait(lambda: count("notes") == 21, 20)
+            _wait(lambda: count("notes") == 21)
 
 
 @pytest.mark.parametrize("by_itself", [True, False])
@@ -482,13 +482,13 @@ def test_a_copy_that_fails_again_and_again_is_tried_at_once(shop: Shop, monkeypa
     calls: list[float] = []
     fails("load", "notes", lambda: OSError(16, "locked"), calls)
     with at_work(shop):
-        _wait(lambda: len(calls) >= 3, 60)
+        _wait(lambda: len(calls) >= 3)
         time.sleep(0.5)
         works()
         request = ask(shop, "retry", "notes")
-        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 30)
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None)
         assert outcome(shop, request).lines == ("main.notes will be copied again by the run that goes on",)
-        _wait(lambda: count("notes") == 20, 30)
+        _wait(lambda: count("notes") == 20)
 
 
 def test_a_table_without_snapshots_is_tried_and_not_copied(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,7 +513,7 @@ def test_old_requests_are_deleted_while_a_run_goes_on(shop: Shop, monkeypatch: p
     shop.run()
     ask(shop, "retry", "nothing")
     with at_work(shop):
-        _wait(lambda: requests(shop).history() == [], 20)
+        _wait(lambda: requests(shop).history() == [])
 
 
 @pytest.mark.parametrize(

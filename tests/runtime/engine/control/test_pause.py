@@ -45,7 +45,7 @@ def ask(shop: Shop, command: str, *, alone: bool) -> str:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -68,7 +68,7 @@ def running(shop: Shop) -> Iterator[Progress]:
         yield progress
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(120)
     assert not thread.is_alive()
     assert errors == []
 
@@ -82,7 +82,7 @@ def is_equal(shop: Shop) -> bool:
 
 
 def applied() -> int:
-    return sum(kept.commits for kept in in_memory_target.STORAGE.tables.values())
+    return sum(kept.commits for kept in list(in_memory_target.STORAGE.tables.values()))
 
 
 def test_a_run_that_is_paused_waits_and_goes_on(shop: Shop) -> None:

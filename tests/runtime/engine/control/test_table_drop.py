@@ -82,9 +82,9 @@ def test_beside_a_run_a_table_is_dropped_and_the_others_go_on(shop: Shop) -> Non
     leave_notes_out(shop)
     with at_work(shop):
         request = ask(shop, "drop", "main.notes")
-        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 20)
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None)
         shop.sql("INSERT INTO customers VALUES (900, 'later')", "INSERT INTO notes VALUES ('later')")
-        _wait(lambda: count("customers") == 21, 20)
+        _wait(lambda: count("customers") == 21)
     assert outcome(shop, request).state is OutcomeState.DONE
     assert not there()
 

@@ -48,17 +48,17 @@ def test_the_status_says_that_it_waits_and_a_run_that_goes_on_copies_it_once_it_
     monkeypatch.setattr(SqliteRegistry, "list_tables", left_out)
     with at_work(shop) as progress:
         request = ask(shop, "resync", "notes", inPlace=True)
-        _wait(lambda: requests(shop).outcome(request.request_id) is not None, 20)
+        _wait(lambda: requests(shop).outcome(request.request_id) is not None)
         [line] = outcome(shop, request).lines
         assert line == "main.notes will be copied again by the run that goes on, once it finds it at the source"
-        _wait(lambda: waits_for(progress, "notes") != "", 20)
+        _wait(lambda: waits_for(progress, "notes") != "")
         assert waits_for(progress, "notes") == discovery.WAITS_FOR_SOURCE
         assert waits_for(progress, "customers") == ""
-        _wait(lambda: {t["table"]: t["waitsFor"] for t in shop.status()["tables"]}.get("notes") is not None, 20)
+        _wait(lambda: {t["table"]: t["waitsFor"] for t in shop.status()["tables"]}.get("notes") is not None)
         assert copies == []
         hidden.clear()
-        _wait(lambda: count("notes") == 20, 30)
-        _wait(lambda: waits_for(progress, "notes") == "", 20)
+        _wait(lambda: count("notes") == 20)
+        _wait(lambda: waits_for(progress, "notes") == "")
     assert copies == ["notes"]
     shop.run()
     shop.assert_equal()

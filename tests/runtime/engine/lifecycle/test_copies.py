@@ -28,11 +28,11 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def wait_for(event: threading.Event) -> None:
-    assert event.wait(10)
+    assert event.wait(60)
 
 
 def until_stopped(copy: Copy) -> None:
-    assert copy.stop.wait(10)
+    assert copy.stop.wait(60)
 
 
 def fail(error: Exception) -> None:
@@ -50,7 +50,7 @@ def test_a_table_is_copying_until_its_outcome_is_taken(pool: ThreadPoolExecutor)
     copies.begin(A, lambda _: pool.submit(wait_for, go))
     assert (A.copying, copies.running, list(copies.take_ended())) == (True, True, [])
     go.set()
-    pool.submit(lambda: None).result(10)
+    pool.submit(lambda: None).result(60)
     assert (A.copying, copies.running) == (True, True)
     assert list(copies.take_ended()) == [(A, None)]
     assert (A.copying, copies.running, list(copies.take_ended())) == (False, False, [])
@@ -59,7 +59,7 @@ def test_a_table_is_copying_until_its_outcome_is_taken(pool: ThreadPoolExecutor)
 def test_a_copy_that_fails_is_taken_with_its_error(pool: ThreadPoolExecutor) -> None:
     copies, error = Copies(), OSError("locked")
     copies.begin(A, lambda _: pool.submit(fail, error))
-    pool.submit(lambda: None).result(10)
+    pool.submit(lambda: None).result(60)
     assert list(copies.take_ended()) == [(A, error)]
 
 
@@ -67,7 +67,7 @@ def test_what_is_not_taken_because_of_another_error_is_taken_later(pool: ThreadP
     copies = Copies()
     copies.begin(A, lambda _: pool.submit(fail, OSError("locked")))
     copies.begin(B, lambda _: pool.submit(fail, OSError("full")))
-    pool.submit(lambda: None).result(10)
+    pool.submit(lambda: None).result(60)
     assert [record for record, _ in [next(copies.take_ended())]] == [A]
     assert [record for record, _ in copies.take_ended()] == [B]
 

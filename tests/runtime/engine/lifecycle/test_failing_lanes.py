@@ -63,22 +63,22 @@ def test_no_lane_begins_for_a_target_that_is_away_although_a_table_without_chang
     held = shop.status()["offset"]
     with structlog.testing.capture_logs() as logged, at_work(shop) as progress:
         shop.sql("INSERT INTO quiet VALUES (1)")
-        _wait(lambda: count("quiet") == 1, 60)
-        _wait(lambda: shop.status()["offset"] != held, 60)
+        _wait(lambda: count("quiet") == 1)
+        _wait(lambda: shop.status()["offset"] != held)
         held = shop.status()["offset"]
         in_memory_target.STORAGE.fault = unreachable("before", "progress")
         shop.sql("INSERT INTO notes VALUES ('late')")
         if changed == "two":
             shop.sql("INSERT INTO customers VALUES (900, 'late')")
         failing_now = {"notes"} if changed == "one" else {"notes", "customers"}
-        _wait(lambda: {t.table.table for t in progress.snapshot().tables if t.state == "FAILING"} == failing_now, 60)
+        _wait(lambda: {t.table.table for t in progress.snapshot().tables if t.state == "FAILING"} == failing_now)
         until = time.monotonic() + 2
         while time.monotonic() < until:
             assert files(shop) == []
             time.sleep(0.1)
         assert shop.status()["offset"] == held
         works()
-        _wait(lambda: count("notes") == 21, 60)
+        _wait(lambda: count("notes") == 21)
     refused = [entry for entry in logged if entry["event"] == "table.has_no_lane"]
     assert bool(refused) == (changed == "one"), "of several that fail none is asked about"
     three_runs(shop)
@@ -101,7 +101,7 @@ def test_a_table_that_the_target_cannot_be_asked_about_has_a_lane_where_others_a
             shop.sql(f"INSERT INTO customers VALUES ({number}, 'works')", f"INSERT INTO notes VALUES ('{number}')")
             time.sleep(0.2)
             assert number < 1200
-        _wait(lambda: shop.status()["offset"] != held, 60)
+        _wait(lambda: shop.status()["offset"] != held)
     assert count("notes") == 20
     works()
     three_runs(shop)
@@ -187,7 +187,7 @@ def test_a_table_that_fails_again_in_each_drain_waits_longer_each_time_and_its_l
         _wait(lambda: len(tries()) >= 4, 90)
         since = view(failing, "notes")["failingSince"]
         failing.sql("INSERT INTO notes VALUES ('one more')")
-        _wait(lambda: view(failing, "notes")["pause"]["laneRows"] == 4, 30)
+        _wait(lambda: view(failing, "notes")["pause"]["laneRows"] == 4)
         shown = view(failing, "notes")
         assert shown["state"] == "FAILING"
         assert shown["failingSince"] == since
@@ -210,11 +210,11 @@ def test_a_retry_gives_the_target_the_lane_at_once(failing: Shop) -> None:
     fail_once(failing, 0)
     with at_work(failing):
         failing.sql("INSERT INTO customers VALUES (900, 'at work')")
-        _wait(lambda: count("customers") == 22, 60)
-        _wait(lambda: view(failing, "notes")["pause"]["triedAgainAt"] is not None, 60)
+        _wait(lambda: count("customers") == 22)
+        _wait(lambda: view(failing, "notes")["pause"]["triedAgainAt"] is not None)
         works()
         request = requests(failing).submit("table.retry", {"tables": ["notes"]})
-        _wait(lambda: count("notes") == 21, 60)
+        _wait(lambda: count("notes") == 21)
         outcome = requests(failing).outcome(request.request_id)
         assert outcome is not None
         assert outcome.state is OutcomeState.DONE

@@ -55,7 +55,7 @@ def passes(shop: Shop) -> bool:
     """Whether the saved offset moves after a change of another table; the status is written every five seconds."""
     before = shop.status()["offset"]
     shop.sql("INSERT INTO customers (name) VALUES ('later')")
-    _wait(lambda: shop.status()["offset"] != before, 20)
+    _wait(lambda: shop.status()["offset"] != before)
     return True
 
 
@@ -73,14 +73,14 @@ def test_the_offset_moves_and_the_table_comes_back_without_a_restart(
     fails("before", "notes", error)
     shop.sql("INSERT INTO notes VALUES ('held')")
     with at_work(shop) as progress:
-        _wait(lambda: is_released(log), 30)
+        _wait(lambda: is_released(log))
         assert len(in_memory_target.STORAGE.rows("notes")) == 20, "what was copied stays readable"
         assert passes(shop)
         works()
-        _wait(lambda: len(in_memory_target.STORAGE.rows("notes")) == 21, 30)
-        _wait(lambda: all(t.state == "REPLICATING" for t in progress.snapshot().tables), 30)
+        _wait(lambda: len(in_memory_target.STORAGE.rows("notes")) == 21)
+        _wait(lambda: all(t.state == "REPLICATING" for t in progress.snapshot().tables))
         shop.sql("INSERT INTO notes VALUES ('after')")
-        _wait(lambda: len(in_memory_target.STORAGE.rows("notes")) == 22, 30)
+        _wait(lambda: len(in_memory_target.STORAGE.rows("notes")) == 22)
     for number in range(3):
         shop.run()
         shop.assert_equal()
@@ -152,7 +152,7 @@ def test_rows_that_still_cannot_be_copied_leave_the_table_as_it_was(
     monkeypatch.setattr(SqliteSnapshotReader, "open", open_refusing)
     monkeypatch.setattr(retry_budget, "_FIRST_WAIT_SECONDS", 0.4)
     with at_work(shop):
-        _wait(lambda: sum(entry["event"] == "table.log_released" for entry in log) >= 4, 60)
+        _wait(lambda: sum(entry["event"] == "table.log_released" for entry in log) >= 4)
         assert len(in_memory_target.STORAGE.rows("notes")) == 20
         assert passes(shop)
     waits = [entry["seconds"] for entry in log if entry["event"] == "table.log_released"]
@@ -168,10 +168,10 @@ def test_a_source_without_snapshots_keeps_holding_the_offset_and_says_so_once(
     fill(shop)
     fails("before", "notes", too_large)
     with at_work(shop) as progress:
-        _wait(lambda: any(entry["event"] == "table.holds_log" for entry in log), 30)
+        _wait(lambda: any(entry["event"] == "table.holds_log" for entry in log))
         before = shop.status()["offset"]
         shop.sql("INSERT INTO customers (name) VALUES ('more')")
-        _wait(lambda: len(in_memory_target.STORAGE.rows("customers")) == 21, 30)
+        _wait(lambda: len(in_memory_target.STORAGE.rows("customers")) == 21)
         [notes] = [table for table in progress.snapshot().tables if table.table.table == "notes"]
         assert notes.failing_since is not None
         assert notes.copy_again_at is None
@@ -192,7 +192,7 @@ def test_a_table_that_keeps_deleted_rows_is_not_copied_again(shop: Shop, log: li
     fails("before", "notes", too_large)
     shop.sql("INSERT INTO notes VALUES ('held')")
     with at_work(shop):
-        _wait(lambda: any(entry["event"] == "table.holds_log" for entry in log), 30)
+        _wait(lambda: any(entry["event"] == "table.holds_log" for entry in log))
     works()
     shop.run()
     assert len(in_memory_target.STORAGE.rows("notes")) == 21
@@ -205,9 +205,9 @@ def test_a_table_dropped_while_it_waits_for_its_copy_is_forgotten(shop: Shop, lo
     fails("before", "notes", too_large)
     shop.sql("INSERT INTO notes VALUES ('held')")
     with at_work(shop) as progress:
-        _wait(lambda: is_released(log), 30)
+        _wait(lambda: is_released(log))
         shop.sql("DROP TABLE notes")
-        _wait(lambda: [t.table.table for t in progress.snapshot().tables] == ["customers"], 30)
+        _wait(lambda: [t.table.table for t in progress.snapshot().tables] == ["customers"])
     assert len(in_memory_target.STORAGE.rows("notes")) == 20
     works()
     shop.run()
@@ -224,7 +224,7 @@ def test_a_table_that_waits_for_its_copy_and_is_missing_once_is_copied_later_whe
     fails("before", "notes", too_large)
     shop.sql("INSERT INTO notes VALUES ('held')")
     with at_work(shop):
-        _wait(lambda: is_released(log), 30)
+        _wait(lambda: is_released(log))
     works()
     listed = SqliteRegistry.list_tables
     with monkeypatch.context() as once:
@@ -271,7 +271,7 @@ def test_a_table_that_failed_in_an_earlier_run_and_is_left_out_now_ends_no_run(
     shop.document["failingTables"] = {"holdLogHours": 0.000001}
     with at_work(shop):
         shop.sql("INSERT INTO customers (name) VALUES ('later')")
-        _wait(lambda: count("customers") == 21, 20)
+        _wait(lambda: count("customers") == 21)
         assert passes(shop)
     assert not [entry for entry in log if entry["event"] in {"run.retry", "table.log_released"}]
 

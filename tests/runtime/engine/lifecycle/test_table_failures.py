@@ -86,7 +86,7 @@ def test_a_named_table_that_comes_back_joins_a_run_at_work(shop: Shop) -> None:
         _wait(lambda: all(t.state == "REPLICATING" for t in progress.snapshot().tables))
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(120)
     shop.run()
     shop.assert_equal()
 

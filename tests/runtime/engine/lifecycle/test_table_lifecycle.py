@@ -11,6 +11,7 @@ import pytest
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
 from replicator_runtime.engine.run_state.progress import Progress
+from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_store import SnapshotRecord, TableStore
@@ -105,7 +106,10 @@ def test_a_copied_table_is_stored_as_copied(lifecycle: TableLifecycle) -> None:
     assert stored(lifecycle)[A].state is TableState.REPLICATING
 
 
-def test_a_failure_that_may_pass_is_tried_again_and_holds_the_offset(lifecycle: TableLifecycle) -> None:
+def test_a_failure_that_may_pass_is_tried_again_and_holds_the_offset(
+    lifecycle: TableLifecycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RetryBudget, "next_delay", lambda _: 600.0)
     record = lifecycle.records[A]
     assert lifecycle.fail(record, RetryableError("away", code="RPL-4999"))
     assert lifecycle.is_waiting(record)

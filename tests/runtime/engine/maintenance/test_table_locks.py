@@ -40,5 +40,5 @@ def test_two_that_want_the_same_tables_in_another_order_do_not_wait_for_each_oth
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     assert not any(thread.is_alive() for thread in threads)

@@ -13,6 +13,12 @@ from replicator_sdk import TableId
 A, B, C = TableId("db", "a"), TableId("db", "b"), TableId("db", "c")
 
 
+@pytest.fixture(autouse=True)
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+
+
 def seconds_ago(seconds: float) -> int:
     """A time in µs since 1970."""
     return int((time.time() - seconds) * 1e6)

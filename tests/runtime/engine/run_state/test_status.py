@@ -24,11 +24,13 @@ def test_a_change_of_phase_is_written_before_the_next_regular_time(monkeypatch: 
         ),
     )
     monkeypatch.setattr(status, "status", lambda run, error: run.progress.phase)
+    monkeypatch.setattr(status, "_EVERY_SECONDS", 3600.0)
     writer = status.StatusWriter(run)
     writer.start()
     run.progress.set_phase("retrying")
-    until = time.monotonic() + 3
+    until = time.monotonic() + 60
     while not written and time.monotonic() < until:
         time.sleep(0.02)
     writer.close()
+    assert len(written) == 2, "once more when it is closed"
     assert written[0] == "retrying"

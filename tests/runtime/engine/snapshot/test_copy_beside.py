@@ -62,11 +62,11 @@ def test_readers_see_the_rows_of_before_until_the_copy_is_whole(
     copies.clear()
     with at_work(filled):
         filled.sql("INSERT INTO notes VALUES ('before')")
-        _wait(lambda: count("notes") == 21, 20)
+        _wait(lambda: count("notes") == 21)
         request = ask(filled, "resync", "notes", inPlace=in_place)
-        _wait(lambda: requests(filled).outcome(request.request_id) is not None, 20)
+        _wait(lambda: requests(filled).outcome(request.request_id) is not None)
         filled.sql("INSERT INTO notes VALUES ('beside')")
-        _wait(lambda: bool(copies) and count("notes") == 22, 20)
+        _wait(lambda: bool(copies) and count("notes") == 22)
     assert copies == ["notes"]
     assert min(seen) == (0 if in_place else 21)  # the same, into the table itself, shows what is looked for
     works()

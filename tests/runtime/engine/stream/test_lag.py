@@ -27,7 +27,7 @@ def test_the_lag_is_unknown_before_the_reader_has_delivered_what_is_there(
     may_read, original = threading.Event(), SqliteReader.run
 
     def held(self: SqliteReader) -> None:
-        may_read.wait(30)
+        may_read.wait(120)
         original(self)
 
     monkeypatch.setattr(SqliteReader, "run", held)
@@ -42,7 +42,7 @@ def test_the_lag_is_unknown_before_the_reader_has_delivered_what_is_there(
     thread = threading.Thread(target=lambda: shop.run(until_current=False, stop=stop, progress=progress))
     thread.start()
     try:
-        assert reported.wait(30)
+        assert reported.wait(120)
         before = progress.snapshot()
         may_read.set()
         _wait(lambda: progress.snapshot().current_at is not None)
@@ -50,7 +50,7 @@ def test_the_lag_is_unknown_before_the_reader_has_delivered_what_is_there(
     finally:
         may_read.set()
         stop.set()
-        thread.join(30)
+        thread.join(120)
     assert (before.phase, before.lag_seconds, before.current_at) == ("streaming", None, None)
     assert {table.lag_seconds for table in before.tables} == {None}
     assert after.lag_seconds == 0
@@ -70,4 +70,4 @@ def test_the_lag_of_an_idle_source_is_known_at_once(tmp_path: Path) -> None:
         _wait(lambda: progress.snapshot().lag_seconds == 0)
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(120)

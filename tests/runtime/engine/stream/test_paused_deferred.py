@@ -93,7 +93,7 @@ def test_what_is_in_a_lane_moves_the_offset_without_a_commit_of_its_table(shop: 
         wait_for(lambda: shop.offset() != saved)
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(120)
     ask(shop, "resume", "notes")
     shop.run()
     shop.assert_equal()
@@ -125,7 +125,7 @@ def test_tables_paused_and_resumed_under_load_are_equal(shop: DeferredShop, seed
             stop.wait(0.05)
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(120)
     for table in ("customers", "notes"):
         ask(shop, "resume", table)
     shop.run()

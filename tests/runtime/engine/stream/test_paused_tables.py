@@ -110,15 +110,15 @@ def test_a_table_is_paused_and_resumed_beside_a_run(shop: Shop) -> None:
     shop.run()
     with at_work(shop):
         paused = ask(shop, "pause", "customers")
-        _wait(lambda: requests(shop).outcome(paused.request_id) is not None, 20)
+        _wait(lambda: requests(shop).outcome(paused.request_id) is not None)
         shop.sql("INSERT INTO customers VALUES (900, 'in the lane')", "INSERT INTO notes VALUES ('beside')")
-        _wait(lambda: count("notes") == 21, 20)
-        _wait(lambda: bool(files(shop)), 20)
+        _wait(lambda: count("notes") == 21)
+        _wait(lambda: bool(files(shop)))
         assert count("customers") == 20
         resumed = ask(shop, "resume", "customers")
-        _wait(lambda: count("customers") == 21, 20)
+        _wait(lambda: count("customers") == 21)
         shop.sql("INSERT INTO customers VALUES (901, 'later')")
-        _wait(lambda: count("customers") == 22, 20)
+        _wait(lambda: count("customers") == 22)
     assert outcome(shop, resumed).state is OutcomeState.DONE
     three_runs(shop)
 
@@ -215,9 +215,9 @@ def test_a_lane_past_its_bound_is_dropped_and_the_table_copied_again_when_it_is_
     alone(shop, "pause", "notes")
     with structlog.testing.capture_logs() as logged, at_work(shop):
         shop.sql("INSERT INTO notes VALUES ('in the lane')")
-        _wait(lambda: bool((view(shop, "notes")["pause"] or {}).get("copiedAgain")), 20)
+        _wait(lambda: bool((view(shop, "notes")["pause"] or {}).get("copiedAgain")))
         shop.sql("INSERT INTO notes VALUES ('in no lane')", "INSERT INTO customers VALUES (900, 'n')")
-        _wait(lambda: count("customers") == 21, 20)
+        _wait(lambda: count("customers") == 21)
     assert "RPL-4130" in {entry.get("code") for entry in logged}
     for number in range(2):
         change_more(shop, number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.engine.batching.sequencer import CommitMark
@@ -41,7 +40,7 @@ def test_changes_that_are_being_applied_when_the_attempt_ends_are_not_applied_ag
     def slow(step: str, table: TableId) -> None:
         if step == "before" and table.table == "notes" and not ended:
             applying.append(step)
-            time.sleep(1)
+            _wait(lambda: bool(ended))
 
     in_memory_target.STORAGE.fault = slow
     with at_work(shop):

@@ -219,12 +219,12 @@ def test_changes_are_held_and_approved_beside_a_run(shop: Shop) -> None:
     started(shop, addColumn="ask")
     with at_work(shop):
         shop.sql(ALTER)
-        _wait(lambda: len(waiting(shop)) == 1, 20)
+        _wait(lambda: len(waiting(shop)) == 1)
         shop.sql("INSERT INTO customers VALUES (900, 'beside')", "INSERT INTO notes VALUES ('after', 5)")
-        _wait(lambda: count("customers") == 21, 20)
+        _wait(lambda: count("customers") == 21)
         assert count("notes") == 20
         submit(shop, "approve", [waiting(shop)[0]["id"]])
-        _wait(lambda: count("notes") == 21, 20)
+        _wait(lambda: count("notes") == 21)
     policies(shop)
     three_runs(shop)
 

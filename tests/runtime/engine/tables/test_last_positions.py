@@ -94,7 +94,7 @@ def test_a_copy_of_the_first_snapshot_is_older_too(shop: Shop) -> None:
         _wait(lambda: progress.applied_rows >= rows + 12)
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(120)
     put_back()
     assert _runs(shop) == ["main.customers RPL-4110"]
 

@@ -36,7 +36,7 @@ class Counting:
 
     def put(self, key: str, value: bytes) -> None:
         for event in self.beside:
-            event.wait(10)
+            event.wait(120)
         if self.fault is not None:
             raise self.fault
         self.written.append(len(value))
@@ -172,7 +172,7 @@ def test_several_threads_share_a_write(store: Counting) -> None:
         thread.start()
     store.beside[0].set()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert len(store.written) < 50
     assert content(opened(store)) == content(found)
 

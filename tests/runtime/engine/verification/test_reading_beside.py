@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_both_go_on_at_one_time(spark: SparkSession) -> None:
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=120)
 
     def read() -> int:
         meeting.wait()
@@ -44,7 +44,7 @@ def test_a_failed_wait_ends_the_jobs_that_read(spark: SparkSession) -> None:
         return spark.range(1).mapInArrow(slow, "id long").count()
 
     def wait() -> None:
-        begun.wait(20)
+        begun.wait(120)
         while not spark.sparkContext.statusTracker().getActiveJobsIds():
             time.sleep(0.05)
         raise LookupError
@@ -52,7 +52,7 @@ def test_a_failed_wait_ends_the_jobs_that_read(spark: SparkSession) -> None:
     began = time.monotonic()
     with pytest.raises(LookupError):
         read_beside(read, wait, spark)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 300
 
 
 def test_what_fails_to_read_is_raised_after_the_wait(spark: SparkSession) -> None:

@@ -65,7 +65,7 @@ def test_a_selected_column_is_followed_through_a_swap_of_names() -> None:
     reader.initialize(MemoryOffset(0))
     thread = threading.Thread(target=reader.run)
     thread.start()
-    assert emitter.wait_for(source.latest_offset(), 30)
+    assert emitter.wait_for(source.latest_offset(), 120)
     reader.close()
     thread.join()
     events = [event for window in emitter.windows for event in window.events]

@@ -82,7 +82,7 @@ def _pipeline(folder: Path, bootstrap: str, topic: str, *, distributed: bool) ->
 
 
 def _wait_for_leader(cluster: KafkaCluster, topic: str, broker: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while cluster.leaders(topic) != {0: broker}:
         assert time.monotonic() < deadline, cluster.leaders(topic)
         time.sleep(0.1)

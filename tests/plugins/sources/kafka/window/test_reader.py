@@ -415,6 +415,6 @@ def test_only_the_durable_offset_is_committed_to_the_group(kafka: KafkaBroker, k
 
     with pump.running() as run:
         run.wait_for(pump.source.latest_offset())
-        run.wait_until(lambda: bool(group_offsets(kafka, group)), timeout=60)
+        run.wait_until(lambda: bool(group_offsets(kafka, group)))
         assert isinstance(durable, KafkaOffset)
         assert group_offsets(kafka, group) == durable.next

@@ -187,8 +187,8 @@ def test_a_transaction_without_its_end_waits_and_is_then_released_and_counted(sh
     pump.context.metrics = counted = CountingMetrics()
     with pump.running() as run:
         run.wait_for(pump.source.latest_offset())
-        shop.write(Transaction(101, [("orders", 1), ("lines", 1)]), ends=False)
         since = time.monotonic()
+        shop.write(Transaction(101, [("orders", 1), ("lines", 1)]), ends=False)
         run.wait_for(pump.source.latest_offset())
         assert time.monotonic() - since > 2
     assert sum(notes(run), Counter()) == {"of 100": 2, "of 101": 2}

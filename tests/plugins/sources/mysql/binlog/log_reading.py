@@ -59,7 +59,7 @@ def stream(
         opened.close()
 
 
-def read_until(opened: BinlogStream, end: FilePosition, limit: int = 100_000, seconds: float = 30) -> list[Events]:
+def read_until(opened: BinlogStream, end: FilePosition, limit: int = 100_000, seconds: float = 120) -> list[Events]:
     """Windows of events until `end` is passed."""
     windows = []
     deadline = time.monotonic() + seconds

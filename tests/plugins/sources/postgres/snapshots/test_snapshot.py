@@ -240,7 +240,7 @@ def test_a_closed_snapshot_cannot_be_read_and_frees_its_slot(postgres_database: 
     snapshot.close()
     with pytest.raises(RetryableError, match="RPL-3604"):
         rows_of(snapshot)
-    for _ in range(50):
+    for _ in range(600):
         if db.execute(slots)[0][0] == 0:
             break
         threading.Event().wait(0.1)

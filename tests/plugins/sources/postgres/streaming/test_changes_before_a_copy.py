@@ -33,7 +33,7 @@ def _alter_before_the_copy(monkeypatch: pytest.MonkeyPatch, alter: Callable[[], 
 
 
 def _wait_until_copied(*tables: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while {t.schema.table.table for t in _copied()} != set(tables):
         assert time.monotonic() < deadline
         time.sleep(0.02)

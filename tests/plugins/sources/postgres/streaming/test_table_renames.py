@@ -84,7 +84,9 @@ class Shop:
 
     def copied(self) -> dict[str, list[Any]]:
         """The rows of each table at the target."""
-        return {str(table): sorted(kept.rows.elements()) for table, kept in in_memory_target.STORAGE.tables.items()}
+        return {
+            str(table): sorted(kept.rows.elements()) for table, kept in list(in_memory_target.STORAGE.tables.items())
+        }
 
     def three_runs(self) -> None:
         """After each, source and target are equal; rows and structure change between them."""
@@ -127,7 +129,7 @@ def test_a_table_that_is_renamed_during_a_run_is_renamed_at_the_target(
     assert set(shop.copies) <= COPIED.get(case, set())
 
 
-def _wait_for(condition: Any, seconds: float = 40) -> None:
+def _wait_for(condition: Any, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -52,7 +52,7 @@ def loads(project: Project) -> int:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -70,7 +70,7 @@ def test_changes_that_wait_are_loaded_as_one_batch_and_other_tables_go_on(pacing
     assert (consumer.settled(KEYED.table), consumer.settled(KEYLESS.table)) == (at(1), at(1))
     consumer.settle([KEYED.table])
     assert consumer.settled(KEYED.table) == at(42)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 600
     assert pacing.select("SELECT name, note FROM {d}.customers WHERE id = 1") == [["a41", "last"]]
     assert pacing.count("customers") == 40
     assert loads(pacing) == 3

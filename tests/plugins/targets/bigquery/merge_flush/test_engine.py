@@ -21,7 +21,7 @@ def replicate(pipeline: Path, kill_at: str = "") -> int:
     command = [*COMMAND, "run", str(pipeline), "--until-current"]
     log = pipeline.with_name("log")
     environment = {"REPLICATOR_FAILPOINTS": f"{kill_at}=kill" if kill_at else ""}
-    ended = fork(command, log=log, environment=environment).wait(90)
+    ended = fork(command, log=log, environment=environment).wait(240)
     assert ended in {0, -signal.SIGKILL}, log.read_text()
     return ended
 

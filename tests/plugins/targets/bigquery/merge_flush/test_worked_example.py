@@ -13,7 +13,6 @@ import sqlglot
 
 from replicator_sdk.datatype import INT64, STRING, Record
 from replicator_sdk.event import DDLOperation
-from replicator_sdk.failpoint import arm
 from replicator_sdk.schema import Column, TableId, TableSchema
 from replicator_target_bigquery.config import PartitionType
 from replicator_target_bigquery.merge_flush.intermediate.tables import intermediate_fields
@@ -24,6 +23,7 @@ from tests.plugins.targets.bigquery.support.changes import KEYED, at, batch, ddl
 from tests.plugins.targets.bigquery.support.project import Project
 from tests.plugins.targets.bigquery.support.sql_parser import parse_sql
 from tests.services.bigquery.emulators import PROJECT, Emulators
+from tests.services.held_point import held_at
 from tests.services.processes import LOOPBACK
 
 KEY = Field("customKeyField", "STRUCT", fields=(Field("k1", "INT64", "REQUIRED"), Field("k2", "STRING")))
@@ -234,15 +234,15 @@ def test_rows_are_streamed_during_a_merge_and_old_batches_are_deleted(project: P
     consumer = merging(project)
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     consumer.apply_batch(batch(1, [insert(row(1, "a"))]))
-    arm("merge_flush.merge.before=delay:1.5")
-    consumer._flush(KEYED.table).begin()
-    consumer.apply_batch(batch(2, [insert(row(2, "b"))]))
-    (table,) = intermediates(project)
-    assert [values[3] for values in streamed_rows(project, table)] == ["1", "2"]
-    assert project.count("customers") == 0
+    with held_at("merge_flush.merge.before"):
+        consumer._flush(KEYED.table).begin()
+        consumer.apply_batch(batch(2, [insert(row(2, "b"))]))
+        (table,) = intermediates(project)
+        assert [values[3] for values in streamed_rows(project, table)] == ["1", "2"]
+        assert project.count("customers") == 0
     consumer.settle([KEYED.table])
     assert project.count("customers") == 2
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while streamed_rows(project, table) and time.monotonic() < until:
         time.sleep(0.05)
     assert streamed_rows(project, table) == []
@@ -255,12 +255,14 @@ def test_a_merge_waits_for_rows_of_its_number_in_flight(project: Project) -> Non
     consumer = merging(project)
     consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
     consumer.apply_batch(batch(1, [insert(row(1, "a"))]))
-    arm("merge_flush.streamed=delay:1")
-    late = threading.Thread(target=lambda: consumer.apply_batch(batch(2, [insert(row(2, "b"))])))
-    late.start()
-    time.sleep(0.4)
-    consumer._flush(KEYED.table).begin()
-    late.join()
+    with held_at("merge_flush.streamed") as streamed:
+        late = threading.Thread(target=lambda: consumer.apply_batch(batch(2, [insert(row(2, "b"))])))
+        late.start()
+        streamed.wait()
+        consumer._flush(KEYED.table).begin()
+        time.sleep(0.4)  # a merge that did not wait would begin now
+        streamed.release()
+        late.join()
     consumer.settle([KEYED.table])
     assert consumer.settled(KEYED.table) == at(2)
     assert project.count("customers") == 2
@@ -274,7 +276,7 @@ def test_an_interval_or_a_number_of_rows_makes_a_merge(bigquery_emulators: Emula
         consumer = merging(project)
         consumer.apply_ddl(ddl(0, DDLOperation.CREATE_TABLE))
         consumer.apply_batch(batch(1, [insert(row(1)), insert(row(2))]))
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while consumer.settled(KEYED.table) != at(1) and time.monotonic() < until:
             time.sleep(0.05)
         assert consumer.settled(KEYED.table) == at(1)

@@ -15,4 +15,4 @@ def run(life: Path, project: Project, folder: Path, place: str, epoch: int = 1) 
     point, _, count = place.partition("@")
     command: list[str | Path] = [sys.executable, life, project.config.model_dump_json(), str(epoch)]
     environment = {"REPLICATOR_FAILPOINTS": f"{point}=kill@{count or 1}", **INTERPRETER}
-    return fork(command, log=folder / "log", environment=environment).wait(90)
+    return fork(command, log=folder / "log", environment=environment).wait(240)

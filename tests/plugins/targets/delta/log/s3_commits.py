@@ -73,14 +73,18 @@ class Scenes:
             log = self._table(name)
             path = self._commit_file(name, 1)
             transaction = log.begin()
-            self._server.plan(Fault("PUT", f"/{name}/_delta_log/{1:020}.json", seconds=6))
+            self._server.plan(Fault("PUT", f"/{name}/_delta_log/{1:020}.json", held=True))
             answers: list[str] = []
             thread = threading.Thread(
                 target=lambda: answers.append(_code(lambda: transaction.commit({}, writer="late")))
             )
             thread.start()
-            time.sleep(3)
+            until = time.monotonic() + 120
+            while not self._server.held:
+                assert time.monotonic() < until
+                time.sleep(0.05)
             self._files.pipe_file(path, b'{"commitInfo":{"by":"the newer run"}}', mode="create")
+            self._server.release()
             thread.join()
         finally:
             self._spark.conf.unset("spark.delta.logStore.s3a.impl")

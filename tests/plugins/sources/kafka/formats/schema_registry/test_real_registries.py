@@ -118,7 +118,7 @@ def _avro(registry: ApicurioRegistry, layout: Mapping[str, object]) -> dict[str,
 
 def _records(kafka: KafkaBroker, topic: str, count: int) -> None:
     """Wait until a topic has so many records."""
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     while topic not in kafka.topics() or sum(kafka.ends(topic).values()) < count:
         assert time.monotonic() < deadline, topic
         time.sleep(0.1)
