@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
@@ -15,7 +15,7 @@ from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.offset import Offset
 from replicator_sdk.snapshot import SnapshotReader
-from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
+from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, StartFrom
 from replicator_source_mysql.binlog.log_availability import check_readable, current_offset, origin_of
 from replicator_source_mysql.config import MySqlConfig
 from replicator_source_mysql.connect.connection import Endpoint, server_of
@@ -38,6 +38,7 @@ class MySqlSource(DeltaSource[MySqlConfig]):
     unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset()
     filters_snapshots: ClassVar[bool] = True
     marks_refused: ClassVar[bool] = True
+    starts_from: ClassVar[frozenset[Literal["offset", "time"]]] = frozenset({"offset", "time"})
 
     def configure(self, configurer: Configurer) -> None:
         """Refuse a certificate file that does not exist; the settings model checks everything else."""
@@ -64,6 +65,22 @@ class MySqlSource(DeltaSource[MySqlConfig]):
         """The end of the binlog, which the reader reaches without further changes at the source."""
         with self.endpoint().session() as connection:
             return current_offset(connection, origin_of(connection))
+
+    def find_start(self, start: StartFrom, *, namespace: str, name: str) -> Offset:
+        """The place of a file and position, of GTIDs, or before the first transaction committed at a time or later."""
+        from replicator_source_mysql.starts.log_walk import LogWalk
+        from replicator_source_mysql.starts.positions import Positions
+        from replicator_source_mysql.streaming.usual_session import usual_session
+
+        endpoint = self.endpoint()
+        with endpoint.session() as connection, diagnosed("looking for a position in the log"):
+            origin = origin_of(connection)
+            usual = usual_session(connection, is_mariadb=origin.server.is_mariadb)
+            walk = LogWalk(endpoint, origin, usual, self._server_id(namespace, name))
+            return Positions(connection, walk).find(start)
+
+    def _server_id(self, namespace: str, name: str) -> int:
+        return self.config.server_id or derived_server_id(namespace, name)
 
     def create_table_registry(self) -> TableRegistry:
         """The catalogue."""
@@ -99,7 +116,7 @@ class MySqlSource(DeltaSource[MySqlConfig]):
         """A reader of the binlog, as a replica with the server id of the settings or one derived from the name."""
         from replicator_source_mysql.streaming.reader import MySqlEventReader
 
-        server_id = self.config.server_id or derived_server_id(context.namespace, context.replicator_name)
+        server_id = self._server_id(context.namespace, context.replicator_name)
         endpoint = self.endpoint(f"replicator {context.replicator_name}")
         return MySqlEventReader(endpoint, server_id, definition, context, emitter)
 

@@ -113,7 +113,7 @@ def check_readable(connection: pymysql.Connection[Any], origin: Origin, offset: 
 
 
 def _check_file(connection: pymysql.Connection[Any], origin: Origin, offset: MySqlOffset) -> None:
-    files = _files(connection)
+    files = file_sizes(connection)
     if offset.file not in files:
         raise HistoryLostError(
             f"the binlog file {offset.file} is gone from the server, which holds {_range(files)} and keeps files for"
@@ -128,11 +128,11 @@ def _check_file(connection: pymysql.Connection[Any], origin: Origin, offset: MyS
 
 def has_position(connection: pymysql.Connection[Any], origin: Origin, offset: MySqlOffset) -> bool:
     """Whether the server, which `offset` comes from, has its file and a place between two transactions there, by its numbers."""
-    size = _files(connection).get(offset.file, -1)
+    size = file_sizes(connection).get(offset.file, -1)
     return size >= offset.position and _is_same_history(connection, origin, offset)
 
 
-def _files(connection: pymysql.Connection[Any]) -> dict[str, int]:
+def file_sizes(connection: pymysql.Connection[Any]) -> dict[str, int]:
     """The sizes of the server's binlog files, in their order."""
     return {str(row[0]): int(row[1]) for row in execute(connection, "SHOW BINARY LOGS")}
 

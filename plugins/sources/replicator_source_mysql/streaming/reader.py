@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import HistoryLostError, ReplicatorError
 from replicator_sdk.offset import Offset
-from replicator_sdk.schema import TableSchema
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_mysql.assessment.assessor import check_server, check_tables
 from replicator_source_mysql.binlog.dump.binlog_stream import BinlogStream
@@ -21,18 +21,17 @@ from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.binlog.log_availability import Origin, check_readable, check_same, origin_of, other_file
 from replicator_source_mysql.binlog.tables_ahead import TablesAhead
 from replicator_source_mysql.connect.catalogue import Catalogue
-from replicator_source_mysql.connect.connection import Endpoint, variables
+from replicator_source_mysql.connect.connection import Endpoint
 from replicator_source_mysql.connect.diagnosis import diagnosed
-from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.hints import COPY_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
+from replicator_source_mysql.starts.log_walk import LogWalk
 from replicator_source_mysql.streaming.captured_tables import CapturedTables
 from replicator_source_mysql.streaming.event_dispatcher import EventDispatcher
 from replicator_source_mysql.streaming.log_position import BinlogPosition
 from replicator_source_mysql.streaming.schema_tracker import SchemaTracker
-
-if TYPE_CHECKING:
-    import pymysql
+from replicator_source_mysql.streaming.usual_session import usual_session
+from replicator_source_mysql.types.mapping import table_schema
 
 _WINDOW_EVENTS = 32_768
 _WINDOW_SECONDS = 0.1
@@ -92,7 +91,7 @@ class MySqlEventReader(EventReader):
                 if start.resume and start.server != origin.identity:
                     raise _prepared_elsewhere(start)
                 self._structure.resume(start.reading_from)
-            usual = _usual_session(connection, is_mariadb=origin.server.is_mariadb)
+            usual = usual_session(connection, is_mariadb=origin.server.is_mariadb)
         self._place = BinlogPosition(origin, start, self._emitter)
         captured = CapturedTables(
             self._definition,
@@ -102,6 +101,26 @@ class MySqlEventReader(EventReader):
         )
         self._dispatcher = EventDispatcher(self._place, self._structure, captured, usual, self._context)
         return start
+
+    def begin_at(self, offset: Offset, tables: Sequence[TableSchema]) -> Mapping[TableId, TableSchema]:
+        """Begin the schema history at `offset`, with what the tables were there; see `EventReader.begin_at`."""
+        assert isinstance(offset, MySqlOffset)
+        narrowed, config = self._definition.narrowed, self._endpoint.config
+        selected = {s.table: frozenset(s.names) if s.table in narrowed else None for s in tables}
+        with self._session("preparing to read the log") as connection:
+            check_server(connection)
+            origin = origin_of(connection)
+            check_readable(connection, origin, offset)
+            self._check_file(origin, offset)
+            usual = usual_session(connection, is_mariadb=origin.server.is_mariadb)
+            walk = LogWalk(self._endpoint, origin, usual, self._server_id)
+            found = self._structure.begin_at(connection, walk, offset, selected)
+        self._place = BinlogPosition(origin, offset, self._emitter)
+        zeros = config.zero_dates
+        return {
+            table: table_schema(definition, zero_dates=zeros, names=selected[table])
+            for table, definition in found.items()
+        }
 
     def _check_file(self, origin: Origin, start: MySqlOffset) -> None:
         if start.server != origin.identity:
@@ -184,16 +203,6 @@ class MySqlEventReader(EventReader):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
-
-
-def _usual_session(connection: pymysql.Connection[Any], *, is_mariadb: bool) -> Session:
-    """What the server's sessions have when a statement's event does not contain it."""
-    found = variables(connection, "character_set_server", "explicit_defaults_for_timestamp")
-    return Session(
-        is_mariadb=is_mariadb,
-        server_charset=found.get("character_set_server", ""),
-        has_explicit_timestamps=found.get("explicit_defaults_for_timestamp", "ON").upper() != "OFF",
-    )
 
 
 def _prepared_elsewhere(offset: MySqlOffset) -> HistoryLostError:

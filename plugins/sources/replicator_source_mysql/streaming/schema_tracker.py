@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from replicator_sdk.authoring.log_position import StructureChange
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError
 from replicator_sdk.schema import TableId
+from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.binlog.log_availability import Origin
 from replicator_source_mysql.binlog.query_event import Query
 from replicator_source_mysql.connect.connection import variables
@@ -22,6 +23,8 @@ from replicator_source_mysql.ddl.parse.statement import read_statement
 from replicator_source_mysql.definition import TableDefinition
 from replicator_source_mysql.hints import COPY_AGAIN, COPY_TABLE_AGAIN
 from replicator_source_mysql.offset import MySqlOffset
+from replicator_source_mysql.starts.former_tables import former_tables
+from replicator_source_mysql.starts.log_walk import LogWalk
 from replicator_source_mysql.streaming.captured_tables import CapturedTables, net_moves
 from replicator_source_mysql.streaming.database_changes import database_changes
 from replicator_source_mysql.streaming.rename_decisions import RenameDecisions
@@ -65,15 +68,47 @@ class SchemaTracker:
     def begin(self, connection: pymysql.Connection[Any], origin: Origin, tables: Collection[TableId]) -> MySqlOffset:
         """Begin the history at the end of the log; returns that offset."""
         baseline = read_baseline(connection, origin, {table.database for table in tables}, tables)
-        mode = variables(connection, "lower_case_table_names").get("lower_case_table_names", "0")
+        self._begin(baseline, _name_mode(connection))
+        return baseline.offset
+
+    def begin_at(
+        self,
+        connection: pymysql.Connection[Any],
+        walk: LogWalk,
+        offset: MySqlOffset,
+        tables: Mapping[TableId, Collection[str] | None],
+    ) -> Mapping[TableId, TableDefinition]:
+        """Begin the history at `offset`, with what the tables were there.
+
+        Args:
+            connection: To the server.
+            walk: Goes through its log.
+            offset: An earlier position of it.
+            tables: The captured tables, with the selected columns where they are narrowed.
+
+        Returns:
+            Their definitions there; of one that was created later the first one.
+
+        Raises:
+            NeedsUserError: RPL-3818 when one is not known.
+        """
+        now = read_baseline(connection, walk.origin, {table.database for table in tables}, list(tables))
+        start, end = (FilePosition(place.file, place.position) for place in (offset, now.offset))
+        groups = walk.groups(start, end) if walk.is_before(start, end) else ()
+        statements = [(query, walk.offset(after)) for group in groups for query, after in group.statements]
+        mode = _name_mode(connection)
+        former = former_tables(now, statements, offset, tables, mode)
+        self._begin(former.known, mode)
+        return former.captured
+
+    def _begin(self, baseline: Baseline, mode: int) -> None:
         self._history = SchemaHistory.begin(
-            baseline.offset, baseline, lower_case_table_names=int(mode), indexes=baseline.indexes
+            baseline.offset, baseline, lower_case_table_names=mode, indexes=baseline.indexes
         )
         self._later = []
         self._decisions.begin()
         self._save_later()
         self._save()
-        return baseline.offset
 
     def resume(self, offset: MySqlOffset) -> None:
         """Go back to what was known at `offset`.
@@ -207,6 +242,10 @@ class SchemaTracker:
     def _save_later(self) -> None:
         stored = [{"taken": later.is_taken, **later.baseline.to_json()} for later in self._later]
         self._context.put_state(LATER_KEY, zlib.compress(json.dumps(stored).encode()))
+
+
+def _name_mode(connection: pymysql.Connection[Any]) -> int:
+    return int(variables(connection, "lower_case_table_names").get("lower_case_table_names", "0"))
 
 
 def _load_later(stored: bytes | None) -> list[_LateBaseline]:

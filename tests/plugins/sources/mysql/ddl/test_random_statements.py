@@ -101,6 +101,15 @@ _STATEMENTS: tuple[Callable[[Rng], str], ...] = (
 )  # fmt: skip
 
 
+ALTERED = (_ACTIONS[0], _ACTIONS[2], _ACTIONS[7], _ACTIONS[8], _ACTIONS[13])
+"""Those that say what was before."""
+
+
+def any_statement(rng: Rng) -> str:
+    """One of them all; a server refuses most."""
+    return rng.choice(_STATEMENTS)(rng)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_statements(oracle: ServerOracle, seed: int) -> None:
     rng = random.Random(seed)

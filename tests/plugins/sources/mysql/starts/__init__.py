@@ -1,0 +1,1 @@
+"""First starts at earlier positions of the binlog."""
