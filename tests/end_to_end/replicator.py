@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -174,7 +175,8 @@ class Running:
     def kill(self) -> None:
         """SIGKILL it and what it started: a power cut for the replicator, not for the source."""
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself meanwhile
+                os.killpg(self.process.pid, signal.SIGKILL)
         status = self.process.wait(120)
         if self.java:
             self.java.give_back(status)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.end_to_end.commands.two_tables import put_back
 from tests.end_to_end.comparison import delta_rows
 from tests.end_to_end.replicator import Replicator
 
@@ -81,7 +82,7 @@ def test_deleted_tables_fail_and_none_comes_back_with_only_later_rows(shop: Repl
     wait(lambda: set(errors(shop).values()) == {"RPL-4101"} and set(errors(shop)) == {*gone, moved})
     assert not [table for table in (*gone, moved) if lake(shop, table).exists()]
     wait(lambda: equal(shop, "e"))
-    (shop.folder / "moved").rename(lake(shop, moved))
+    put_back(shop.folder / "moved", lake(shop, moved))
     command = ("table", "retry", str(shop.pipeline), moved)
     assert shop.start_command(*command).wait().status == 0
     wait(lambda: equal(shop, moved))

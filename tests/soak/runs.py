@@ -106,12 +106,13 @@ class Runs:
         deadline = time.monotonic() + _SECONDS
         assert self._process is not None
         while True:
-            lines = self._answers.read_text().splitlines()
+            has_ended = self._process.poll() is not None  # what it answers last comes before its end
+            lines = self._answers.read_text().rpartition("\n")[0].splitlines()
             if len(lines) > self._seen:
                 self._seen += 1
                 answer: Mapping[str, Any] = json.loads(lines[self._seen - 1])
                 return answer
-            if self._process.poll() is not None:
+            if has_ended:
                 return {"killed": True}
             if time.monotonic() > deadline:
                 self.kill()
@@ -131,7 +132,7 @@ class Runs:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            status = self._process.wait(20)
+            status = self._process.wait(120)
             if self._java:
                 self._java.give_back(status)
             self._process = self._java = None

@@ -45,7 +45,7 @@ def test_a_former_run_is_refused_and_its_end_leaves_nothing(base: str) -> None:
     directory = ReplicatorDirectory(base, "default", "shop", retry_seconds=0)
     zombie = directory.acquire("zombie", ttl_seconds=0.2)
     directory.offsets(zombie).save(offset(1))
-    lease = directory.acquire("deleting", wait_seconds=5)
+    lease = directory.acquire("deleting", wait_seconds=60)
     directory.deletion().begin(lease)
     directory.delete_values(lease)
     with pytest.raises(FencedError, match="RPL-7131"):

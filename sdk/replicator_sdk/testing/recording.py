@@ -129,7 +129,7 @@ class Recording:
             base = window.commits.last
         return found
 
-    def close(self, seconds: float = 30.0) -> None:
+    def close(self, seconds: float = 60.0) -> None:
         """Stop the reader.
 
         Raises:

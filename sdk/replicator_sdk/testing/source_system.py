@@ -115,7 +115,7 @@ class SourceClaims(Capabilities):
     supports_drop_table: ClassVar[bool] = False
     """The application drops a table and creates it again: the runtime finds out and copies it, so histories of sources leave it out."""
 
-    wait_seconds: ClassVar[float] = 30.0
+    wait_seconds: ClassVar[float] = 60.0
     """How long the reader may take to emit what is committed."""
 
     alters_come_with_the_next_change: ClassVar[bool] = False

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.commands.two_tables import Shop, two_tables
+from tests.end_to_end.commands.two_tables import Shop, put_back, two_tables
 from tests.services.postgres.server import PostgresDatabase
 
 SETTINGS = {"failingTables": {"laneAfterMinutes": 0.01}, "retries": {"maxDurationSeconds": 600, "delaySeconds": 0.5}}
@@ -61,9 +61,7 @@ def fail_and_come_back(shop: Shop, is_free: Callable[[], object], kinds: list[st
     wait(lambda: not shop.differs("item"))
     wait(is_free)
     assert view(shop, "note")["state"] == "FAILING"
-    if table(shop, "note").exists():
-        table(shop, "note").rename(shop.replicator.folder / "made meanwhile")
-    away.rename(table(shop, "note"))
+    put_back(away, table(shop, "note"))
     shop.ask("retry", "note")
     shop.wait_until_equal()
     wait(lambda: view(shop, "note")["state"] == "REPLICATING")

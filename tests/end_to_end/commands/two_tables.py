@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 import time
@@ -95,6 +96,17 @@ def _files(log: Path) -> list[dict[str, Any]]:
         added = (action["add"] for action in actions if "add" in action)
         there |= {file["path"]: {k: file[k] for k in ("path", "deletionVector") if k in file} for file in added}
     return list(there.values())
+
+
+def put_back(away: Path, table: Path) -> None:
+    """Move a table's folder back to its place, also while a run goes on, which may make files there at any moment."""
+    for number in itertools.count():
+        try:
+            away.rename(table)
+        except OSError:  # the place is not empty
+            table.rename(away.with_name(f"{away.name} made meanwhile {number}"))
+        else:
+            return
 
 
 SETTINGS = {"batch": {"maxIntervalSeconds": 0.2}}

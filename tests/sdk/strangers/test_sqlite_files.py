@@ -69,7 +69,6 @@ class TestSqliteFiles(TargetConformance):
     cuts = ("first alone",)
     interruptions = 20
     random_histories = 5
-    step_seconds = 3.0
     unsupported_types = ALL_TYPES & {"array", "record"}
 
     @pytest.fixture

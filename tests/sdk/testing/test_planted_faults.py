@@ -24,7 +24,7 @@ from tests.sdk.testing.planted_faults import IN_CHANGE_FILES, IN_DIARY, IN_SQLIT
 ROOT = Path(__file__).parents[3]
 STRANGERS = ROOT / "tests" / "sdk" / "strangers"
 PAGE = ROOT / "docs" / "conformance.md"
-WAIT_SECONDS = 5.0
+WAIT_SECONDS, STEP_SECONDS = 5.0, 3.0  # for what a fault never does
 OF_ONE_HISTORY = {"test_what_is_there_is_what_the_history_makes", "test_what_the_reader_emits_is_what_happened"}
 
 
@@ -66,9 +66,9 @@ def stranger(folder: Path, name: str, fault: Fault, *, planted: bool = True) -> 
         yield package
 
 
-def check(kit: Any, system: Any, fault: Fault) -> None:
+def check(kit: Any, system: Any, fault: Fault, *, planted: bool) -> None:
     """Run the claim that finds the fault."""
-    type(kit).wait_seconds = WAIT_SECONDS
+    type(kit).wait_seconds, type(kit).step_seconds = (WAIT_SECONDS, STEP_SECONDS) if planted else (120.0, 120.0)
     getattr(kit, fault.claim)(system, **fault.arguments)
 
 
@@ -79,7 +79,7 @@ def check_sqlite_files(folder: Path, fault: Fault, *, planted: bool) -> None:
         system.target = package.SqliteFilesTarget(package.SqliteFilesConfig(folder=folder / "tables"))
         system.folder = folder / "tables"
         system.folder.mkdir()
-        check(type("Kit", (SqliteFilesKit,), {})(), system, fault)
+        check(type("Kit", (SqliteFilesKit,), {})(), system, fault, planted=planted)
 
 
 def check_change_files(folder: Path, fault: Fault, *, planted: bool) -> None:
@@ -87,7 +87,7 @@ def check_change_files(folder: Path, fault: Fault, *, planted: bool) -> None:
     with stranger(folder, "change_files", fault, planted=planted) as package:
         system = Writer(folder)
         system.source = package.ChangeFilesSource(package.ChangeFilesConfig(folder=folder))
-        check(type("Kit", (ChangeFilesKit,), {})(), system, fault)
+        check(type("Kit", (ChangeFilesKit,), {})(), system, fault, planted=planted)
 
 
 def check_diary(folder: Path, fault: Fault, *, planted: bool) -> None:
@@ -99,7 +99,7 @@ def check_diary(folder: Path, fault: Fault, *, planted: bool) -> None:
     edit(folder / "diary.py", fault if planted else None)
     with replaced(folder, "diary"), replaced(folder, "test_diary") as tests:
         (folder / "diary").mkdir()
-        check(tests.TestDiary(), tests.Author(folder / "diary"), fault)
+        check(tests.TestDiary(), tests.Author(folder / "diary"), fault, planted=planted)
 
 
 def assert_explained(error: BaseException) -> dict[str, str]:

@@ -72,7 +72,7 @@ class _Maintained:
 class MaintenanceClaims(TargetClaims):
     """What targets promise that have `maintenance_tasks`."""
 
-    step_seconds: ClassVar[float] = 20.0
+    step_seconds: ClassVar[float] = 60.0
     """How long a step of maintenance may take that is asked to stop; one that is not takes a few seconds as well."""
 
     fences_maintenance: ClassVar[bool] = True

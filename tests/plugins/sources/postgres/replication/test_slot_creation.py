@@ -100,9 +100,10 @@ def test_a_wait_that_is_longer_than_the_run_is_to_retry_is_an_error(
     db = postgres_database
     db.execute(TABLE)
     pump = Pump(db, "t")
-    monkeypatch.setattr(type(pump.context), "longest_wait_seconds", 1.5)
-    with writing(db) as pid, pytest.raises(RetryableError, match=f"RPL-3112.*server process {pid}"):
-        pump.prepare()
+    with monkeypatch.context() as soon, writing(db) as pid:
+        soon.setattr(type(pump.context), "longest_wait_seconds", 1.5)
+        with pytest.raises(RetryableError, match=f"RPL-3112.*server process {pid}"):
+            pump.prepare()
     slots = "SELECT 1 FROM pg_catalog.pg_replication_slots WHERE database = current_database()"
     assert db.execute(slots) == []
     pump.prepare()
