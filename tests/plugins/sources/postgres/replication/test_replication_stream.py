@@ -51,13 +51,13 @@ def test_a_server_that_stops_is_retried_and_loses_nothing(how: str, private_post
 
 def test_a_server_that_does_not_answer_is_a_lost_connection(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that hangs without closing its connection, here stopped by a signal."""
-    monkeypatch.setattr("replicator_source_postgres.replication.replication_stream._SILENCE_SECONDS", 1.0)
     query = f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{slot_of(pump)}'"
     stopped: list[psutil.Process] = []
 
     def stop(_: Run) -> None:
         stopped.append(psutil.Process(int(pump.database.execute(query)[0][0])))
         stopped[0].suspend()
+        monkeypatch.setattr("replicator_source_postgres.replication.replication_stream._SILENCE_SECONDS", 1.0)
 
     try:
         error = error_of(pump, stop)
