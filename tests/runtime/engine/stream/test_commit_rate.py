@@ -41,13 +41,14 @@ def test_a_row_a_second_has_less_than_half_of_the_commits(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     fill(shop)
-    for name in ("SHORTEST", "LONGEST", "_QUIET_SECONDS"):
+    for name in ("SHORTEST", "LONGEST"):  # what counts as quiet stays, so that a busy machine is no quiet source
         monkeypatch.setattr(batch_interval, name, getattr(batch_interval, name) / _FASTER)
     monkeypatch.setattr(batch_interval, "_FEW_A_SECOND", batch_interval._FEW_A_SECOND * _FASTER)
     shop.document["batch"] = {"maxIntervalSeconds": 1 / _FASTER}
-    each_second = commits(shop, 300)
+    rows = 200
+    each_second = commits(shop, rows)
     shop.sql("DELETE FROM customers WHERE id >= 10000")
     del shop.document["batch"]
-    gathered = commits(shop, 300)
-    record_property("commits of 300 rows", f"{each_second}, gathered {gathered}")
-    assert gathered < each_second / 2, (each_second, gathered)
+    gathered = commits(shop, rows)
+    record_property("commits of 200 rows", f"{each_second}, gathered {gathered}")
+    assert gathered < min(each_second, rows / 2), (each_second, gathered)

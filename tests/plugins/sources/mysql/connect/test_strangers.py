@@ -31,8 +31,8 @@ def test_statements_and_the_log_are_waited_for_longer_than_the_connection(mysql_
     settings = {"connect_timeout_seconds": 2, "heartbeat_interval_seconds": 10}
     pump = Pump(mysql_database, "t", **settings)
     with pump.running() as run:
-        time.sleep(5)
+        time.sleep(3)
         mysql_database.execute("INSERT INTO t VALUES (1)")
         run.wait_until(lambda: bool(run.changes("t")))
     with Endpoint(source_of(mysql_database, **settings).config).session() as session:
-        assert execute(session, "SELECT SLEEP(5)") == [(0,)]
+        assert execute(session, "SELECT SLEEP(3)") == [(0,)]
