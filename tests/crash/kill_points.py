@@ -343,6 +343,9 @@ OF_ARCHIVES: frozenset[str] = frozenset(
 )
 """While changes are archived: tried in `sqlite/archive/test_archive_kills.py`."""
 
+OF_ARCHIVED_RENAMES: frozenset[str] = frozenset({"engine.archive.renamed", "engine.rename.applied"})
+"""While a rename is archived: tried in `sqlite/archive/test_rename_kills.py`."""
+
 PARTS_OF_ARCHIVES: frozenset[str] = frozenset({"archive"})
 """The part of the recovery that they need."""
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from replicator_source_archive.folder import ArchiveFolder
 
 _AT_ONCE: Final = 256
+_NO_COPY: Final = "its copy is not in the archive, or was deleted after `archive.keepDays`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,12 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """`copy`, `changes`, `ddl`, `end` or `break`."""
+        """`copy`, `changes`, `ddl`, `rename`, `end` or `break`."""
         return str(self.facts["kind"])
 
     @property
     def table(self) -> TableId:
-        """The table."""
+        """The table; one of them in a `rename`."""
         return TableId.from_json(self.facts["table"])
 
     @property
@@ -51,6 +52,12 @@ class Entry:
         """The table's definition in, or after, the entry; None where it has none."""
         stored = self.facts["event"]["schema"] if self.kind == "ddl" else self.facts.get("schema")
         return stored and TableSchema.from_json(stored)
+
+    @property
+    def renames(self) -> dict[TableId, TableSchema]:
+        """The former names of the tables that are renamed at once, each with the table's definition under its new one."""
+        found = self.facts["renames"] if self.kind == "rename" else ()
+        return {TableId.from_json(one["former"]): TableSchema.from_json(one["schema"]) for one in found}
 
     def event(self) -> DDLEvent:
         """The change of structure, without numbers."""
@@ -203,9 +210,10 @@ def tables_of(entries: Iterator[Entry]) -> dict[TableId, TableHistory]:
         if entry.kind == "end":
             tables.pop(table, None)
             continue
-        known = tables.setdefault(
-            table, TableHistory(why="its copy is not in the archive, or was deleted after `archive.keepDays`")
-        )
+        if entry.kind == "rename":
+            _rename(tables, entry)
+            continue
+        known = tables.setdefault(table, TableHistory(why=_NO_COPY))
         known.schema = entry.schema or known.schema
         if entry.kind == "copy":
             known.entries, known.why = [entry], ""
@@ -214,6 +222,16 @@ def tables_of(entries: Iterator[Entry]) -> dict[TableId, TableHistory]:
         else:
             known.entries.append(entry)
     return tables
+
+
+def _rename(tables: dict[TableId, TableHistory], entry: Entry) -> None:
+    renames = entry.renames
+    moved = {former: tables.pop(former) for former in renames if former in tables}
+    for former, schema in renames.items():
+        known = moved.get(former, TableHistory(why=_NO_COPY))
+        known.schema = schema
+        known.entries.append(entry)
+        tables[schema.table] = known
 
 
 def damaged(folder: ArchiveFolder, name: str) -> NeedsUserError:

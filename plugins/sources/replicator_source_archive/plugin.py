@@ -33,7 +33,7 @@ class ArchiveSource(DeltaSource[ArchiveConfig]):
     config_type: ClassVar[type[PluginConfig]] = ArchiveConfig
     offset_type: ClassVar[type[Offset]] = ArchiveOffset
     unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset(
-        {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE, DDLOperation.RENAME_TABLE}
+        {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}
     )
 
     def identity(self) -> str:

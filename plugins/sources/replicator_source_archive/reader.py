@@ -7,17 +7,17 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from replicator_sdk import AlterKind, DDLEvent, DDLOperation, EventReader, single_commit
-from replicator_sdk.authoring.schema_diff import alter_steps
+from replicator_sdk import DDLEvent, DDLOperation, EventReader, single_commit
 from replicator_sdk.change_archive.rows import changes_of_rows
 from replicator_sdk.errors import BugError, TableHistoryLostError
+from replicator_source_archive.captured_tables import CapturedTables
 from replicator_source_archive.catalogue import incomplete
 from replicator_source_archive.config import ArchiveConfig, Incomplete
 from replicator_source_archive.manifests import damaged
 from replicator_source_archive.offset import ArchiveOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from replicator_sdk import (
         DeltaSourceContext,
@@ -54,9 +54,7 @@ class ArchiveReader(EventReader):
         self._emitter = emitter
         self._closed = threading.Event()
         self._next = ArchiveOffset(1)
-        self._schemas = dict(definition.tables)
-        self._names = {table: schema.names for table, schema in definition.tables.items()}
-        self._waits_for_copy: set[TableId] = set()
+        self._tables = CapturedTables(definition)
         self._check_at = 0.0
 
     def initialize(self, offset: Offset | None) -> Offset:
@@ -69,11 +67,7 @@ class ArchiveReader(EventReader):
         self._manifests.check_reach(offset)
         self._next = offset
         if self._config.incomplete is Incomplete.FAIL:
-            for entry in self._manifests.history(offset):
-                if entry.kind == "break":
-                    self._waits_for_copy.add(entry.table)
-                elif entry.kind in {"copy", "end"}:
-                    self._waits_for_copy.discard(entry.table)
+            self._tables.waiting = waiting_for_copies(self._manifests.history(offset))
         return offset
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
@@ -112,7 +106,10 @@ class ArchiveReader(EventReader):
         table, events = entry.table, 1
         if entry.kind == "changes":
             events = entry.facts["rows"]
-        if table in self._definition.tables and table not in self._definition.stopped:
+        if entry.kind == "rename":
+            events = len(entry.renames)
+            self._emit_renames(entry)
+        elif table in self._tables:
             self._emit(table, entry)
         stamp = entry.facts.get("committedAt", -1)
         self._emitter.emit_commits(single_commit(events, entry.end, stamp))
@@ -123,12 +120,11 @@ class ArchiveReader(EventReader):
             self._pass_break(table, entry)
         elif entry.kind == "copy":
             self._emit_copy(table, entry)
-        elif table in self._waits_for_copy:
-            self._note_schema(table, entry)
+        elif table in self._tables.waiting:
+            self._tables.note_schema(table, entry)
         elif entry.kind == "changes" and self._is_reached(table, entry):
-            self._note_schema(
-                table, entry
-            )  # its files are not read; changes of structure are emitted, as their positions are compared
+            # its files are not read; changes of structure are emitted, as their positions are compared
+            self._tables.note_schema(table, entry)
         elif entry.kind == "changes":
             self._emit_changes(table, entry)
         elif entry.kind == "end":
@@ -141,20 +137,17 @@ class ArchiveReader(EventReader):
         reached = self._definition.reached(table)
         return reached is not None and not reached < entry.end
 
-    def _note_schema(self, table: TableId, entry: Entry) -> None:
-        if (schema := entry.schema) is not None:
-            self._schemas[table] = self._selected(table, schema)
-
-    def _selected(self, table: TableId, schema: TableSchema) -> TableSchema:
-        """The columns that are wanted."""
-        if table not in self._definition.narrowed:
-            return schema
-        return schema.select([name for name in self._names[table] if name in schema])
+    def _emit_renames(self, entry: Entry) -> None:
+        """Emit a RENAME_TABLE for each wanted table; their ordinals do not depend on which are."""
+        ordinals = {former: ordinal for ordinal, former in enumerate(entry.renames)}
+        for former, schema in self._tables.rename(entry).items():
+            event = DDLEvent(entry.start, DDLOperation.RENAME_TABLE, schema.table, schema, former)
+            self._emitter.emit(replace(event, ordinal=ordinals[former]))
 
     def _emit_changes(self, table: TableId, entry: Entry) -> None:
         """Emit the changes of an entry, some ten thousand at once."""
         assert entry.schema is not None
-        schema = self._selected(table, entry.schema)
+        schema = self._tables.selected(table, entry.schema)
         overlap = entry.facts["overlap"] or self._config.incomplete is Incomplete.CHANGES
         ordinal, folder = 0, self._manifests.folder
         for name in entry.facts["files"]:
@@ -168,37 +161,25 @@ class ArchiveReader(EventReader):
                 raise damaged(folder, name) from None
         if ordinal != entry.facts["rows"]:
             raise damaged(folder, ", ".join(entry.facts["files"]))
-        self._schemas[table] = schema
+        self._tables.learn(table, schema)
 
     def _emit_ddl(self, table: TableId, entry: Entry) -> None:
         """Emit a change of structure; the DROP_TABLE of a table is that of its `end`."""
         event = entry.event()
         if event.operation is DDLOperation.DROP_TABLE:
             return
-        if event.schema is not None and table in self._definition.narrowed:
-            event = self._narrowed(table, event)
-        self._note_schema(table, entry)
+        if event.schema is not None and (seen := self._tables.narrowed_steps(table, event.schema, event.alters)):
+            event = replace(event, schema=seen[0], alters=seen[1])
+        self._tables.note_schema(table, entry)
         if event.alters or event.operation is not DDLOperation.ALTER_TABLE:
             self._emitter.emit(event)
-
-    def _narrowed(self, table: TableId, event: DDLEvent) -> DDLEvent:
-        """The event as the wanted columns show it; these keep being wanted under their new names."""
-        assert event.schema is not None
-        former = {name: name for name in self._names[table]}
-        for step in event.alters:
-            if step.kind is AlterKind.RENAME_COLUMN and step.previous is not None and step.column is not None:
-                former = {step.column.name if new == step.previous.name else new: old for new, old in former.items()}
-        self._names[table] = tuple(former)
-        schema = self._selected(table, event.schema)
-        return replace(event, schema=schema, alters=alter_steps(self._schemas[table], schema, former))
 
     def _emit_copy(self, table: TableId, entry: Entry) -> None:
         """The table's rows were read again: the log has them in no other form, so it is copied here, too."""
         assert entry.schema is not None
-        known, schema = self._schemas[table], self._selected(table, entry.schema)
-        steps = alter_steps(known, schema, {name: name for name in schema.names if name in known})
-        self._schemas[table] = schema
-        self._waits_for_copy.discard(table)
+        schema = self._tables.selected(table, entry.schema)
+        steps = self._tables.steps_after_copy(table, schema)
+        self._tables.waiting.discard(table)
         self._emitter.emit(
             DDLEvent(entry.start, DDLOperation.ALTER_TABLE, table, schema, alters=steps, needs_snapshot=True)
         )
@@ -207,10 +188,34 @@ class ArchiveReader(EventReader):
         """What follows is of no use until the table was copied again. Where no copy is there yet, the table stops."""
         if self._config.incomplete is Incomplete.CHANGES or self._is_reached(table, entry):
             return
-        self._waits_for_copy.add(table)
-        later = (e for e in self._manifests.history(since=entry.end) if e.table == table)
-        if not any(e.kind == "copy" for e in later):
+        self._tables.waiting.add(table)
+        if waits_for_copy(self._manifests.history(since=entry.end), table):
             error = incomplete(table, entry.facts["why"])
             raise TableHistoryLostError(
                 error.message, code="RPL-3556", hint=error.hint, table=str(table), position=str(entry.start)
             )
+
+
+def waits_for_copy(entries: Iterable[Entry], table: TableId) -> bool:
+    """Whether a table is in all these entries without a copy, under whatever name."""
+    name = table
+    for entry in entries:
+        if entry.kind in {"copy", "end"} and entry.table == name:
+            return False
+        if (renamed := entry.renames.get(name)) is not None:
+            name = renamed.table
+    return True
+
+
+def waiting_for_copies(entries: Iterable[Entry]) -> set[TableId]:
+    """The tables that wait for a copy after these entries, by the names that they have then."""
+    found: set[TableId] = set()
+    for entry in entries:
+        if entry.kind == "break":
+            found.add(entry.table)
+        elif entry.kind in {"copy", "end"}:
+            found.discard(entry.table)
+        elif renames := entry.renames:
+            moved = {schema.table for former, schema in renames.items() if former in found}
+            found = (found - renames.keys() - {schema.table for schema in renames.values()}) | moved
+    return found

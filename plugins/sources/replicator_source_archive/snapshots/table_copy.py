@@ -83,6 +83,8 @@ def _rows(folder: ArchiveFolder, entries: Sequence[Entry]) -> Iterator[pa.Record
         if entry.kind == "copy":
             rows = _copied(folder, entry)
             continue
+        if entry.kind == "rename":
+            continue
         event = entry.event()
         if event.operation is DDLOperation.TRUNCATE_TABLE:
             rows = iter(())

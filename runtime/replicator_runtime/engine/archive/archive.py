@@ -17,6 +17,7 @@ from replicator_runtime.engine.archive.consumer import wrapped
 from replicator_runtime.engine.archive.copy_notes import forget_copy, note_copy, remove_given_up
 from replicator_runtime.engine.archive.manifests import Manifests
 from replicator_runtime.engine.archive.names import file_name, files_of, lane_of
+from replicator_runtime.engine.archive.renames import rename_entry, renames_of
 from replicator_runtime.engine.lanes.lane import Lane
 from replicator_runtime.engine.lanes.lane_file import LaneEntry, part_name, position_name
 from replicator_runtime.engine.lanes.lane_path import path_between
@@ -28,15 +29,15 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_state import ArchiveFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from replicator_runtime.engine.archive.copies import CopyFiles
     from replicator_runtime.engine.lanes.lane import LaneStep
     from replicator_runtime.engine.run_state.run import Run
-    from replicator_sdk import EventConsumer, Position, TableId
+    from replicator_sdk import DDLEvent, EventConsumer, Position, TableId
     from replicator_state import LaneFolder
 
-register("engine.archive.files_written", "engine.archive.tidied", "engine.archive.copied")
+register("engine.archive.files_written", "engine.archive.tidied", "engine.archive.copied", "engine.archive.renamed")
 log = structlog.get_logger()
 _STAGED_BYTES: Final = 64 << 20
 _WAIT_SECONDS: Final = 60.0
@@ -119,6 +120,22 @@ class ChangeArchive:
         """See `Archiving.wrapped`."""
         return wrapped(consumer, self)
 
+    def renamed(self, events: Sequence[DDLEvent], consumer: EventConsumer) -> None:
+        """See `Archiving.renamed`."""
+        assert isinstance(consumer, BatchConsumer)
+        with self._lock:
+            renames = renames_of(events, self._manifests.ends)
+        known = [rename for rename in renames if self.staged(rename.former, consumer) is not None]
+        if not known:
+            return  # of what the target has renamed already the archive lacks changes, so a break follows under the new name
+        with self._lock:
+            for rename in known:
+                self._end_table(rename.former)
+            ends: dict[TableId, Position | None] = {rename.former: None for rename in known}
+            ends |= {rename.schema.table: rename.position for rename in known}
+            self._manifests.write([rename_entry(known)], ends)
+            failpoint("engine.archive.renamed")
+
     def confirm(self, table: TableId, position: Position) -> None:
         """See `Archiving.confirm`."""
         with self._lock:
@@ -188,7 +205,7 @@ class ChangeArchive:
             failpoint("engine.archive.copied")
 
     def dropped(self, table: TableId) -> None:
-        """The table is dropped or renamed: what is staged is written, and the archive has it no more; durable on return."""
+        """The table is dropped: what is staged is written, and the archive has it no more; durable on return."""
         with self._lock:
             known = self._manifests.ends.get(table)
             staged = self._tables.get(table)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from replicator_state import ArchiveFolder
 
 register("engine.archive.staged")
-_DATABASES = frozenset({DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE})
+_PASSED_ON = frozenset({DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE, DDLOperation.RENAME_TABLE})
+"""Databases are not archived, and renames are before the first of them is applied (`Archiving.renamed`)."""
 
 
 class _Staged(Protocol):
@@ -111,11 +112,7 @@ class _Archiving(BatchConsumer):
 
     def apply_ddl(self, event: DDLEvent) -> None:
         """Stage the event, then have the target apply it; a table's end is in the archive before."""
-        if event.operation in _DATABASES or event.position is None:
-            self._consumer.apply_ddl(event)
-        elif event.operation is DDLOperation.RENAME_TABLE:
-            if event.prev_table is not None:
-                self._archive.dropped(event.prev_table)
+        if event.operation in _PASSED_ON or event.position is None:
             self._consumer.apply_ddl(event)
         elif event.operation is DDLOperation.CREATE_TABLE and event.schema is not None:
             files = CopyFiles(self._archive.folder, event.schema, "created", str(event.position))

@@ -31,9 +31,12 @@ def finish_renames(lifecycle: TableLifecycle, consumer: EventConsumer) -> None:
         Exception: When the target does not answer; the next attempt continues.
     """
     steps = list(lifecycle.run.table_store.renames)
-    for step in steps:
+    events = [event_for_target(step.event, lifecycle.records.get(step.event.table)) for step in steps]
+    for step, event in zip(steps, events, strict=True):
         try:
-            consumer.apply_ddl(event_for_target(step.event, lifecycle.records.get(step.event.table)))
+            if step is steps[0]:
+                lifecycle.run.archive.renamed(events, consumer)
+            consumer.apply_ddl(event)
         except Exception as error:
             if not isinstance(error, SnapshotNeededError) and verdict(error, isolate=True) is not Verdict.TABLE:
                 raise

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from replicator_sdk import EventConsumer, Position, TableId
+    from collections.abc import Sequence
+
+    from replicator_sdk import DDLEvent, EventConsumer, Position, TableId
 
 
 class Archiving(Protocol):
@@ -21,6 +23,17 @@ class Archiving(Protocol):
 
     def wrapped(self, consumer: EventConsumer) -> EventConsumer:
         """A consumer that archives what it is given, durable before the target has it."""
+
+    def renamed(self, events: Sequence[DDLEvent], consumer: EventConsumer) -> None:
+        """The target is about to rename tables by these events, perhaps again: the archive has them under their last names before; durable on return.
+
+        Args:
+            events: In order. Tables that exchange their names are put aside in between, which the archive does not show.
+            consumer: Says how far the tables of the former names are.
+
+        Raises:
+            ReplicatorError: As archive, state or target fail.
+        """
 
     def confirm(self, table: TableId, position: Position) -> None:
         """The target has the table up to `position`, durable."""
@@ -42,6 +55,9 @@ class NoArchive:
     def wrapped(self, consumer: EventConsumer) -> EventConsumer:
         """The consumer itself."""
         return consumer
+
+    def renamed(self, events: Sequence[DDLEvent], consumer: EventConsumer) -> None:
+        """Nothing."""
 
     def confirm(self, table: TableId, position: Position) -> None:
         """Nothing."""

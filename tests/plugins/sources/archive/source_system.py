@@ -16,7 +16,7 @@ from replicator_sdk.change_archive.ddl_json import event_json, event_values
 from replicator_sdk.change_archive.names import OWNER, manifest_of
 from replicator_sdk.change_archive.rows import parquet, rows_of_changes
 from replicator_sdk.datatype import STRING
-from replicator_sdk.schema import Column
+from replicator_sdk.schema import Column, rename_table
 from replicator_sdk.testing.histories.batches import to_batch
 from replicator_sdk.testing.histories.history import Step
 from replicator_sdk.testing.histories.reference import Change
@@ -59,6 +59,19 @@ class ArchiveSystem(SourceSystem):
         for step, schema in steps:
             changes += self._simulators[schema.table].perform(step, schema.table, NumberOffset(0))
         self.add(*(entry for _, part in groupby(changes, _alike) for entry in self._entries(list(part))))
+
+    def rename_tables(self, renames: Mapping[TableId, TableId]) -> None:
+        """All at once, as one entry."""
+        moved, entries = {}, []
+        for former, table in renames.items():
+            simulator = self._simulators.pop(former)
+            [name] = simulator.names
+            schema = rename_table(simulator.table(name).schema, table)
+            moved[table] = Simulator({name: schema}, full_before=True)
+            moved[table].table(name).rows.extend(simulator.table(name).rows)
+            entries.append({"former": former.to_json(), "schema": schema.to_json()})
+        self._simulators |= moved
+        self.add({"kind": "rename", "table": entries[0]["schema"]["table"], "renames": entries, "position": "0"})
 
     def _entries(self, changes: Sequence[Change]) -> list[Mapping[str, Any]]:
         if isinstance(changes[0], DDLEvent):

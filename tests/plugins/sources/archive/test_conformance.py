@@ -12,6 +12,7 @@ from tests.plugins.sources.archive.source_system import ArchiveSystem
 
 class TestArchive(SourceConformance):
     random_histories = 5
+    emits_renames = True
 
     @pytest.fixture
     def system(self, tmp_path: Path) -> ArchiveSystem:

@@ -56,6 +56,12 @@ def _take(archive: Path, tables: dict[str, RebuiltTable], entry: Mapping[str, An
     name = entry["table"]["table"]
     if entry["kind"] == "end":
         del tables[name]
+    elif entry["kind"] == "rename":
+        moved = {one["schema"]["table"]["table"]: tables.pop(one["former"]["table"]) for one in entry["renames"]}
+        for one in entry["renames"]:
+            table = moved[one["schema"]["table"]["table"]]
+            table.names, table.key = _shape(one["schema"])
+        tables |= moved
     elif entry["kind"] == "break":
         tables[name] = RebuiltTable([], [], None)
     elif entry["kind"] == "copy":
