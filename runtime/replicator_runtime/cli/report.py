@@ -50,9 +50,9 @@ class Report:
         """Whether data is printed in the envelope instead of as text."""
         return self._as_json
 
-    def warn(self, message: str) -> None:
-        """Print a warning."""
-        text = redacted(completed(message))
+    def warn(self, message: str, table: str = "") -> None:
+        """Print a warning, with the commands that it names completed for `table`, if it is about one."""
+        text = redacted(completed(message, table))
         self._warnings.append(text)
         if not self._as_json:
             say(f"warning: {text}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replicator_runtime.engine.repair.history_gaps import stored_gaps
 from replicator_runtime.engine.schedule.schedule import stored_schedule
 from replicator_runtime.engine.schedule.verified_tables import stored
+from replicator_runtime.observability.next_steps import completed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,7 +104,7 @@ def print_verified(
                 f" `replicator verify {name} {table} --repair` compares again, and repairs (it needs the pipeline's file)"
             )
         if one.error:
-            report.line(f"{table} could not be compared, and is tried again: {one.error}")
+            report.line(f"{table} could not be compared, and is tried again: {completed(one.error, str(table))}")
     if schedule is not None and not found:
         report.line(
             f"tables are compared every {schedule.every_seconds / 3600:g} h beside `replicator run`; none has been so far"

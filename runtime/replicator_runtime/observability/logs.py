@@ -151,7 +151,7 @@ def _drop_meta(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMappi
 
 def _complete(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Complete the commands that the line advises by the pipeline's file and the line's table."""
-    for key in ("event", "hint", "exception"):
+    for key in ("event", "error", "hint", "exception"):
         if isinstance(text := event.get(key), str):
             event[key] = completed(text, str(event.get("table") or ""))
     return event

@@ -50,7 +50,7 @@ class Shop:
     def damage(self) -> None:
         """Another program takes all files out of the lake's table."""
         log = self._path("item") / "_delta_log"
-        files = _files(log)
+        files = files_of(log)
         removed = [{"remove": {**file, "deletionTimestamp": 1, "dataChange": True}} for file in files]
         with (log / f"{len(list(log.glob('*.json'))):020}.json").open("x") as commit:
             commit.write("\n".join(map(json.dumps, removed)))
@@ -86,7 +86,7 @@ class Shop:
         return list(delta_rows(self._path(table), ["id", "name", *more]))
 
 
-def _files(log: Path) -> list[dict[str, Any]]:
+def files_of(log: Path) -> list[dict[str, Any]]:
     """What names each file that a table has: its path, and its deletion vector, if any."""
     there: dict[str, dict[str, Any]] = {}
     for commit in sorted(log.glob("*.json")):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
 from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject, completed
+
+if TYPE_CHECKING:
+    from replicator_state import ReplicatorDirectory
+
+_NEWEST_REQUESTS: Final = 20
 
 
 def status(
@@ -42,7 +48,7 @@ def status(
                 f"{directory.place} holds no status yet", code=NEVER_RAN, hint="wait until it has started"
             )
         lives = liveness(directory, found)
-        waiting = directory.requests().waiting()
+        waiting, since = directory.requests().waiting(), _done_since(directory, found)
         scoped = directory.states().scoped("runtime")
         paused, comparisons = stored_pause(scoped), Comparisons.of(scoped)
         aside = sorted((head.table, len(rows)) for head, rows in newest_files(directory.dead_letters()) if rows)
@@ -50,6 +56,7 @@ def status(
             **found,
             "processEnded": lives.process_ended,
             "requestsWaiting": waiting,
+            "doneSince": since,
             "paused": None if paused is None else {"by": paused.by, "since": paused.since},
             "rowsPutAside": [{**table.to_json(), "rows": rows} for table, rows in aside],
             **comparisons.to_json(),
@@ -59,6 +66,8 @@ def status(
         elif lives.silent_seconds:
             report.warn(f"{lives}, so it may have been killed, or its host cannot be reached; look at its process")
         _print(report, found)
+        for text in since:
+            report.line(f"since this was written: {text}")
         for table, rows in aside:
             report.line(
                 f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list {name}`"
@@ -68,6 +77,14 @@ def status(
             report.line(f"{paused}: the source has to keep its log; `replicator resume {name}` lets it go on")
         if waiting:
             report.line(f"requests that wait: {len(waiting)}; `replicator requests {name}` lists them")
+
+
+def _done_since(directory: ReplicatorDirectory, found: Mapping[str, Any]) -> list[str]:
+    """What operators had done after the status was written, the oldest first: without a run no one writes it again."""
+    written = datetime.fromisoformat(found["updated"])
+    outcomes = (entry.outcome for entry in directory.requests().history(_NEWEST_REQUESTS))
+    done = [one for one in outcomes if one is not None and one.state.value == "done" and one.at > written]
+    return [line for one in reversed(done) for line in one.lines]
 
 
 def _print(report: Report, found: Mapping[str, Any]) -> None:

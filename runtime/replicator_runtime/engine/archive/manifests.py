@@ -225,7 +225,7 @@ def _damaged(folder: ArchiveFolder, name: str) -> NeedsUserError:
     return NeedsUserError(
         f"the file {name} of the archive at {folder.place} is damaged",
         code="RPL-1253",
-        hint="put it back from a backup, or set `archive.path` to a new folder and copy the tables again: `replicator table resync`",
+        hint="put it back from a backup, or set `archive.path` to a new folder and have every table copied again: `replicator reset PIPELINE`",
     )
 
 

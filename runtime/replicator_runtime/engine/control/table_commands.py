@@ -161,7 +161,7 @@ def pause(lifecycle: TableLifecycle, request: Request) -> Work:
             raise NeedsUserError(
                 f"{record.table} is paused already",
                 code="RPL-1290",
-                hint="`replicator status` shows since when",
+                hint="`replicator status NAME` shows since when; `replicator table resume NAME TABLE` ends it",
                 table=str(record.table),
             )
 

@@ -130,7 +130,7 @@ class _Planner:
             effect = f"it is created at the target, empty, and gets the changes {since}"
             return replace(step, effect=effect, copies=False)
         effect = 'the table stops: only a new copy could follow, and `snapshot.mode` is "never"'
-        suggestion = f"undo the edit; or `replicator table resync PIPELINE {step.table} --in-place` once it has stopped"
+        suggestion = "undo the edit; or `replicator table resync NAME TABLE --in-place` once it has stopped"
         return replace(step, effect=effect, why="", code="RPL-2063", suggestion=suggestion, refused=True, copies=False)
 
     def with_cost(self, step: Step) -> Step:

@@ -95,7 +95,7 @@ class TableSteps:
             effect, suggestion = "its copy, which has not ended, begins again", ""
         else:
             effect = "the target keeps the rows that it has; the next copy of the table follows the new condition"
-            suggestion = f"`replicator table resync PIPELINE {record.table} --in-place` makes that copy now"
+            suggestion = "`replicator table resync NAME TABLE --in-place` makes that copy now"
         step = Step(StepKind.ROWS, str(record.table), f"its copy has {was}, and `where` selects {now}", effect)
         return replace(step, suggestion=suggestion, table=record.table, copies=record.needs_snapshot)
 

@@ -145,7 +145,7 @@ def reported_watermark(
         raise NeedsUserError(
             "the target's table is gone or not as this replicator left it",
             code="RPL-4101",
-            hint=f"put it back; or copy the table again: `replicator table resync PIPELINE {record.table} --in-place`",
+            hint="put it back; or copy the table again: `replicator table resync NAME TABLE --in-place`",
             table=str(record.table),
         )
     saved = lifecycle.run.saved_offset

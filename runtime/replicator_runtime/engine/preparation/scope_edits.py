@@ -50,7 +50,7 @@ def needs_rows(table: TableId) -> NeedsUserError:
     return NeedsUserError(
         'only a new copy of the table could go on, and `snapshot.mode` is "never"',
         code="RPL-2063",
-        hint=f"`replicator table resync PIPELINE {table} --in-place` copies it with its rows; after an edit of `tables`, undoing it helps as well",
+        hint="`replicator table resync NAME TABLE --in-place` copies it with its rows; after an edit of `tables`, undoing it helps as well",
         table=str(table),
     )
 

@@ -84,7 +84,7 @@ class TableRepair:
             opened.callback(consumer.stop)
             consumer.start()
             if not isinstance(consumer, RepairableConsumer):
-                raise _not_repairable(self._run.pipeline.target.name)
+                raise _not_repairable(self._run.pipeline.target.name, self._record)
             progress = self._progress(consumer)
             reader = self._snapshot_reader()
             opened.callback(reader.close)
@@ -156,7 +156,7 @@ class TableRepair:
     def _version(self) -> TableVersion:
         reader: TableReader | None = self._run.pipeline.target.create_table_reader(TargetContext(self._run))
         if reader is None:
-            raise _not_repairable(self._run.pipeline.target.name)
+            raise _not_repairable(self._run.pipeline.target.name, self._record)
         return reader.open(self._record.schema)
 
     def _check_schema(self, is_same: bool) -> None:
@@ -198,9 +198,10 @@ def keyless(table: str) -> NeedsUserError:
     )
 
 
-def _not_repairable(target: str) -> NeedsUserError:
+def _not_repairable(target: str, record: TableRecord) -> NeedsUserError:
     return NeedsUserError(
         f"the target {target} cannot write single rows again",
         code="RPL-1370",
         hint="copy the table again: `replicator table resync NAME TABLE`",
+        table=str(record.table),
     )

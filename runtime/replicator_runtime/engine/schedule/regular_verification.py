@@ -162,7 +162,8 @@ class _Work:
     def _say(self, compared: Verified) -> None:
         table, found = str(compared.table), compared.found
         if compared.error is not None:
-            log.info("verification.no_result", table=table, code=compared.error.code, error=compared.error.message)
+            why = compared.error
+            log.info("verification.no_result", table=table, code=why.code, error=why.message, hint=why.hint)
         elif found is not None and not found.is_equal:
             counts = {"missing": found.missing, "surplus": found.surplus, "different": found.different}
             log.error(
@@ -180,7 +181,12 @@ class _Work:
 def _noted(before: VerifiedTable, compared: Verified) -> VerifiedTable:
     found, shown, now = compared.found, compared.error, time.time()
     if shown is not None:
-        return replace(before, tried_at=now, error=f"{shown.code}: {shown.message}", failures=before.failures + 1)
+        return replace(
+            before,
+            tried_at=now,
+            error=f"{shown.code}: {shown.message}. Next: {shown.hint}",
+            failures=before.failures + 1,
+        )
     assert found is not None
     return VerifiedTable(
         before.copy_id, now, "equal" if found.is_equal else "different", found.missing, found.surplus,

@@ -160,7 +160,7 @@ def check_names(event: DDLEvent, record: TableRecord) -> None:
             raise SchemaDriftError(
                 f"the source has another column {step.column.name} now, and the target has kept the former one",
                 code="RPL-6004",
-                hint=f"copy the table again, without the former column: `replicator table resync PIPELINE {event.table} --in-place`",
+                hint="copy the table again, without the former column: `replicator table resync NAME TABLE --in-place`",
                 table=str(event.table),
                 position=str(event.position),
             )

@@ -47,14 +47,15 @@ def check_comparable(record: TableRecord, left_out: frozenset[str]) -> None:
         raise NeedsUserError(
             "the pipeline leaves updates out, so the copy differs on purpose",
             code="RPL-1364",
-            hint="name the other tables; or take UPDATE off the `dmlBlacklist` and copy the table again by `replicator table resync`",
+            hint="name the other tables; or take UPDATE off the `dmlBlacklist` and copy the table again: `replicator table resync NAME TABLE`",
             table=str(record.table),
         )
     if record.snapshot is not None and record.snapshot.where:
         raise NeedsUserError(
             'the table\'s copy has not all rows (`where`, or `snapshot.mode` "never"), so it differs on purpose',
             code="RPL-1364",
-            hint="name the other tables; or copy the table again, with all rows, by `replicator table resync`",
+            hint='name the other tables; or take `where` off its entry in `tables`, `snapshot.mode` "never" off the pipeline, and copy the table'
+            " again, with all rows: `replicator table resync NAME TABLE`",
             table=str(record.table),
         )
     if record.kept_columns:
@@ -62,8 +63,8 @@ def check_comparable(record: TableRecord, left_out: frozenset[str]) -> None:
         raise NeedsUserError(
             f"the target has kept what the source has dropped ({kept}), so the copy differs on purpose",
             code="RPL-1364",
-            hint="name the other tables; or copy the table again as the source has it, without these columns, by"
-            " `replicator table resync`",
+            hint="name the other tables; or copy the table again as the source has it, without these columns:"
+            " `replicator table resync NAME TABLE`",
             table=str(record.table),
         )
     if record.needs_snapshot or record.wants_copy or record.released:

@@ -114,7 +114,7 @@ def test_a_target_table_that_was_deleted_is_copied_again_as_the_hint_says(shop: 
     [gone] = [t for t in in_memory_target.STORAGE.tables if t.table == "customers"]
     del in_memory_target.STORAGE.tables[gone]
     shop.sql("INSERT INTO notes VALUES ('meanwhile')")
-    with pytest.raises(NeedsUserError, match=r"RPL-4101.*table resync PIPELINE main\.customers --in-place"):
+    with pytest.raises(NeedsUserError, match=r"RPL-4101.*table resync NAME TABLE --in-place"):
         shop.run()
     shop.assert_equal("notes")
     _copy_again(shop, [], by_command=by_command)

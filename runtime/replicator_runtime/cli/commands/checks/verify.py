@@ -155,20 +155,21 @@ def _print(report: Report, found: list[Verified], done: Mapping[TableId, Repaire
 def _print_repaired(report: Report, one: Verified, repaired: Repaired) -> None:
     found, error, after = repaired.found, repaired.error, repaired.after
     if error is not None:
-        report.warn(f"{one.table} was not repaired: {error}")
+        report.warn(f"{one.table} was not repaired: {error}", str(one.table))
     elif found is not None and (failed := found.get("error")):
-        report.warn(f"{one.table} was not repaired: {failed['code']}: {failed['message']}. Next: {failed['hint']}")
+        why = f"{failed['code']}: {failed['message']}. Next: {failed['hint']}"
+        report.warn(f"{one.table} was not repaired: {why}", str(one.table))
     elif found is not None:
         report.line(
             f"{one.table}: {found['written']:,} rows written, {found['deleted']:,} deleted, as of {found['position']}"
         )
     if after is not None and after.error is not None:
-        report.warn(f"{one.table} was repaired, and could not be compared again: {after.error}")
+        report.warn(f"{one.table} was repaired, and could not be compared again: {after.error}", str(one.table))
 
 
 def _print_details(report: Report, one: Verified) -> None:
     if one.error is not None:
-        report.warn(f"{one.table} was not compared: {one.error}")
+        report.warn(f"{one.table} was not compared: {one.error}", str(one.table))
     elif one.found is not None:
         if one.found.left_out:
             report.note(

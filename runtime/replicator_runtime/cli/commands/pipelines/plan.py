@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, PipelineFile, Replicator
 from replicator_runtime.cli.report import Report
-from replicator_runtime.observability.next_steps import Subject
+from replicator_runtime.observability.next_steps import Subject, completed
 
 if TYPE_CHECKING:
     from replicator_runtime.cli.state_lookup import StateLocation
@@ -43,7 +43,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) 
             "isFirst": found.is_first,
             "needsApproval": bool(missing),
             "edits": config.edits,
-            "steps": [step.to_json() for step in found.steps],
+            "steps": [_json(step) for step in found.steps],
         }
         _print(report, found, missing)
         _raise_refused(found)
@@ -113,10 +113,14 @@ def _print(report: Report, found: Plan, missing: tuple[Step, ...]) -> None:
         )
         for label, text in (("effect", step.effect), ("cost", step.cost), ("why", step.why), ("do", step.suggestion)):
             if text:
-                report.line(f"         {label + ':':<8}{text}")
+                report.line(f"         {label + ':':<8}{completed(text, step.subject)}")
     report.line()
     count = len(found.steps)
     report.line(f"plan {found.plan_id}: {count} step{'s' * (count > 1)}, {len(missing)} to approve")
+
+
+def _json(step: Step) -> dict[str, Any]:
+    return {**step.to_json(), "suggestion": completed(step.suggestion, step.subject) or None}
 
 
 def _verdict(step: Step, asked: set[str]) -> str:

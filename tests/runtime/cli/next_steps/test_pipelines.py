@@ -1,0 +1,98 @@
+"""What errors about the pipeline's file advise is done as it is printed."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.follows import follows
+from tests.runtime.engine.archive.test_archive import assert_archived
+from tests.runtime.engine.archive.test_half_files import manifests
+from tests.runtime.engine.test_run import fill
+
+if TYPE_CHECKING:
+    from tests.runtime.cli.next_steps.operator_shop import OperatorShop
+
+
+@follows("RPL-1101")
+def test_the_plugin_that_was_meant_is_listed(shop: OperatorShop) -> None:
+    plugin = shop.document["stages"][0]["plugin"]
+    plugin["name"] = "sqllite"
+    refused = shop.refused("RPL-1101", "validate", shop.file)
+    shown = shop.follow(refused, "RPL-1101", "plugins").stdout
+    [plugin["name"]] = {word for word in shown.split() if word == "sqlite"}
+    shop.done("validate", shop.file)
+
+
+@follows("RPL-2001", "RPL-2002")
+@pytest.mark.parametrize(("named", "code"), [("costumers", "RPL-2001"), ("nothing*", "RPL-2002")])
+def test_the_table_that_was_meant_is_listed(shop: OperatorShop, named: str, code: str) -> None:
+    fill(shop)
+    shop.document["tables"] = [{"table": named}]
+    refused = shop.refused(code, "run", shop.file, "--until-current")
+    shown = shop.follow(refused, code, "tables").stdout
+    [name] = [word.rpartition(".")[2] for word in shown.split() if word.endswith("customers")]
+    shop.document["tables"] = [{"table": name}]
+    shop.until_current()
+    shop.assert_equal("customers")
+
+
+@follows("RPL-1203")
+def test_a_table_to_be_maintained_is_listed(lake_shop: OperatorShop) -> None:
+    shop = lake_shop
+    fill(shop)
+    shop.until_current()
+    refused = shop.refused("RPL-1203", "maintain", shop.file, "--table", "note")
+    shown = shop.follow(refused, "RPL-1203", "status").stdout
+    [name] = [word for word in shown.split() if word.endswith("notes")]
+    shop.done("maintain", shop.file, "--table", name)
+
+
+@follows("RPL-1362")
+def test_tables_that_cannot_be_compared_are_copied_again(shop: OperatorShop) -> None:
+    fill(shop)
+    shop.until_current()
+    for words in (("verify", shop.file, "notes"), ("explain-row", shop.file, "customers", "id=1")):
+        refused = shop.refused("RPL-1362", *words)
+        shop.follow(refused, "RPL-1362", "table resync")
+    shop.goes_on()
+
+
+@follows("RPL-1211")
+def test_a_source_of_another_kind_is_copied_after_a_reset(shop: OperatorShop) -> None:
+    fill(shop)
+    shop.until_current()
+    plugin = shop.document["stages"][0]["plugin"]
+    plugin["name"], plugin["properties"]["path"] = "other", str(shop.path.with_name("other.db"))
+    with closing(sqlite3.connect(shop.path)) as old, closing(sqlite3.connect(shop.path.with_name("other.db"))) as new:
+        old.backup(new)
+    shop.path = shop.path.with_name("other.db")
+    refused = shop.refused("RPL-1211", "run", shop.file, "--until-current")
+    shop.follow(refused, "RPL-1211", "reset")
+    shop.goes_on()
+
+
+@follows("RPL-1253")
+def test_a_damaged_archive_is_left_and_another_begins_with_copies(shop: OperatorShop) -> None:
+    archive, state = shop.path.with_name("archive"), shop.path.with_name("state")
+    shop.document["archive"] = {"path": str(archive)}
+    fill(shop)
+    shop.until_current()
+    known = len(manifests(archive))
+    shutil.copytree(state, shop.path.with_name("backup"))
+    for number in range(2):
+        shop.sql(f"INSERT INTO customers VALUES ({100 + number}, 'one')")
+        shop.until_current()
+    shutil.rmtree(state)
+    shutil.copytree(shop.path.with_name("backup"), state)
+    damaged = manifests(archive)[known]
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    refused = shop.refused("RPL-1253", "run", shop.file, "--until-current")
+    shop.document["archive"] = {"path": str(shop.path.with_name("new"))}
+    shop.follow(refused, "RPL-1253", "reset")
+    shop.until_current()
+    assert_archived(shop, shop.path.with_name("new"))

@@ -1,0 +1,112 @@
+"""What errors of commands about tables advise is done as it is printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replicator_sdk.errors import RetryableError
+from tests.follows import follows
+from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.apply.test_rejoining import fails
+from tests.runtime.engine.lifecycle.test_long_failures import SOON, too_large, works
+from tests.runtime.engine.test_run import change, fill
+
+if TYPE_CHECKING:
+    from tests.runtime.cli.next_steps.operator_shop import OperatorShop
+
+
+@follows("RPL-1201")
+def test_what_never_ran_is_started(shop: OperatorShop) -> None:
+    fill(shop)
+    refused = shop.refused("RPL-1201", "status", shop.file)
+    shop.follow(refused, "RPL-1201", "run", "--until-current")
+    assert "main.customers" in shop.done("status", shop.file).stdout
+    shop.assert_equal()
+
+
+@follows("RPL-1220")
+def test_a_misspelt_table_is_in_the_list_with_its_name(shop: OperatorShop) -> None:
+    fill(shop)
+    shop.until_current()
+    refused = shop.refused("RPL-1220", "table", "pause", shop.file, "noots")
+    shown = shop.follow(refused, "RPL-1220", "status").stdout
+    [name] = [word for word in shown.split() if word.endswith("notes")]
+    shop.done("table", "pause", shop.file, name)
+
+
+@follows("RPL-1220")
+def test_after_a_reset_a_run_finds_the_tables(shop: OperatorShop) -> None:
+    fill(shop)
+    shop.until_current()
+    shop.done("reset", shop.file, "--yes")
+    refused = shop.refused("RPL-1220", "table", "pause", shop.file, "notes")
+    shop.follow(refused, "RPL-1220", "run", "--until-current")
+    shop.done("table", "pause", shop.file, "notes")
+
+
+@follows("RPL-1221", "RPL-1290", "RPL-1291")
+def test_the_status_says_why_a_table_is_not_in_the_state_that_a_command_is_for(shop: OperatorShop) -> None:
+    fill(shop)
+    shop.until_current()
+    for code, command in (("RPL-1221", "retry"), ("RPL-1291", "resume")):
+        refused = shop.refused(code, "table", command, shop.file, "notes")
+        [line] = [x for x in shop.follow(refused, code, "status").stdout.splitlines() if "main.notes" in x]
+        assert "REPLICATING" in line
+    shop.done("table", "pause", shop.file, "notes")
+    refused = shop.refused("RPL-1290", "table", "pause", shop.file, "notes")
+    assert "main.notes is paused" in shop.follow(refused, "RPL-1290", "status").stdout
+    shop.until_current()
+    assert "main.notes: paused since" in shop.follow(refused, "RPL-1290", "status").stdout
+    change(shop)
+    shop.follow(refused, "RPL-1290", "table resume")
+    shop.until_current()
+    shop.assert_equal()
+
+
+@follows("RPL-1236")
+def test_a_rename_that_is_due_is_done_by_a_run_before_its_table_is_dropped(shop: OperatorShop) -> None:
+    fill(shop)
+    shop.until_current()
+    shop.sql("ALTER TABLE notes RENAME TO remarks", "INSERT INTO remarks VALUES ('later')")
+    fails("ddl", "remarks", lambda: RetryableError("the target is away", code="RPL-4001"))
+    shop.document["retries"] = {"maxDurationSeconds": 0}
+    shop.replicator("run", shop.file, "--until-current")
+    shop.document["tables"] = [{"table": "customers"}]
+    works()
+    refused = shop.refused("RPL-1236", "table", "drop", shop.file, "remarks", "--yes")
+    shop.follow(refused, "RPL-1236", "run", "--until-current")
+    shop.done("table", "drop", shop.file, "remarks", "--yes")
+    assert {table.table for table in in_memory_target.STORAGE.tables} == {"customers"}
+
+
+@follows("RPL-1289")
+def test_a_table_that_fails_in_its_lane_is_tried_again(shop: OperatorShop) -> None:
+    fill(shop)
+    shop.document["failingTables"] = SOON
+    shop.until_current()
+    fails("before", "notes", too_large)
+    change(shop)
+    shop.until_current(5)
+    works()
+    refused = shop.refused("RPL-1289", "table", "resume", shop.file, "notes")
+    shop.follow(refused, "RPL-1289", "table retry")
+    shop.until_current()
+    shop.goes_on()
+
+
+@follows("RPL-1295", "RPL-1298")
+def test_a_change_that_does_not_wait_is_not_in_the_list_of_those_that_do(shop: OperatorShop) -> None:
+    shop.document["ddlPolicies"] = {"addColumn": "ask"}
+    fill(shop)
+    shop.until_current()
+    shop.sql("ALTER TABLE notes ADD COLUMN size INTEGER")
+    shop.until_current()
+    found = set()
+    for code, name in (("RPL-1295", "0123456789"), ("RPL-1298", "customers")):
+        refused = shop.refused(code, "ddl", "approve", shop.file, name, "--yes")
+        shown = shop.follow(refused, code, "ddl list").stdout
+        found |= {line.split()[0] for line in shown.splitlines() if "main.notes" in line}
+    shop.done("ddl", "approve", shop.file, *found, "--yes")
+    shop.until_current()
+    shop.document["ddlPolicies"] = {}
+    shop.goes_on()
