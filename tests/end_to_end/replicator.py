@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.follows import advised
 from tests.services.forks import Forked, fork
 from tests.services.mysql.client import Server as MysqlAddress
 from tests.services.postgres.server import PostgresDatabase
@@ -133,6 +134,15 @@ class Replicator:
     def run(self, *arguments: str, seconds: float = SECONDS, **environment: str) -> Ended:
         """Run to the end."""
         return self.start(*arguments, **environment).wait(seconds)
+
+    def follow(self, error: Mapping[str, Any], command: str) -> Ended:
+        """Run the command that an error's next step names, as it is printed; what it asks is answered with yes."""
+        words = advised([error["hint"]], command)
+        ended = self.start_command(*words).wait()
+        if ended.error.get("code") == "RPL-1228":
+            ended = self.start_command(*words, "--yes").wait()
+        assert ended.status == 0, ended.messages
+        return ended
 
     def until_current(self, seconds: float = SECONDS) -> Ended:
         """Run until everything committed at the source is at the target; the run must succeed.

@@ -239,7 +239,8 @@ def damaged(folder: ArchiveFolder, name: str) -> NeedsUserError:
     return NeedsUserError(
         f"the file {name} of the archive at {folder.place} is missing or damaged",
         code="RPL-3555",
-        hint="put it back from a backup, or copy the tables again in the pipeline that writes the archive: `replicator table resync`",
+        hint="put it back from a backup; or copy the file's table again in the pipeline that writes the archive (`replicator table resync`), then"
+        " `replicator reset PIPELINE`: every table begins with its newest copy",
     )
 
 

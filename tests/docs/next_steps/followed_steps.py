@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 _CODE = re.compile(r"RPL-\d{4}")
-_WORDS = re.compile(r"[a-z]+(?:-[a-z]+)*(?:[ .][a-z]+(?:-[a-z]+)*)*")
+_WORDS = re.compile(r"(?:--)?[a-z]+(?:-[a-z]+)*(?:[ .][a-z]+(?:-[a-z]+)*)*")
 
 
 @dataclass

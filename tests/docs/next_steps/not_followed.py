@@ -17,44 +17,32 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "RPL-4415",
         "RPL-7131",
     ),
-    # Nothing but time.
+    # A version that is ahead of what was saved, a target that reads and cannot repair, values that do not come back, and kept rows.
     "engine": (
         "RPL-1276",
         "RPL-1370",
         "RPL-1373",
-        "RPL-6004",
         "RPL-6005",
     ),
     # The source `archive`.
     "archive": (
-        "RPL-3554",
-        "RPL-3555",
-        "RPL-3556",
         "RPL-3557",
         "RPL-3559",
     ),
     # Spark.
     "delta": (
-        "RPL-3411",
-        "RPL-3414",
         "RPL-5401",
         "RPL-6402",
-        "RPL-6403",
-        "RPL-6407",
-        "RPL-6408",
     ),
     # A server of its own for some.
     "postgres": (
         "RPL-3202",
         "RPL-3211",
+        "RPL-3303",
         "RPL-3212",
-        "RPL-3306",
     ),
     # A server of its own for each.
     "mysql": (
-        "RPL-3783",
-        "RPL-3784",
-        "RPL-3785",
         "RPL-3789",
         "RPL-3790",
         "RPL-3795",

@@ -14,6 +14,7 @@ import pytest
 from replicator_sdk.errors import HistoryLostError
 from tests.end_to_end.mysql.conftest import MakeMysqlPipeline
 from tests.end_to_end.mysql.database.pipeline import MysqlPipeline
+from tests.follows import follows
 from tests.services.mysql.fixtures import PrivateMysql
 from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, Release
 from tests.services.mysql.server import MysqlDatabase, MysqlServer, copy_folder
@@ -102,6 +103,7 @@ def test_after_a_failover_the_pipeline_goes_on_at_the_replica(
         pipeline.database.server.start()  # only to be dropped
 
 
+@follows("RPL-3785")
 @BOTH
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_a_replica_that_lost_what_was_replicated_is_refused(
@@ -115,9 +117,15 @@ def test_a_replica_that_lost_what_was_replicated_is_refused(
         pipeline.assert_nothing_lost()
         for _ in range(rounds):
             MysqlPipeline(there, pipeline.replicator).change()
-        assert pipeline.at(there).fails(HistoryLostError, "")["code"] == "RPL-3785"
+        moved = MysqlPipeline(there, pipeline.at(there).replicator)
+        error = moved.fails(HistoryLostError, "")
+        assert error["code"] == "RPL-3785"
         pipeline.change()
         pipeline.assert_nothing_lost()
+        if rounds == 1:
+            assert moved.fails(HistoryLostError, "")["code"] == "RPL-3785"
+            moved.replicator.follow(error, "reset")
+            moved.assert_nothing_lost()
 
 
 @BOTH
@@ -145,6 +153,7 @@ def test_a_server_of_the_other_make_is_refused(mysql_pipeline: MysqlPipeline, ma
     mysql_pipeline.assert_nothing_lost()
 
 
+@follows("RPL-3784")
 def test_without_gtids_another_server_is_refused(mysql_server: PrivateMysql, make_mysql: MakeMysqlPipeline) -> None:
     """Even a replica: which position of its log is the pipeline's is not known."""
     primary, replica = mysql_server(MYSQL_9, gtid=False), mysql_server(MYSQL_9, gtid=False)
@@ -153,8 +162,14 @@ def test_without_gtids_another_server_is_refused(mysql_server: PrivateMysql, mak
         pipeline = make_mysql(database)
         pipeline.assert_nothing_lost()
         pipeline.change()
-        assert pipeline.at(replica).fails(HistoryLostError, "without GTIDs")["code"] == "RPL-3784"
+        promote(replica)
+        moved = MysqlPipeline(MysqlDatabase(replica, database.name), pipeline.at(replica).replicator)
+        error = moved.fails(HistoryLostError, "without GTIDs")
+        assert error["code"] == "RPL-3784"
         pipeline.assert_nothing_lost()
+        assert moved.fails(HistoryLostError, "without GTIDs")["code"] == "RPL-3784"
+        moved.replicator.follow(error, "reset")
+        moved.assert_nothing_lost()
 
 
 def assessed(pipeline: MysqlPipeline) -> str:
@@ -198,6 +213,7 @@ def test_a_log_purged_at_the_replica_is_lost_history(mysql_server: PrivateMysql,
         pipeline.assert_nothing_lost()
 
 
+@follows("RPL-3783")
 @BOTH
 def test_a_log_that_was_reset_is_lost_history(
     release: Release, mysql_server: PrivateMysql, make_mysql: MakeMysqlPipeline
@@ -210,7 +226,10 @@ def test_a_log_that_was_reset_is_lost_history(
         server.execute("RESET MASTER" if server.is_mariadb else "RESET BINARY LOGS AND GTIDS")
         for _ in range(40):
             pipeline.change()
-        assert pipeline.fails(HistoryLostError, "not the file that was read")["code"] == "RPL-3783"
+        error = pipeline.fails(HistoryLostError, "not the file that was read")
+        assert error["code"] == "RPL-3783"
+        pipeline.replicator.follow(error, "reset")
+        pipeline.assert_nothing_lost()
 
 
 def test_a_server_restored_from_an_older_copy_is_refused(

@@ -16,6 +16,7 @@ import structlog
 
 from replicator_runtime.observability import redaction
 from replicator_runtime.observability.logs import configure_logging, get_logger, set_run
+from replicator_runtime.observability.next_steps import Subject, set_subject
 from replicator_sdk.errors import NeedsUserError
 
 SECRET = "pa$$ w'ord/42"
@@ -120,6 +121,21 @@ def test_an_error_of_ours_brings_its_code_hint_and_places_along(stream: io.Strin
     (line,) = _lines(stream)
     assert (line["code"], line["hint"], line["table"], line["position"]) == ("RPL-7", "do that", "s.t", "0/9")
     assert "NeedsUserError" in str(line["exception"])
+
+
+def test_the_commands_of_an_error_and_of_its_hint_are_those_to_be_given(stream: io.StringIO) -> None:
+    configure_logging("info", "json", stream=stream)
+    set_subject(Subject("shop.json"))
+    try:
+        step = "`replicator table retry NAME TABLE`"
+        get_logger("replicator").error("table.failing", table="s.t", error=f"no. Next: {step}", hint=step)
+    finally:
+        set_subject(Subject())
+    (line,) = _lines(stream)
+    assert (line["error"], line["hint"]) == (
+        "no. Next: `replicator table retry shop.json s.t`",
+        "`replicator table retry shop.json s.t`",
+    )
 
 
 def test_a_hostile_table_name_forges_no_line_on_a_terminal(stream: io.StringIO) -> None:

@@ -225,8 +225,7 @@ class Publication:
                 code="RPL-3303",
                 table=table,
                 hint=f"let {'a role that owns the publication and the table' if table else 'the owner of the database'} run:"
-                f" {sql}; then "
-                + (f"`replicator table retry PIPELINE {table}`" if table else "start the pipeline again"),
+                f" {sql}; then " + ("`replicator table retry NAME TABLE`" if table else "start the pipeline again"),
             ) from None
 
     def _refuse(self, why: str, fix: str, *, table: str | None = None) -> NoReturn:
@@ -271,7 +270,7 @@ def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -
                 f"{table} has no replica identity: the application's UPDATE and DELETE on it fail for as long as it is published",
                 code="RPL-3306",
                 table=str(table),
-                hint=f"give it a primary key, or: ALTER TABLE {qualified(part)} REPLICA IDENTITY FULL; then, where it has stopped, `replicator table retry PIPELINE {table}`",
+                hint=f"give it a primary key, or: ALTER TABLE {qualified(part)} REPLICA IDENTITY FULL; then, where it has stopped, `replicator table retry NAME TABLE`",
             )
     if not facts.key and any(part.identity != "f" for part in parts):
         keyed = next(part for part in parts if part.identity != "f")
@@ -279,7 +278,7 @@ def check_publishable(catalogue: Catalogue, table: TableId, facts: TableFacts) -
             f"{table} has no key, but its partition {keyed.name!r} does not log whole rows",
             code="RPL-3306",
             table=str(table),
-            hint=f"ALTER TABLE {qualified(keyed)} REPLICA IDENTITY FULL; then, where it has stopped, `replicator table retry PIPELINE {table}`",
+            hint=f"ALTER TABLE {qualified(keyed)} REPLICA IDENTITY FULL; then, where it has stopped, `replicator table retry NAME TABLE`",
         )
 
 
@@ -295,5 +294,5 @@ def removed_from_publication(publication: str, table: TableId) -> TableHistoryLo
         code="RPL-3209",
         table=str(table),
         hint=f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE {name}; (of an unlogged table ALTER TABLE {name} SET LOGGED; before it)"
-        f" then `replicator table retry PIPELINE {table}`: a run copies the table again",
+        " then `replicator table retry NAME TABLE`: a run copies the table again",
     )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from replicator_runtime.plugin_host import PluginHost
 from replicator_state import ReplicatorDirectory
 from tests.end_to_end.commands.two_tables import files_of
 from tests.end_to_end.comparison import table_rows
+from tests.follows import advised
 from tests.runtime.engine.stream.test_paused_tables import change_more
 from tests.runtime.engine.test_run import Shop
 
@@ -41,8 +40,6 @@ def delta_sources(): return [OtherSource]
 @hookimpl
 def delta_targets(): return [InMemoryTarget]
 """
-_COMMAND = re.compile(r"`replicator ([^`]+)`")
-_TO_FILL_IN = {"NAME", "PIPELINE", "TABLE", "ID"}
 
 
 class OperatorShop(Shop):
@@ -107,13 +104,8 @@ class OperatorShop(Shop):
             status: The exit code that is expected.
         """
         printed = [line for line in refused.output.splitlines() if f"{code}: " in line]
-        steps = {line.partition("Next: ")[2] for line in printed}
-        found = {text for step in steps for text in _COMMAND.findall(step) if f"{text} ".startswith(f"{command} ")}
-        found = {text for text in found if set(more) <= set(text.split())} or found
-        assert len(found) == 1, (command, printed)
-        words = shlex.split(found.pop())
+        words = advised([line.partition("Next: ")[2] for line in printed], command, more)
         more = tuple(word for word in more if word not in words)
-        assert not _TO_FILL_IN & set(words), words
         ended = self.replicator(*words, *more)
         if "error RPL-1228: " in ended.stderr:  # the tests have no terminal to be asked at
             ended = self.replicator(*words, *more, "--yes")

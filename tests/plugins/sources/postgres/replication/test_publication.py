@@ -33,7 +33,7 @@ def test_a_table_removed_from_the_publication_is_reported(pump: Pump) -> None:
     error = error_of(pump, lambda run: pump.database.execute(statement))
     assert isinstance(error, TableHistoryLostError)
     assert (error.code, error.table) == ("RPL-3209", "public.t")
-    assert "then `replicator table retry PIPELINE public.t`" in error.hint
+    assert "then `replicator table retry NAME TABLE`" in error.hint
     with pytest.raises(TableHistoryLostError, match="RPL-3209"):
         pump.read()
 
@@ -127,6 +127,6 @@ def test_a_table_whose_publication_would_break_the_application_is_refused(
     with pytest.raises(NeedsUserError, match="RPL-3306") as caught:
         Pump(db, "t", "bad").prepare()
     assert "REPLICA IDENTITY FULL; then" in caught.value.hint
-    assert "`replicator table retry PIPELINE public.bad`" in caught.value.hint
+    assert "`replicator table retry NAME TABLE`" in caught.value.hint
     db.execute("UPDATE bad SET a = 2; DELETE FROM bad")
     assert db.execute("SELECT count(*) FROM pg_publication_tables")[0][0] == 0

@@ -1,0 +1,92 @@
+"""What errors of the source `archive` advise is done as it is printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.follows import follows
+from tests.runtime.cli.next_steps.operator_shop import OperatorShop
+from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.archive.rebuilt import listed
+from tests.runtime.engine.archive.test_archive import archived
+from tests.runtime.engine.archive.test_replays import age
+from tests.runtime.engine.in_memory_target import TargetStorage
+from tests.runtime.engine.test_run import fill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+
+class Replay(OperatorShop):
+    """A pipeline from the archive of a shop, with the same database and with tables of its own at the target."""
+
+    def __init__(self, writer: OperatorShop, archive: Path) -> None:
+        folder = writer.path.with_name("replay")
+        folder.mkdir()
+        super().__init__(folder, writer._replicator)
+        self.path = writer.path
+        self.document["name"] = "replay"
+        self.storage = TargetStorage()
+        plugin = {"name": "archive", "type": "cdcSource", "properties": {"path": str(archive)}}
+        self.document["stages"][0]["plugin"] = plugin
+
+    def replicator(self, *words: object) -> Result:
+        """The command, with its own storage."""
+        others, in_memory_target.STORAGE = in_memory_target.STORAGE, self.storage
+        try:
+            return super().replicator(*words)
+        finally:
+            in_memory_target.STORAGE = others
+
+    def assert_equal(self, *tables: str) -> None:
+        """As of the shop."""
+        others, in_memory_target.STORAGE = in_memory_target.STORAGE, self.storage
+        try:
+            super().assert_equal(*tables)
+        finally:
+            in_memory_target.STORAGE = others
+
+
+@follows("RPL-3554", "RPL-3556")
+def test_what_an_archive_has_pruned_is_copied_again_into_it(shop: OperatorShop) -> None:
+    archive = archived(shop, keepDays=30)
+    fill(shop)
+    shop.until_current()
+    replay = Replay(shop, archive)
+    replay.until_current()
+    shop.sql("INSERT INTO customers VALUES (100, 'old')")
+    shop.until_current()
+    for number in range(2):
+        if number == 0:
+            age(archive)
+        shop.sql(f"INSERT INTO customers VALUES ({101 + number}, 'new')")
+        shop.until_current()
+    refused = replay.refused("RPL-3554", "run", replay.file, "--until-current")
+    replay.follow(refused, "RPL-3554", "reset")
+    refused = replay.refused("RPL-3556", "run", replay.file, "--until-current")
+    replay.follow(refused, "RPL-3556", "table resync", str(shop.file), "customers", "notes", "--in-place")
+    shop.until_current()
+    replay.until_current()
+    replay.assert_equal()
+
+
+@follows("RPL-3555")
+def test_a_table_whose_file_is_missing_is_copied_again_into_the_archive(shop: OperatorShop) -> None:
+    archive = archived(shop)
+    fill(shop)
+    shop.until_current()
+    replay = Replay(shop, archive)
+    replay.until_current()
+    before = listed(archive)
+    shop.sql("INSERT INTO customers VALUES (100, 'x')")
+    shop.until_current()
+    [name] = listed(archive) - before
+    (archive / name).unlink()
+    refused = replay.refused("RPL-3555", "run", replay.file, "--until-current")
+    replay.follow(refused, "RPL-3555", "table resync", str(shop.file), "customers", "--in-place")
+    shop.until_current()
+    replay.follow(refused, "RPL-3555", "reset")
+    replay.until_current()
+    replay.assert_equal()

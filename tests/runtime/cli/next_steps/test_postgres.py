@@ -1,0 +1,71 @@
+"""What errors of PostgreSQL advise is done as it is printed; the target is in this process's memory."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.end_to_end.replicator import postgres_source
+from tests.follows import follows
+from tests.runtime.cli.next_steps.operator_shop import OperatorShop
+from tests.runtime.engine import in_memory_target
+
+if TYPE_CHECKING:
+    from tests.services.postgres.server import PostgresDatabase
+
+
+class PostgresShop:
+    """Two tables of a database, and the operator of their replicator."""
+
+    def __init__(self, shop: OperatorShop, database: PostgresDatabase) -> None:
+        self.operator, self.database = shop, database
+        name, properties = postgres_source(database)
+        shop.document["stages"][0]["plugin"] = {"name": name, "type": "cdcSource", "properties": dict(properties)}
+        for table in ("customers", "notes"):
+            database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, name varchar(20), size int)")
+            database.execute(f"INSERT INTO {table} VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+
+    def assert_equal(self, *tables: str) -> None:
+        """A run after changes ends equal."""
+        for table in tables or ("customers", "notes"):
+            self.database.execute(f"INSERT INTO {table} (id, name) VALUES (100, 'later')")
+        self.operator.until_current()
+        for table in tables or ("customers", "notes"):
+            found = Counter(tuple(row.values()) for row in in_memory_target.STORAGE.rows(table))
+            assert found == Counter(map(tuple, self.database.execute(f"SELECT * FROM {table}"))), table
+
+
+@pytest.fixture
+def postgres(shop: OperatorShop, postgres_database: PostgresDatabase) -> PostgresShop:
+    return PostgresShop(shop, postgres_database)
+
+
+@follows("RPL-3306")
+def test_a_table_without_a_replica_identity_is_given_one_and_tried_again(postgres: PostgresShop) -> None:
+    shop = postgres.operator
+    shop.until_current()
+    postgres.database.execute("CREATE TABLE bag (id int, name varchar(20))")
+    postgres.database.execute("INSERT INTO bag VALUES (1, 'a'), (1, 'a')")
+    refused = shop.refused("RPL-3306", "run", shop.file, "--until-current")
+    [fix] = set(re.findall(r"ALTER TABLE \S+ REPLICA IDENTITY FULL", refused.stderr))
+    postgres.database.execute(fix)
+    shop.follow(refused, "RPL-3306", "table retry")
+    postgres.assert_equal("customers", "notes", "bag")
+
+
+@follows("RPL-6004")
+def test_a_column_with_the_name_of_one_that_was_kept_comes_with_a_new_copy(postgres: PostgresShop) -> None:
+    shop = postgres.operator
+    shop.document["ddlPolicies"] = {"dropColumn": "ignore"}
+    shop.until_current()
+    postgres.database.execute("ALTER TABLE notes DROP COLUMN size")
+    postgres.database.execute("INSERT INTO notes VALUES (4, 'd')")
+    shop.until_current()
+    postgres.database.execute("ALTER TABLE notes ADD COLUMN size text")
+    postgres.database.execute("INSERT INTO notes VALUES (5, 'e', 'large')")
+    refused = shop.refused("RPL-6004", "run", shop.file, "--until-current")
+    shop.follow(refused, "RPL-6004", "table resync")
+    postgres.assert_equal()
