@@ -5,7 +5,6 @@ from __future__ import annotations
 NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     # The command only shows something: what to do then is for the operator.
     "looks": (
-        "RPL-3103",
         "RPL-3301",
         "RPL-3505",
         "RPL-3515",
@@ -38,7 +37,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "postgres": (
         "RPL-3202",
         "RPL-3211",
-        "RPL-3303",
         "RPL-3212",
     ),
     # A server of its own for each.

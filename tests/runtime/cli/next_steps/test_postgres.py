@@ -69,3 +69,32 @@ def test_a_column_with_the_name_of_one_that_was_kept_comes_with_a_new_copy(postg
     refused = shop.refused("RPL-6004", "run", shop.file, "--until-current")
     shop.follow(refused, "RPL-6004", "table resync")
     postgres.assert_equal()
+
+
+@follows("RPL-3103", "RPL-3303")
+def test_a_role_is_given_what_it_lacks(postgres: PostgresShop) -> None:
+    shop, database = postgres.operator, postgres.database
+    role = f"reader_of_{database.name}"
+    database.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'battery staple'")
+    try:
+        database.execute(f"GRANT CREATE ON DATABASE {database.name} TO {role}")
+        for table in ("customers", "notes"):
+            database.execute(f"ALTER TABLE {table} OWNER TO {role}")
+        shop.document["stages"][0]["plugin"]["properties"] |= {"user": role, "password": "battery staple"}
+        refused = shop.refused("RPL-3103", "run", shop.file, "--until-current")
+        assessed = shop.follow(refused, "RPL-3103", "assess", status=3)
+        [grant] = set(re.findall(r"ALTER ROLE \S+ REPLICATION;", assessed.output))
+        database.execute(grant)
+        postgres.assert_equal()
+
+        database.execute("CREATE TABLE later (id int PRIMARY KEY, name varchar(20))")
+        database.execute(f"GRANT SELECT ON later TO {role}")
+        refused = shop.refused("RPL-3303", "run", shop.file, "--until-current")
+        [statement] = set(re.findall(r"ALTER PUBLICATION [^;]+;", refused.stderr))
+        database.execute(statement)
+        shop.follow(refused, "RPL-3303", "table retry")
+        postgres.assert_equal("later")
+    finally:
+        database.execute(f"REASSIGN OWNED BY {role} TO CURRENT_USER")
+        database.execute(f"DROP OWNED BY {role}")
+        database.execute(f"DROP ROLE {role}")
