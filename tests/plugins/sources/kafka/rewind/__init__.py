@@ -1,0 +1,1 @@
+"""Tests of going back to an earlier offset of topics."""
