@@ -167,6 +167,11 @@ OF_SLICES: frozenset[str] = frozenset(
 `runtime/engine/slices/test_distributed_stream.py` and in `slices` here, with twins in `runtime/engine/slices/test_slice_recovery.py`
 and `plugins/targets/delta/apply/test_slice.py`."""
 
+OF_LATE_TABLES: frozenset[str] = frozenset(
+    {"engine.late_table.left", "engine.late_table.applied", "engine.late_table.reached", "engine.late_table.joined"}
+)
+"""While a table of a distributed log is paused, or read by itself: tried in `runtime/engine/slices/test_late_tables.py` and in `slices` here."""
+
 OF_SLICES_IN_BIGQUERY: frozenset[str] = frozenset({"bigquery.slice.begun", "bigquery.slice.written"})
 """While slices are staged for BigQuery and merged there: tried in `tests/end_to_end/kafka/test_to_bigquery.py`, with twins there and in
 `plugins/targets/bigquery/batch/test_slice_apply.py`."""

@@ -25,6 +25,8 @@ from replicator_runtime.engine.preparation.renames import finish_renames
 from replicator_runtime.engine.run_state.attempt_end import Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext, takes_snapshots
 from replicator_runtime.engine.slices.distributed_stream import DistributedStream
+from replicator_runtime.engine.slices.late_positions import end_idle_pauses, leave_in_log, refuse_late_tables
+from replicator_runtime.engine.slices.late_tables import LateTables
 from replicator_runtime.engine.slices.slice_store import SliceStore
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.engine.stream.stream import Stream
@@ -220,28 +222,39 @@ class Attempt:
 
     def _without_snapshots(self, records: list[TableRecord]) -> None:
         working = self._working(records)
+        end_idle_pauses(self._lifecycle, working)
         watermarks: dict[TableId, TableWatermark] = {}
         if not self._distributed(working, watermarks):
             slice_store = SliceStore(self._run.store, self._run.read_offset)
             slice_store.load(())
             slice_store.check_done(self._run.saved_offset)
+            refuse_late_tables(records)
             self._stream(working, watermarks, None)
 
     def _distributed(self, records: list[TableRecord], watermarks: dict[TableId, TableWatermark]) -> bool:
         """Stream from a log that executors read, where source and target can; False when one of them cannot."""
+        self._lifecycle.reads_tables_alone = False
         if not isinstance(self._consumer, RangeConsumer):
             return False
-        definition = self._streamed({r.table: r.schema for r in records})
+        paused = {record.table for record in records if record.pause is not None}
+        definition = self._streamed({r.table: r.schema for r in records if r.table not in paused})
+        definition = replace(definition, stopped=definition.stopped | paused)
         source = self._source.create_distributed_log(definition, SourceContext(self._run))
         if source is None:
             return False
         self._exit.callback(source.close)
+        self._lifecycle.reads_tables_alone = source.reads_tables_alone
         start = source.initialize(self._run.saved_offset)
         self._keep_start(start, records)
         create_tables(self._lifecycle, self._consumer, records, watermarks, start)
+        if not source.reads_tables_alone:
+            refuse_late_tables(records)
+        positions = leave_in_log(self._lifecycle, self._consumer, records, watermarks, start)
         self._applied = dict(watermarks)
         self._run.progress.set_phase("streaming")
-        stream = DistributedStream(self._lifecycle, source, self._consumer, watermarks, self._maintenance, self._began)
+        lifecycle, maintenance = self._lifecycle, self._maintenance
+        late = LateTables(lifecycle, source, self._consumer, positions, maintenance.locks)
+        stream = DistributedStream(lifecycle, source, self._consumer, watermarks, maintenance, late, self._began)
         stream.run(start, self._goal)
         return True
 

@@ -141,10 +141,13 @@ class DistributedLog(ABC):
         read: Reads a partition of a slice; valid in any process until `close`.
         repeats: Whether the log may repeat earlier changes (a connector that was restarted), so that inserts
             must be upserts and deletes of missing rows are no error.
+        reads_tables_alone: Whether `plan_table` works: the log keeps what was committed for as long as its own rules say. Only then can
+            tables be paused, and failing ones not hold the offset.
     """
 
     read: LogPartitionReader
     repeats: bool = True
+    reads_tables_alone: bool = False
 
     @abstractmethod
     def initialize(self, offset: Offset | None) -> Offset:
@@ -168,6 +171,25 @@ class DistributedLog(ABC):
         Raises:
             HistoryLostError: When the log after `start` is no longer there.
         """
+
+    def plan_table(self, table: TableId, start: Offset, limit_bytes: int, end: Offset) -> LogSlice | None:  # noqa: ARG002 - for logs that know where a table is
+        """The next slice after `start` of a table that is read by itself: it was paused, or it failed for long, and the others are
+        at `end`. None when there is nothing. Does not wait, and reads no records but to learn their size. Called only where
+        `reads_tables_alone` is set.
+
+        The slice ends between the two offsets in every partition, and never before `start` in any. It may leave out
+        partitions that certainly hold no changes of the table.
+
+        Args:
+            table: The table.
+            start: Where its slice before ended, or where it was paused.
+            limit_bytes: As for `plan`.
+            end: An offset that was saved, up to which slices were planned before.
+
+        Raises:
+            HistoryLostError: When the log no longer has all changes of the table between the two; a `TableHistoryLostError` as well.
+        """
+        return self.plan(start, limit_bytes, end)
 
     @abstractmethod
     def reconcile(self, known: TableSchema | None, seen: TableSchema) -> SchemaStep | None:

@@ -44,6 +44,7 @@ def test_no_named_point_is_left_out() -> None:
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
     tried = {point for moment in kill_points.ALL for point in moment}
+    tried |= kill_points.OF_LATE_TABLES
     tried |= kill_points.OF_SLICES | kill_points.OF_RENAMES | kill_points.OF_DATABASES | kill_points.OF_REMAINS
     tried |= kill_points.OF_REQUESTS | kill_points.OF_RESET | kill_points.OF_PLANS
     tried |= kill_points.OF_ONLY | kill_points.OF_REPAIR | kill_points.OF_HEAL

@@ -12,7 +12,7 @@ from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.distributed.partitioned_log import DistributedLog, LogPartition, LogSlice, SchemaStep
 from replicator_sdk.errors import BugError
 from replicator_sdk.offset import Offset
-from replicator_sdk.schema import TableSchema
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventReaderDefinition
 from replicator_source_kafka.client.cluster import EARLIEST, Cluster, EpochAt
 from replicator_source_kafka.client.consumer_group import GroupOffsetReporter
@@ -23,6 +23,7 @@ from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.offset import KafkaOffset, ranges_between
 from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.slices.range_reader import KafkaRangeReader, narrow_to
+from replicator_source_kafka.slices.table_records import TableRecords
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.schema_evolution import reconcile
 from replicator_source_kafka.tables.topic_tables import TopicOrder
@@ -45,6 +46,8 @@ class KafkaLog(DistributedLog):
         context: State, `set_ok`, and the durable offset.
     """
 
+    reads_tables_alone = True
+
     def __init__(self, config: KafkaConfig, definition: EventReaderDefinition, context: DeltaSourceContext) -> None:
         self._config = config
         self._definition = definition
@@ -63,7 +66,7 @@ class KafkaLog(DistributedLog):
 
     def initialize(self, offset: Offset | None) -> Offset:
         """Find the topics and the offset to start from; see `DistributedLog.initialize`."""
-        quarantine.check_selected(self._config, self._definition.tables)
+        quarantine.check_selected(self._config, self._known)
         with diagnosed("preparing to read the topics"), ExitStack() as on_error:
             cluster = self._cluster = on_error.enter_context(Cluster(self._config))
             self._check = PositionCheck(cluster, self._config, self._definition, self._context)
@@ -119,6 +122,17 @@ class KafkaLog(DistributedLog):
             begin = self._begun(start.past(self._readable), there)
             upto = self._share(begin, there, limit_bytes)
         return self._slice(start, begin, upto)
+
+    def plan_table(self, table: TableId, start: Offset, limit_bytes: int, end: Offset) -> LogSlice | None:
+        """See `DistributedLog.plan_table`; nothing is read of topics that certainly hold another table."""
+        assert isinstance(start, KafkaOffset)
+        assert isinstance(end, KafkaOffset)
+        with diagnosed(f"planning what to read next of {table}", table=str(table)):
+            found = TableRecords(self._open, self._config, self._known).between(table, start, end)
+            if found is None:
+                return None
+            begin, upto = found
+            return self._slice(start, begin, self._share(begin, upto, limit_bytes))
 
     def _end(self, start: KafkaOffset) -> KafkaOffset:
         """The last stable offsets. New topics and partitions are added first, in a slice without records."""

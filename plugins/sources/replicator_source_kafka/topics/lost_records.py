@@ -41,11 +41,19 @@ def only_table_of(
         known: All tables that are known and selected.
         topics: All topics that are read.
     """
-    if config.table_field or topic == config.transaction_topic:
-        return None
+    return only_tables(config, [topic], known, topics).get(topic)
+
+
+def only_tables(
+    config: KafkaConfig, wanted: Collection[str], known: Collection[TableId], topics: Collection[str]
+) -> dict[str, TableId]:
+    """The same of several topics; those of which it is not certain are left out."""
+    if config.table_field:
+        return {}
     if config.names_tables:
-        return (tables_by_topic(_without_quarantine(known), topics) or {}).get(topic)
-    return table_of_topic(topic, config.table_from_topic)
+        owners = tables_by_topic(_without_quarantine(known), topics) or {}
+        return {topic: owners[topic] for topic in wanted if topic in owners and topic != config.transaction_topic}
+    return {t: table_of_topic(t, config.table_from_topic) for t in wanted if t != config.transaction_topic}
 
 
 def deleted(tp: TopicPartition, offset: KafkaOffset, begin: int) -> HistoryLostError:
@@ -117,7 +125,7 @@ class LostTopics:
         self.skipped |= lost.keys() - {topic for topic, _ in wanted}
         if not wanted:
             return
-        raise _of_table(lost[wanted[0][0]], wanted[0][1])
+        raise of_table(lost[wanted[0][0]], wanted[0][1])
 
     def of_earlier_runs(self) -> dict[str, ReplicatorError]:
         """Topics that lost records in an earlier run, which the offset has passed since; whose records name their tables."""
@@ -171,7 +179,7 @@ def _without_quarantine(tables: Collection[TableId]) -> list[TableId]:
     return [table for table in tables if table != quarantine.TABLE]
 
 
-def _of_table(error: ReplicatorError, table: TableId) -> ReplicatorError:
+def of_table(error: ReplicatorError, table: TableId) -> ReplicatorError:
     """The error of one table whose topic has an error that would concern all."""
     if error.code == _DELETED:
         return table_lost(table, error.position, error.message)

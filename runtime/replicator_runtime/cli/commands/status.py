@@ -139,9 +139,16 @@ def _pause(pause: Mapping[str, Any]) -> str:
     if pause["copiedAgain"]:
         return f"paused since {pause['since']}; it is copied again when it is resumed"
     kept = f"{pause['laneRows']:,} changes ({pause['laneBytes']:,} bytes) are in its lane"
+    if pause.get("inLog"):
+        kept = _in_log(pause)
     if pause["resuming"]:
         return f"it is resumed; {kept} and are given to the target"
     return f"paused since {pause['since']}; {kept}"
+
+
+def _in_log(pause: Mapping[str, Any]) -> str:
+    """What waits for a table in the source's log."""
+    return f"{pause['laneRows']:,} records ({pause['laneBytes']:,} bytes) wait for it in the source's log, which keeps them for as long as its retention says"
 
 
 def _lane(pause: Mapping[str, Any], *, holds_log: bool) -> str:
@@ -149,6 +156,13 @@ def _lane(pause: Mapping[str, Any], *, holds_log: bool) -> str:
     kept = f"{pause['laneRows']:,} changes ({pause['laneBytes']:,} bytes)"
     if holds_log:
         return f"{kept} of before its last error are in its lane; the source's log is held for those that follow"
+    if pause.get("inLog") and pause["resuming"]:
+        return f"{_in_log(pause)} and are given to the target"
+    if pause.get("inLog"):
+        later = f"at {pause['triedAgainAt']}" if pause["triedAgainAt"] else "later"
+        return (
+            f"{_in_log(pause)}; the target is given them again {later}, at each start, and by `replicator table retry`"
+        )
     if pause["resuming"]:
         return f"its changes go to its lane since {pause['since']}; {kept} are given to the target"
     later = f"at {pause['triedAgainAt']}" if pause["triedAgainAt"] else "later"

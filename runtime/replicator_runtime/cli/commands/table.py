@@ -68,7 +68,8 @@ def pause(
     """Leave tables at the target as they are, and keep their changes beside the state until they are resumed.
 
     The source's log is not held for them. A lane past `lanes.maxBytes` or `lanes.maxHours` is dropped; the table is copied again then
-    when it is resumed. Example: replicator table pause pipeline.json shop.orders
+    when it is resumed. Kafka's topics keep the changes themselves, for as long as their retention says. Example: replicator table pause
+    pipeline.json shop.orders
     """
     _ask("pause", name, namespace, base, {"tables": tables}, None if no_wait else timeout, as_json=as_json, debug=debug)
 

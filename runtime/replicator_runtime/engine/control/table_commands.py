@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.config.selection import entry_parts, is_pattern
 from replicator_runtime.engine.control.table_names import find_table, parse_name
-from replicator_runtime.engine.run_state.plugin_contexts import takes_snapshots
+from replicator_runtime.engine.run_state.plugin_contexts import reads_tables_alone, takes_snapshots
 from replicator_sdk import EventReaderDefinition
 from replicator_sdk.errors import NeedsUserError
 
@@ -146,12 +146,13 @@ def pause(lifecycle: TableLifecycle, request: Request) -> Work:
 
     Raises:
         NeedsUserError: RPL-1220 for an unknown table, RPL-1225 without tables, RPL-1290 for one that is paused, RPL-1292 when
-            the source takes no snapshots.
+            the source takes no snapshots, and does not read its log for one table alone.
     """
     records = _records(lifecycle, request.arguments)
-    if not replicates_by_snapshots(lifecycle.run):
+    if not (replicates_by_snapshots(lifecycle.run) or reads_tables_alone(lifecycle.run, _no_tables(lifecycle.run))):
         raise NeedsUserError(
-            "the source takes no snapshots: a table whose changes are not kept any more could not be made whole again",
+            "one reader reads this source's log for all tables, and the source takes no snapshots: a table whose changes are not kept any"
+            " more could not be made whole again",
             code="RPL-1292",
             hint="stop the run instead: the source's log keeps the changes of all tables until it is started again",
         )
@@ -173,7 +174,7 @@ def pause(lifecycle: TableLifecycle, request: Request) -> Work:
         if new:
             lifecycle.save()
 
-    later = {r.table: ", and is copied again when it is resumed" if r.needs_snapshot else "" for r in records}
+    later = {r.table: ", and is copied again when it is resumed" if r.awaits_copy else "" for r in records}
     return Work(tuple(f"{table} is paused{then}" for table, then in later.items()), carry_out)
 
 
@@ -210,7 +211,7 @@ def resume(lifecycle: TableLifecycle, request: Request) -> Work:
         if new:
             lifecycle.save()
 
-    how = {r.table: "copied again" if r.needs_snapshot else "resumed" for r in records}
+    how = {r.table: "copied again" if r.awaits_copy else "resumed" for r in records}
     by = "the next run" if lifecycle.run.alone else "the run that goes on"
     return Work(tuple(f"{table} will be {what} by {by}" for table, what in how.items()), carry_out)
 
@@ -227,7 +228,11 @@ def _refuse_waiting(record: TableRecord) -> None:
 
 def replicates_by_snapshots(run: Run) -> bool:
     """Whether the engine copies the source's tables."""
-    return takes_snapshots(run, EventReaderDefinition({}, run.pipeline.out_of_range))
+    return takes_snapshots(run, _no_tables(run))
+
+
+def _no_tables(run: Run) -> EventReaderDefinition:
+    return EventReaderDefinition({}, run.pipeline.out_of_range)
 
 
 def _records(lifecycle: TableLifecycle, arguments: Mapping[str, Any]) -> list[TableRecord]:

@@ -140,7 +140,7 @@ class Deciding(ABC):
     def show_pause(self, record: TableRecord) -> None:
         """Show since when it is paused, if it is, and what it waits for a decision of."""
         if (pause := record.pause) is not None:
-            shown, again = self.run.progress, record.needs_snapshot
-            shown.set_pause(record.table, pause.since, resuming=pause.resuming, copied_again=again, asks=record.asks)
+            shown, again, asks = self.run.progress, record.awaits_copy, record.asks
+            shown.set_pause(record.table, pause.since, resuming=pause.resuming, copied_again=again, asks=asks)
             if pause.failed:
                 shown.set_failed_lane(record.table, self._tries.again_at(record.table))

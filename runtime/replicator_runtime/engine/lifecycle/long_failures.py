@@ -134,6 +134,8 @@ class LongFailures(ABC):
     run: _Run
     takes_snapshots: bool
     takes_lanes: bool
+    reads_tables_alone: bool = False
+    """Whether the source's log serves as lanes, since it is read again for one table alone; known once an attempt has begun."""
     positions: LastPositions
     _tries: LaneTries
     _errors: dict[TableId, Exception]
@@ -183,7 +185,8 @@ class LongFailures(ABC):
         """Let tables that have failed for so long begin lanes in the next attempt; durable when this returns.
 
         Only where the table fails and not the target: when that is away, lanes would fill for nothing. A table needs a whole
-        copy, and one that a new copy can replace should the lane pass its bounds; others hold the log as before.
+        copy, and one that a new copy can replace should the lane pass its bounds; others hold the log as before. Where the source's log
+        serves as lanes there is neither.
 
         Args:
             taking: The tables that take changes.
@@ -192,7 +195,7 @@ class LongFailures(ABC):
             Whether there are any: another attempt is to begin.
         """
         minutes = self.run.config.failing_tables.lane_after_minutes
-        if minutes is None or not (self.takes_snapshots and self.takes_lanes):
+        if minutes is None or not (self.takes_lanes and (self.takes_snapshots or self.reads_tables_alone)):
             return False
         due = [
             r for r in self.records.values() if self._may_have_lane(r, taking) and self._failed_for(r, 60.0 * minutes)
@@ -211,9 +214,9 @@ class LongFailures(ABC):
 
     def _may_have_lane(self, record: TableRecord, taking: Container[TableId]) -> bool:
         fails = record.state is TableState.FAILING and record.table in self._errors and record.pause is None
-        is_whole = record.selected and not (record.needs_snapshot or record.copying or record.released)
+        is_whole = record.selected and not (record.awaits_copy or record.copying or record.released)
         free = record.table not in taking and self._tries.may_begin(record.table)
-        return fails and is_whole and free and self._can_be_copied_again(record)
+        return fails and is_whole and free and (self.reads_tables_alone or self._can_be_copied_again(record))
 
     def _fails_alone(self, record: TableRecord) -> bool:
         """Whether it is the table that fails, as far as that is known without a question to the target.

@@ -54,12 +54,12 @@ class Pausing(ABC):
 
     def pause(self, record: TableRecord, request_id: str) -> None:
         """Let its changes go to a lane; a copy that runs ends, and is made again when it is resumed. The caller saves."""
-        if record.needs_snapshot:
+        if record.awaits_copy:
             self._drop_copy(record)
         self._forget_failure(record)
         record.failing_since, record.released = None, False
         if record.pause is not None:
-            base = record.pause.base if record.pause.failed else None
+            base = record.pause.base if record.pause.failed or record.is_in_log else None
             record.pause.resuming, record.pause.base, record.pause.request = False, base, request_id
             record.pause.failed = False
         else:
@@ -72,7 +72,7 @@ class Pausing(ABC):
         assert record.pause is not None
         record.resumed = request_id
         self._forget_failure(record)
-        if record.needs_snapshot:
+        if record.awaits_copy:
             record.pause, record.wants_copy = None, True
             self._show(record, Cause.RESUME, TableState.PENDING)
         else:
@@ -85,6 +85,12 @@ class Pausing(ABC):
         assert record.pause is not None
         record.pause.base = base
         self.save()
+
+    def leave_in_log(self, record: TableRecord, base: Position) -> None:
+        """The source's log keeps what follows `base`, up to which the table has everything; durable when this returns."""
+        assert record.pause is not None
+        record.pause.in_log = True
+        self.begin_lane(record, base)
 
     def end_lane(self, record: TableRecord) -> None:
         """The target has taken its lane: it joins like a table that was copied; durable when this returns.

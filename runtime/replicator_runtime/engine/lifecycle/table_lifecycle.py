@@ -130,9 +130,10 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         return any(record.table not in taking and not self._starts_over(record) for record in parts)
 
     def _starts_over(self, record: TableRecord) -> bool:
-        """Whether the table stopped before any of its rows was copied, or is paused without a copy: it needs nothing of the log so far."""
+        """Whether the table stopped before any of its rows was copied, or is paused without a copy, or is read by itself later."""
         is_paused = record.pause is not None and record.needs_snapshot
-        return self.takes_snapshots and (is_paused or (record.snapshot is None and record.table in self._stopped))
+        is_not_begun = is_paused or (record.snapshot is None and record.table in self._stopped)
+        return record.is_in_log or (self.takes_snapshots and is_not_begun)
 
     # --- tables that the source does not have
 
@@ -316,8 +317,8 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         Args:
             taking: The tables that take changes.
         """
-        failing = [r for r in self.records.values() if r.failing_since is not None and r.table in self._errors]
-        for record in failing:
+        holding = [r for r in self.records.values() if not r.is_in_log]
+        for record in [r for r in holding if r.failing_since is not None and r.table in self._errors]:
             if record.table in taking:
                 if not record.fails_in_lane and self._release.is_passed(record, self.run.saved_offset):
                     self._note_works(record)
@@ -364,7 +365,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         if self.takes_snapshots:
             self._forget_copy(record)
         else:
-            record.passed_over, record.selected = True, False
+            record.passed_over, record.selected, record.pause = True, False, None
 
     # --- it begins again, or ends
 

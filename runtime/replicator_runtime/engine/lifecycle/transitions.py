@@ -80,9 +80,9 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.END_COPY, (_SNAPSHOTTING,), (_REPLICATING,), "snapshot"),
     _transitions(Cause.FIND_COPIED, (_PENDING, _FAILING), (_REPLICATING,), "preparation"),
     _transitions(Cause.JOIN, _WORKING, (_REPLICATING,), "preparation"),
-    _transitions(Cause.JOIN, _KNOWN, (_PAUSED, _FAILING), "preparation"),
+    _transitions(Cause.JOIN, _KNOWN, (_PAUSED, _FAILING), "preparation slices"),
     _transitions(Cause.CREATE, (_PENDING, _REPLICATING, _FAILING), (_REPLICATING,), "preparation stream slices"),
-    _transitions(Cause.FAIL, _KNOWN, (_FAILING,), "preparation apply snapshot"),
+    _transitions(Cause.FAIL, _KNOWN, (_FAILING,), "preparation apply snapshot slices"),
     _transitions(Cause.STOP, _KNOWN, (_FAILING,), "preparation structure worker"),
     _transitions(Cause.RELEASE_FAILING, (_FAILING,), (_FAILING,), "apply attempt"),
     _transitions(Cause.RECORD_LOST_HISTORY, _KNOWN, (_FAILING,), "worker"),
@@ -93,8 +93,8 @@ _PARTS: tuple[tuple[Transition, ...], ...] = (
     _transitions(Cause.HOLD, _KNOWN, (_PAUSED,), "stream"),
     _transitions(Cause.STOP_RESUMING, (_PAUSED, _FAILING), (_PAUSED,), "apply"),
     _transitions(Cause.RESUME, _KNOWN, (_PENDING, _PAUSED), "control"),
-    _transitions(Cause.FAIL_LANE, (_FAILING,), (_FAILING,), "preparation apply"),
-    _transitions(Cause.END_LANE, (_PAUSED, _FAILING), (_REPLICATING,), "apply"),
+    _transitions(Cause.FAIL_LANE, (_FAILING,), (_FAILING,), "preparation apply slices"),
+    _transitions(Cause.END_LANE, (_PAUSED, _FAILING), (_REPLICATING,), "apply slices"),
     _transitions(Cause.FORGET, _KNOWN, (None,), "preparation structure apply repair"),
 )
 TRANSITIONS: tuple[Transition, ...] = tuple(transition for part in _PARTS for transition in part)

@@ -23,7 +23,7 @@ def create_tables(
     watermarks: dict[TableId, TableWatermark],
     start: Offset,
 ) -> None:
-    """Create the target tables that do not exist, and find the low watermark of each.
+    """Create the target tables that do not exist, and find the low watermark of each; not of those that `leave_in_log` looks for.
 
     The schemas they are created with are saved first: a later start would describe the tables as they are by then.
 
@@ -36,17 +36,19 @@ def create_tables(
     """
     lifecycle.save()
     for record in records:
-        if lifecycle.is_waiting(record):
+        if lifecycle.is_waiting(record) or (record.pause is not None and record.created):
             continue
         try:
             watermark = _watermark(consumer, record, start, lifecycle.run.generation)
-            _refuse_older_copy(lifecycle, consumer, record, watermark)
+            if isinstance(consumer, BatchConsumer):
+                refuse_older_copy(lifecycle, record, watermark.position)
         except Exception as error:  # noqa: BLE001 - the policy decides, for this table
             lifecycle.fail(record, error_of_table(error, record.table, str(start)))
             continue
         watermarks[record.table] = watermark
         record.created = True
-        lifecycle.create(record)
+        if record.pause is None:
+            lifecycle.create(record)
     lifecycle.save()
 
 
@@ -79,19 +81,20 @@ def refuse_lost_state(consumer: EventConsumer, records: list[TableRecord], gener
             )
 
 
-def _refuse_older_copy(
-    lifecycle: TableLifecycle, consumer: EventConsumer, record: TableRecord, watermark: TableWatermark
-) -> None:
-    if not isinstance(consumer, BatchConsumer):
-        return
+def refuse_older_copy(lifecycle: TableLifecycle, record: TableRecord, position: Position) -> None:
+    """Refuse a table whose target went back to `position`: the changes that it lost are in no replay.
+
+    Raises:
+        NeedsUserError: RPL-4111.
+    """
     saved = lifecycle.run.saved_offset
-    if lifecycle.positions.is_older_copy(record.table, record.copy_id, watermark.position, saved):
+    if lifecycle.positions.is_older_copy(record.table, record.copy_id, position, saved):
         raise NeedsUserError(
             "the target's table is an older copy (was a backup restored?): changes after it are missing, and this source"
             " takes no snapshots to make it whole again",
             code="RPL-4111",
             table=str(record.table),
-            position=str(watermark.position),
+            position=str(position),
             hint="put the newer copy back; or take the table out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with"
             " another `name` and target folder, which reads the log from its start",
         )
@@ -102,13 +105,18 @@ def _watermark(consumer: EventConsumer, record: TableRecord, start: Offset, gene
     if progress is not None and (record.created or not is_former(progress, generation)):
         return TableWatermark(progress.position)
     if progress is None and record.created and isinstance(consumer, BatchConsumer):
-        raise NeedsUserError(
-            "the target's table is gone, and this source takes no snapshots to make it whole again",
-            code="RPL-4103",
-            table=str(record.table),
-            hint="put it back; or take the table out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with another"
-            " `name` and target folder, which reads the log from its start",
-        )
+        raise table_gone(record)
     event = DDLEvent(start, DDLOperation.CREATE_TABLE, record.table, record.schema, position=Position(start))
     create_table(consumer, event, 1 if record.created else generation)
     return TableWatermark(Position(start))
+
+
+def table_gone(record: TableRecord) -> NeedsUserError:
+    """The error of a table that was created and that the target does not have."""
+    return NeedsUserError(
+        "the target's table is gone, and this source takes no snapshots to make it whole again",
+        code="RPL-4103",
+        table=str(record.table),
+        hint="put it back; or take the table out of `tables` (by `exclude`) and replicate it by a pipeline of its own, with another"
+        " `name` and target folder, which reads the log from its start",
+    )

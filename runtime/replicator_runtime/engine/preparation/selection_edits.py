@@ -60,6 +60,9 @@ class SelectionEdits:
                 self._changed = True
             elif not self._copies and record.left_at is None and not record.passed_over:
                 record.left_at = self._run.saved_offset
+                if record.pause is not None and record.pause.base is not None:
+                    record.left_at = record.pause.base.offset  # what follows is in the log, and was not read for it
+                record.pause = None
                 self._changed |= record.left_at is not None
         if self._changed:
             self._table_store.save()

@@ -22,7 +22,7 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_state import check_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from replicator_runtime.config import Pipeline
     from replicator_runtime.engine.rewind.choice import Wanted
@@ -95,7 +95,7 @@ def _rewind(
         plan = plan_rewind(lifecycle, able, choice)
         confirm(plan)
         run.lease.check()
-        note = _note(plan)
+        note = _note(lifecycle, plan)
         store_note(run.store, note)
         failpoint("engine.rewind.noted")
         _carry_out(lifecycle, able, note)
@@ -132,11 +132,13 @@ def finish_rewind(lifecycle: TableLifecycle) -> bool:
     return True
 
 
-def _note(plan: RewindPlan) -> RewindNote:
-    choice = plan.choice
+def _note(lifecycle: TableLifecycle, plan: RewindPlan) -> RewindNote:
+    choice, records = plan.choice, lifecycle.records
     here = Position(choice.offset)
     back = tuple(one.table for one in plan.tables if one.back is not None)
-    ahead = tuple((one.table, one.now) for one in plan.tables if one.back is None and one.now and here < one.now)
+    staying = [(one.table, one.now) for one in plan.tables if one.back is None and one.now is not None]
+    # A table that is left in the log is between two offsets in its own way: none of them is before or after it.
+    ahead = tuple((table, now) for table, now in staying if records[table].is_in_log or here < now)
     return RewindNote(choice.offset, choice.saved.sequence_number, choice.saved.commit_timestamp, back, ahead)
 
 
@@ -161,8 +163,25 @@ def _carry_out(lifecycle: TableLifecycle, consumer: RewindableConsumer, note: Re
     if shortened:
         lifecycle.save()
     ahead = dict(note.ahead)
-    SliceStore(run.store, run.read_offset).set_back([place.offset for place in ahead.values()], ahead)
+    late = {t: ahead[t] for t, record in lifecycle.records.items() if t in ahead and record.is_in_log}
+    _keep_places(lifecycle, late)
+    places = [place.offset for table, place in ahead.items() if table not in late]
+    SliceStore(run.store, run.read_offset).set_back(places, ahead)
     run.set_offset_back(note.saved)
     failpoint("engine.rewind.saved")
     forget_note(run.store)
     log.warning("rewind.done", offset=str(note.offset), tables=len(note.tables))
+
+
+def _keep_places(lifecycle: TableLifecycle, late: Mapping[TableId, Position]) -> None:
+    """Have tables that are left in the log begin later where they are now; durable when this returns.
+
+    Else the offset may be set back to where such a table began, which would look as if nothing was read of it since.
+    """
+    for table, place in late.items():
+        pause = lifecycle.records[table].pause
+        assert pause is not None
+        if pause.base is None or pause.base < place:
+            pause.base = place
+    if late:
+        lifecycle.save()

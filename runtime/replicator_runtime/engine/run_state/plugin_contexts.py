@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.tables.table_state import TableState
-from replicator_sdk import DeltaSourceContext, DeltaTargetContext
+from replicator_sdk import DeltaSourceContext, DeltaTargetContext, RangeConsumer
 
 if TYPE_CHECKING:
     import threading
@@ -148,3 +148,16 @@ def takes_snapshots(run: Run, definition: EventReaderDefinition) -> bool:
         return False
     reader.close()
     return True
+
+
+def reads_tables_alone(run: Run, definition: EventReaderDefinition) -> bool:
+    """Whether executors read this source's log, that of one table as well, and apply it to the target; connects to nothing."""
+    log = run.pipeline.source.create_distributed_log(definition, SourceContext(run))
+    if log is None or run.config.archive is not None:  # no archive is written beside slices
+        return False
+    log.close()
+    if not log.reads_tables_alone:
+        return False
+    consumer = run.pipeline.target.create_consumer(TargetContext(run))
+    consumer.stop()
+    return isinstance(consumer, RangeConsumer)

@@ -54,6 +54,8 @@ class PauseView:
         tried_at: When the target is given the lane of such a table again, in seconds since 1970; None while it is, or when no time is set.
         is_open: Whether its changes go to its lane now.
         oldest_at: When the oldest change in the lane was written there, in seconds since 1970; None when there is none.
+        in_log: Whether the source's log keeps the changes: rows are records there, of other tables also where they are in one topic,
+            bytes those at the source, and nothing in it is older than the pause.
     """
 
     since: float
@@ -66,6 +68,7 @@ class PauseView:
     tried_at: float | None = None
     is_open: bool = False
     oldest_at: float | None = None
+    in_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +254,11 @@ class Progress:
         """A table is paused; the values are those of `PauseView`."""
         with self._lock:
             view = self._tables.get(table, TableView(table))
-            before = view.pause if not copied_again else None
-            rows, nbytes = (before.lane_rows, before.lane_bytes) if before is not None else (0, 0)
-            is_open, oldest_at = (before.is_open, before.oldest_at) if before is not None else (False, None)
-            pause = PauseView(since, resuming, copied_again, rows, nbytes, asks, is_open=is_open, oldest_at=oldest_at)
-            self._tables[table] = replace(view, pause=pause)
+            before = (
+                view.pause if view.pause is not None and not copied_again else PauseView(since, resuming, copied_again)
+            )
+            shown = replace(before, since=since, resuming=resuming, copied_again=copied_again, asks=asks)
+            self._tables[table] = replace(view, pause=replace(shown, failed=False, tried_at=None))
 
     def set_failed_lane(self, table: TableId, tried_at: float | None) -> None:
         """The pause of the table is one that no operator asked for; the value is that of `PauseView`."""
@@ -264,12 +267,16 @@ class Progress:
             if view is not None and view.pause is not None:
                 self._tables[table] = replace(view, pause=replace(view.pause, failed=True, tried_at=tried_at))
 
-    def set_lane(self, table: TableId, rows: int, nbytes: int, oldest_at: float | None) -> None:
-        """The changes of a paused table go to its lane, which has so many, with so many bytes, since then."""
+    def set_lane(
+        self, table: TableId, rows: int, nbytes: int, oldest_at: float | None, *, in_log: bool = False
+    ) -> None:
+        """The changes of a paused table go to its lane, or stay in the source's log, which has so many, with so many bytes, since then."""
         with self._lock:
             view = self._tables.get(table)
             if view is not None and view.pause is not None:
-                lane = replace(view.pause, lane_rows=rows, lane_bytes=nbytes, is_open=True, oldest_at=oldest_at)
+                lane = replace(
+                    view.pause, lane_rows=rows, lane_bytes=nbytes, is_open=True, oldest_at=oldest_at, in_log=in_log
+                )
                 self._tables[table] = replace(view, pause=lane)
 
     def set_failing(self, table: TableId, since: float | None, copy_again_at: float | None) -> None:

@@ -115,6 +115,7 @@ def _pause(pause: PauseView) -> dict[str, Any]:
         "failed": pause.failed,
         "triedAgainAt": _time(pause.tried_at),
         "laneSince": _time(pause.oldest_at),
+        "inLog": pause.in_log,
     }
 
 

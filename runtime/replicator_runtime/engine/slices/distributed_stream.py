@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from replicator_runtime.engine.apply.active_tables import ActiveTables
-from replicator_runtime.engine.apply.operation_filter import FilteringReader
 from replicator_runtime.engine.apply.periodic_work import PeriodicWork
 from replicator_runtime.engine.apply.rejoining import Rejoining
 from replicator_runtime.engine.batching.batch_interval import BatchInterval
 from replicator_runtime.engine.batching.batching import Batcher
 from replicator_runtime.engine.lanes.lanes import Lanes
 from replicator_runtime.engine.maintenance.beside_stream import BesideStream
-from replicator_runtime.engine.maintenance.table_locks import Held
 from replicator_runtime.engine.run_state.attempt_end import Rejoin
-from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
+from replicator_runtime.engine.slices.slice_applier import SliceApplier
 from replicator_runtime.engine.slices.slice_schemas import SliceSchemas
 from replicator_runtime.engine.slices.slice_size import SliceSize
 from replicator_runtime.engine.slices.slice_store import SliceStore
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
-from replicator_sdk import DMLOperation, Position, SliceChanges, SliceOutcome, TableTally
-from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -34,11 +30,31 @@ if TYPE_CHECKING:
 
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.maintenance.maintenance import Maintenance
-    from replicator_sdk import DistributedLog, LogPartitionReader, LogSlice, Offset, RangeConsumer, TableId
+    from replicator_sdk import DistributedLog, LogSlice, Offset, RangeConsumer, TableId
 
 register("engine.slice.planned", "engine.slice.applied")
 _IDLE_SECONDS = 0.2
-_WRITING = {int(DMLOperation.INSERT), int(DMLOperation.UPDATE)}
+
+
+class Late(Protocol):
+    """What is used of `LateTables` here."""
+
+    @property
+    def are_reading(self) -> bool:
+        """As `LateTables.are_reading`."""
+
+    @property
+    def may_join(self) -> bool:
+        """As `LateTables.may_join`."""
+
+    def begin(self, slice_store: SliceStore) -> None:
+        """As `LateTables.begin`."""
+
+    def step(self) -> bool:
+        """As `LateTables.step`."""
+
+    def join(self) -> None:
+        """As `LateTables.join`."""
 
 
 class DistributedStream:
@@ -50,6 +66,7 @@ class DistributedStream:
         consumer: Started.
         watermarks: From where on each table takes changes.
         maintenance: The run's.
+        late: Reads the tables that are before the saved offset, since the log keeps their changes.
         began: When the attempt began, on this process's clock.
     """
 
@@ -60,6 +77,7 @@ class DistributedStream:
         consumer: RangeConsumer,
         watermarks: dict[TableId, TableWatermark],
         maintenance: Maintenance,
+        late: Late,
         began: float,
     ) -> None:
         self._lifecycle = lifecycle
@@ -69,12 +87,14 @@ class DistributedStream:
         self._source = source
         self._consumer = consumer
         self._watermarks = watermarks
+        self._late = late
         self._limits = run.limits
         self._size = SliceSize(self._limits, consumer.slice_interval)
         self._interval = BatchInterval(self._limits.max_interval_seconds)
         self._slice_store = SliceStore(run.store, run.read_offset)
         self._next_at = run.next_slice_at
         self._failures = 0
+        self._late_is_busy = False
         self._doubtful: set[Offset] = set()
         """Positions, certain or possible, of tables that no longer take changes."""
 
@@ -101,6 +121,7 @@ class DistributedStream:
                 self._rest(min(left, _IDLE_SECONDS))
             else:
                 self._advance(goal)
+            self._late_is_busy = self._late.step()
             self._run_periodic_work()
         self._run.progress.set_phase("stopping")
 
@@ -111,7 +132,7 @@ class DistributedStream:
         if piece is None:
             self._rejoining.at_the_end()
             self._run.progress.read(True, -1)
-            self._rest(_IDLE_SECONDS)
+            self._rest(0.0 if self._late_is_busy else _IDLE_SECONDS)
             return
         is_costly = True  # as is what fails: the target may have loaded it
         try:
@@ -141,17 +162,29 @@ class DistributedStream:
         self._schemas = SliceSchemas(
             self._lifecycle, self._source, self._consumer, self._tables, self._slice_store, self._maintenance.locks
         )
+        follow, locks = self._schemas.follow, self._maintenance.locks
+        self._applier = SliceApplier(
+            self._lifecycle, self._source, self._consumer, self._tables, follow, locks, self._failed
+        )
         self._rejoining = Rejoining(self._began, self._watermarks.values())
         self._rejoining.passed(start)
         self._slice_store.load(
             watermark.position.offset for watermark in self._watermarks.values() if start < watermark.position.offset
         )
         self._schemas.finish()
+        self._late.begin(self._slice_store)
 
     def _reached(self, goal: Offset | None) -> bool:
-        """Whether `goal` is durable, no failed table is to be tried again, and no operator asks for anything."""
-        is_open = self._tables.retry_at < math.inf or self._run.requested.is_set()
-        return goal is not None and not self._current < goal and not is_open
+        """Whether `goal` is durable, no failed table is to be tried again or a late one to join, and no operator asks for anything.
+
+        Raises:
+            Rejoin: As `ActiveTables.let_failing_go`.
+        """
+        is_open = self._tables.retry_at < math.inf or self._run.requested.is_set() or self._late.are_reading
+        if goal is None or self._current < goal or is_open:
+            return False
+        self._tables.let_failing_go()
+        return True
 
     def _plan(self, goal: Offset | None) -> LogSlice | None:
         """The next slice; it crosses neither a table's position nor the goal."""
@@ -169,7 +202,7 @@ class DistributedStream:
             failpoint("engine.slice.planned")
             self._interval.waiting()
             began = time.monotonic()
-            tally = self._apply(piece)
+            tally = self._applier.apply(piece, self._current)
             failpoint("engine.slice.applied")
             rows = tally.rows
             if rows:  # changes of tables that are not selected are no reason to gather
@@ -183,70 +216,6 @@ class DistributedStream:
                 self._source.committed(self._run.committed_offset)
         return rows > 0 or self._failures > failures
 
-    def _apply(self, piece: LogSlice) -> TableTally:
-        """Apply `piece` to all tables; again for those whose schema had to change first. Returns what it counted."""
-        whole = TableTally()
-        while True:
-            changes = self._changes(piece)
-            with self._maintenance.locks.hold(self._watermarks, Held.ROWS):
-                outcome = self._outcome(changes)
-            whole = sum(outcome.applied.values(), whole)
-            self._landed(piece, outcome)
-            wanted = changes.tables.keys() - outcome.applied.keys() - outcome.failures.keys()
-            if not self._schemas.follow(outcome.seen, self._current, frozenset(wanted)):
-                return whole
-
-    def _changes(self, piece: LogSlice) -> SliceChanges:
-        end = Position(piece.end)
-        records = self._lifecycle.records
-        tables = {t: records[t].schema for t, watermark in self._watermarks.items() if not end <= watermark.position}
-        dropped = self._dropped_operations()
-        read: LogPartitionReader = FilteringReader(self._source.read, dropped) if dropped else self._source.read
-        overlap = self._source.repeats or bool(dropped)
-        lacking = frozenset(table for table, operations in dropped.items() if operations & _WRITING)
-        follows = {table: self._watermarks[table].position for table in tables}
-        return SliceChanges(piece, read, tables, self._run.generation, self._run.epoch, overlap, lacking, follows)
-
-    def _dropped_operations(self) -> dict[TableId, frozenset[int]]:
-        matches = self._run.pipeline.selection.matches
-        selected = {table: matches(table) for table in self._watermarks}
-        return {t: frozenset(map(int, s.dml_blacklist)) for t, s in selected.items() if s and s.dml_blacklist}
-
-    def _outcome(self, changes: SliceChanges) -> SliceOutcome:
-        """Apply; when one table's records cannot be read and it may stop alone, apply the others' without it.
-
-        Also when every table is at the slice's end already: the slice may hold a table that is not known yet.
-        """
-        try:
-            return self._consumer.apply_slice(changes)
-        except ReplicatorError as error:
-            bad = next((t for t in changes.tables if str(t) == error.table), None)
-            if bad is None or verdict(error, isolate=True) is not Verdict.TABLE:
-                raise
-            self._failed(bad, error, changes.slice.end)
-            return self._outcome(self._changes(changes.slice))
-
-    def _landed(self, piece: LogSlice, outcome: SliceOutcome) -> None:
-        """Record the outcome of each table.
-
-        Raises:
-            Exception: A failure that concerns more than its table.
-        """
-        run = self._run
-        for table, tally in outcome.applied.items():
-            self._watermarks[table].position = Position(piece.end)
-            self._lifecycle.positions.reached(table, self._lifecycle.records[table].copy_id, Position(piece.end))
-            run.progress.applied(table, tally.rows, tally.newest)
-            for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
-                run.metrics.count(f"dml.{name}", count, table=table)
-            self._lifecycle.progressed(table)
-        newest = max((tally.newest for tally in outcome.applied.values()), default=-1)
-        run.progress.read(False, newest if outcome.valid_through < 0 else outcome.valid_through)
-        if outcome.valid_through >= 0:
-            run.metrics.gauge("source.valid_through", outcome.valid_through / 1e6)
-        for table, error in outcome.failures.items():
-            self._failed(table, error, piece.end)
-
     def _failed(self, table: TableId, error: Exception, end: Offset) -> None:
         """The table's position is unchanged, or `end` when the answer to its commit was lost."""
         self._failures += 1
@@ -259,8 +228,9 @@ class DistributedStream:
 
     def _run_periodic_work(self) -> None:
         self._periodic.run()
-        wanted = time.monotonic() >= self._tables.retry_at or self._run.requested.is_set()
-        if wanted and self._rejoining.is_due:
+        wanted = time.monotonic() >= self._tables.rejoin_at or self._run.requested.is_set()
+        if (wanted or self._late.may_join) and self._rejoining.is_due:
+            self._late.join()
             raise Rejoin
 
 

@@ -159,6 +159,7 @@ class SliceSchemas:
         self._lifecycle.save()
         watermark = self._tables.watermarks.setdefault(event.table, TableWatermark(event.position))
         watermark.position = max(watermark.position, event.position)
-        self._lifecycle.create(record)
+        if record.pause is None:
+            self._lifecycle.create(record)
         self._run.metrics.count("ddl", table=event.table)
         log.info("ddl.applied", table=str(event.table), operation=str(event.operation), position=str(event.position))

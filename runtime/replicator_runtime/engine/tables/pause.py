@@ -111,6 +111,7 @@ class Pause:
         resuming: Whether the lane is to be given to the target.
         changes: The changes of structure that came meanwhile and that an operator is asked about, or was, in order.
         failed: Whether no operator asked for it: the table has failed for long, and its lane is given to the target again and again.
+        in_log: Whether it has no lane, since the source's log keeps its changes: it is read by itself, from `base`, when it is resumed.
     """
 
     lane: str
@@ -120,6 +121,7 @@ class Pause:
     resuming: bool = False
     changes: list[HeldChange] = field(default_factory=list)
     failed: bool = False
+    in_log: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The form stored."""
@@ -131,6 +133,7 @@ class Pause:
             "resuming": self.resuming,
             "changes": [change.to_json() for change in self.changes],
             "failed": self.failed,
+            "inLog": self.in_log,
         }
 
     @classmethod
@@ -145,6 +148,7 @@ class Pause:
             value["resuming"],
             [HeldChange.from_json(change, read_offset) for change in value.get("changes", ())],
             value.get("failed", False),
+            value.get("inLog", False),
         )
 
 

@@ -128,6 +128,16 @@ class TableRecord:
         return self.snapshot is None or not self.snapshot.done
 
     @property
+    def awaits_copy(self) -> bool:
+        """The same; not so once it was created empty, for a source without snapshots."""
+        return self.needs_snapshot and not self.created
+
+    @property
+    def is_in_log(self) -> bool:
+        """Whether the source's log keeps its changes until it is read by itself, so that no offset is held for it."""
+        return self.pause is not None and self.pause.in_log
+
+    @property
     def copy_id(self) -> str:
         """Names the copy that the target's table began with; empty for a source without snapshots."""
         return self.snapshot.snapshot_id if self.snapshot is not None else ""

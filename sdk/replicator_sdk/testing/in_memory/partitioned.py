@@ -209,6 +209,8 @@ def widened(known: TableSchema | None, seen: TableSchema) -> SchemaStep | None:
 class FolderLog(DistributedLog):
     """Slices of a `LogFolder`; a record counts a hundred bytes."""
 
+    reads_tables_alone = True
+
     def __init__(self, folder: LogFolder, *, repeats: bool) -> None:
         self._folder = folder
         self.read = FolderReader(folder)
@@ -225,7 +227,7 @@ class FolderLog(DistributedLog):
         there = self._folder.end().read
         fence = there if end is None else cast("PartitionedOffset", end).read
         most = max(1, limit_bytes // _RECORD_BYTES // self._folder.partitions)
-        ends = tuple(min(b + most, t, f) for b, t, f in zip(begins, there, fence, strict=True))
+        ends = tuple(max(b, min(b + most, t, f)) for b, t, f in zip(begins, there, fence, strict=True))
         if ends == begins:
             return None
         parts = [

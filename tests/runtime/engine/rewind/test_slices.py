@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.rewind.choice import Wanted
 from replicator_runtime.engine.rewind.rewind import rewind
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
+from replicator_runtime.engine.slices import slice_size
 from replicator_runtime.engine.worker import run
+from replicator_sdk import failpoint
+from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.testing.histories.values import difference
 from replicator_sdk.testing.in_memory.partitioned import PartitionedSource
 from replicator_state import ReplicatorDirectory
@@ -22,7 +26,6 @@ from tests.runtime.engine.rewind.lake_shop import Host
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
     from pyspark.sql import SparkSession
 
     from replicator_sdk import TableSchema
@@ -110,3 +113,55 @@ def test_a_table_that_was_left_out_after_the_offset_goes_on_when_it_is_selected_
             assert difference(schema, shop.rows(schema.table), copied) == ""
         shop.trade(10)
         shop.grow()
+
+
+def test_a_paused_table_stays_and_gets_everything_later_wherever_it_was(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One was not read since it was paused; the other one is between two offsets in its own way: further in one partition."""
+    monkeypatch.setattr(SparkHandle, "session", lambda self: spark)
+    shop, lake = PartitionedShop(tmp_path, 7, 3), str(tmp_path / "lake")
+    more = {"retries": {"maxDurationSeconds": 0}}
+    pipeline = build_pipeline(shop.document("delta", {"path": lake}, **more), host=SlicesHost())  # type: ignore[arg-type]
+    directory = ReplicatorDirectory(str(tmp_path / "state"), "default", "shop")
+
+    def differing() -> list[str]:
+        found = []
+        for schema in shop.schemas:
+            opened = QueryBuilder().register("t", DeltaTable(table_path(lake, schema.table)))
+            rows: list[dict[str, Any]] = pa.table(opened.execute("select * from t").read_all()).to_pylist()
+            copied = [{column.name: one.get(column.name) for column in schema.columns} for one in rows]
+            found += [schema.table.table] if difference(schema, shop.rows(schema.table), copied) else []
+        return found
+
+    shop.trade(10)
+    run(pipeline, until_current=True)
+    for table in ("customers", "notes"):
+        directory.requests().submit("table.pause", {"tables": [table]})
+    shop.trade(20)
+    run(pipeline, until_current=True)
+    latest = directory.offsets().latest()
+    assert latest is not None
+    shop.trade(20)
+    run(pipeline, until_current=True)
+    assert differing() == ["customers", "notes"]
+    directory.requests().submit("table.resume", {"tables": ["customers"]})
+    with monkeypatch.context() as small:
+        small.setattr(slice_size, "_FIRST_BYTES", 3600)
+        failpoint.arm("engine.late_table.applied=raise")
+        with pytest.raises(ReplicatorError, match=r"engine\.late_table\.applied"):
+            run(pipeline, until_current=True)
+        failpoint.arm("")
+    plan = rewind(pipeline, Wanted(f"offset.{latest.commit_timestamp:020d}"), lambda plan: None)
+    assert plan is not None
+    assert {one.table.table for one in plan.tables if one.back is not None} == {"stock"}
+    run(pipeline, until_current=True)
+    assert differing() == ["notes"]
+    directory.requests().submit("table.resume", {"tables": ["notes"]})
+    for _ in range(3):
+        run(pipeline, until_current=True)
+        assert differing() == []
+        shop.trade(10)
+        shop.grow()
+    run(pipeline, until_current=True)
+    assert differing() == []

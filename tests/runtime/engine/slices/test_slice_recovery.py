@@ -10,7 +10,7 @@ import pytest
 
 from replicator_runtime.engine.preparation import created_tables
 from replicator_runtime.engine.slices import slice_size
-from replicator_runtime.engine.slices.distributed_stream import DistributedStream
+from replicator_runtime.engine.slices.slice_applier import SliceApplier
 from replicator_runtime.engine.slices.slice_store import SliceStore
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
 from replicator_sdk import Position, failpoint
@@ -63,13 +63,13 @@ def announcements_forgotten(patch: Patch) -> None:
 
 def offset_first(patch: Patch) -> None:
     """The offset is saved before the slice is applied."""
-    true_apply = DistributedStream._apply
+    true_apply = SliceApplier.apply
 
-    def apply(self: DistributedStream, piece: Any) -> Any:
+    def apply(self: SliceApplier, piece: Any, current: Offset) -> Any:
         self._run.save_offset(piece.end, piece.last_sequence)
-        return true_apply(self, piece)
+        return true_apply(self, piece, current)
 
-    patch.setattr(DistributedStream, "_apply", apply)
+    patch.setattr(SliceApplier, "apply", apply)
 
 
 _OFF_THE_CHAIN = (ends_forgotten, "RPL-9111")
