@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
@@ -15,7 +15,7 @@ from replicator_sdk.discovery.clean_up import SourceCleanUp, StoredState
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.offset import Offset
 from replicator_sdk.snapshot import SnapshotReader
-from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
+from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, StartFrom
 from replicator_source_postgres.config import PostgresConfig
 from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.offset import PostgresOffset
@@ -31,6 +31,7 @@ class PostgresSource(DeltaSource[PostgresConfig]):
     offset_type: ClassVar[type[Offset]] = PostgresOffset
     marks_refused: ClassVar[bool] = True
     filters_snapshots: ClassVar[bool] = True
+    starts_from: ClassVar[frozenset[Literal["offset", "time"]]] = frozenset({"offset", "time"})
 
     def configure(self, configurer: Configurer) -> None:
         """Check that the certificate file exists; the settings model checks the rest."""
@@ -53,6 +54,18 @@ class PostgresSource(DeltaSource[PostgresConfig]):
     def latest_offset(self) -> PostgresOffset:
         """The end of the log; the reader reaches it without further changes at the source."""
         return latest_offset(self.endpoint())
+
+    def find_start(self, start: StartFrom, *, namespace: str, name: str) -> Offset:
+        """The position in the slot of the settings, or before the first transaction in it that was committed at a time or later."""
+        from replicator_source_postgres.catalogue import CatalogueConnection
+        from replicator_source_postgres.diagnosis import diagnosed
+        from replicator_source_postgres.replication.chosen_start import ChosenStart
+        from replicator_source_postgres.replication.slot import Slot
+
+        publication = self.config.publication or derived_name(namespace, name)
+        with contextlib.closing(CatalogueConnection(self.endpoint())) as connection, diagnosed("looking at the slot"):
+            slot = Slot(connection.catalogue.connection, self.config.slot or "", self.config.database)
+            return ChosenStart(self.endpoint(), slot, publication).find(start)
 
     def create_table_registry(self) -> TableRegistry:
         """Tables from the server's catalogue."""

@@ -215,6 +215,16 @@ class Slot:
                 hint=f"{COPY_AGAIN}; {DROP_SLOT}('{self.name}')",
             )
 
+    def check_usable(self, state: SlotState) -> None:
+        """Check that the slot is one for this source, and that no other session uses it.
+
+        Raises:
+            NeedsUserError: RPL-3206 when it is of another kind.
+            RetryableError: RPL-3104 when another session uses it.
+        """
+        self._check_kind(state)
+        self._check_free(state)
+
     def _check_kind(self, state: SlotState) -> None:
         if state.plugin != "pgoutput" or state.database != self._database:
             raise NeedsUserError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.context import DeltaSourceContext
@@ -18,6 +18,7 @@ from replicator_source_postgres.connection import Endpoint
 from replicator_source_postgres.diagnosis import diagnosed
 from replicator_source_postgres.offset import PostgresOffset
 from replicator_source_postgres.relation_ids import STATE_KEY, RelationIds
+from replicator_source_postgres.replication.chosen_start import ChosenStart
 from replicator_source_postgres.replication.held_log import HeldLog
 from replicator_source_postgres.replication.log_continuity import (
     LogContinuity,
@@ -112,6 +113,25 @@ class PostgresEventReader(EventReader):
                 self._position.offset = offset
             continuity.save_publication(publication.identity(), self._position.offset)
         return self._position.offset
+
+    def begin_at(self, offset: Offset, tables: Sequence[TableSchema]) -> Mapping[TableId, TableSchema]:
+        """Begin in a slot and publication that exist; see `EventReader.begin_at`."""
+        assert isinstance(offset, PostgresOffset)
+        catalogue = self._connection.catalogue
+        with diagnosed("preparing to read the log"):
+            slot = Slot(catalogue.connection, self._slot_name, self._endpoint.config.database)
+            self._free_slot(slot, offset)
+            chosen = ChosenStart(self._endpoint, slot, self._publication_name)
+            found = chosen.tables_at(catalogue, offset, tables, self._definition.narrowed)
+            self._free_slot(slot, offset)  # the session that has looked into the log has ended
+            publication = Publication(catalogue, self._publication_name)
+            publication.ensure(is_first_start=False)
+            continuity = LogContinuity(
+                self._endpoint, self._slot_name, self._publication_name, self._context, self._closed
+            )
+            continuity.save_publication(publication.identity(), offset)
+        self._position.offset = offset
+        return found
 
     def _free_slot(self, slot: Slot, offset: PostgresOffset) -> SlotState:
         """Check the slot; waits for an own session whose end the server has not noticed yet."""

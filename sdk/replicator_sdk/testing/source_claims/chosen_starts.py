@@ -12,7 +12,7 @@ import pytest
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.offset import Offset
 from replicator_sdk.schema import TableId, TableSchema
-from replicator_sdk.source import EventReaderDefinition, StartFrom
+from replicator_sdk.source import DeltaSource, EventReaderDefinition, StartFrom
 from replicator_sdk.testing.contexts import CollectingEmitter, TestSourceContext
 from replicator_sdk.testing.failures.explained import comparing
 from replicator_sdk.testing.histories.history import Step, load_case
@@ -41,14 +41,15 @@ class ChosenStartClaims(SourceClaims):
         start = (
             StartFrom("no such position") if kind == "offset" else StartFrom(time=datetime.now(UTC) + timedelta(days=2))
         )
+        later = system.later_source("default", _LATER)
         with recording(system.source, app.describe(), None), pytest.raises(ReplicatorError) as refused:
-            system.source.find_start(start, namespace="default", name=_LATER)
+            later.find_start(start, namespace="default", name=_LATER)
         assert refused.value.hint
 
     def _check(self, system: SourceSystem, kind: str) -> None:
         _need(system, kind)
-        system.keep_log("default", _LATER)
         app = Application(system, load_case("many_updates_of_one_row"))
+        later = system.later_source("default", _LATER)
         with recording(system.source, app.describe(), None) as reader:
             reader.run()
             app.execute(app.history.transactions[0])
@@ -61,7 +62,7 @@ class ChosenStartClaims(SourceClaims):
             reader.catch_up(self.wait_seconds)
             self._alter(app, "after", 4)
             logged = reader.catch_up(self.wait_seconds)
-        with self._begun(system, app, start) as (again, found):
+        with self._begun(later, app, start) as (again, found):
             with comparing("the columns that the tables had there and those that the first start says"):
                 assert {t: schema.fingerprint for t, schema in found.items()} == {
                     t: schema.fingerprint for t, schema in then.items()
@@ -84,19 +85,19 @@ class ChosenStartClaims(SourceClaims):
 
     @contextmanager
     def _begun(
-        self, system: SourceSystem, app: Application, start: StartFrom
+        self, source: DeltaSource, app: Application, start: StartFrom
     ) -> Iterator[tuple[Recording, Mapping[TableId, TableSchema]]]:
         """A reader that begins at `start`, as the runtime makes it: one that prepares, and one that reads."""
         context = TestSourceContext(_LATER)
-        offset = system.source.find_start(start, namespace=context.namespace, name=_LATER)
-        prepares = system.source.create_reader(EventReaderDefinition({}), context, CollectingEmitter())
+        offset = source.find_start(start, namespace=context.namespace, name=_LATER)
+        prepares = source.create_reader(EventReaderDefinition({}), context, CollectingEmitter())
         try:
             tables = list(app.describe().values())
             found = prepares.begin_at(offset, tables)
             prepares.capture(tables)
         finally:
             prepares.close()
-        with recording(system.source, found, offset, capture=tables, state=context.state, name=_LATER) as reader:
+        with recording(source, found, offset, capture=tables, state=context.state, name=_LATER) as reader:
             yield reader, found
 
 

@@ -12,6 +12,8 @@ from replicator_sdk.testing.dialect import SqlDialect
 from replicator_sdk.testing.histories.history import Step
 from replicator_sdk.testing.histories.values import Row
 from replicator_sdk.testing.source_suite import SourceSystem
+from replicator_source_postgres import PostgresSource
+from tests.plugins.sources.postgres.later_slot import publish_and_make_slot
 from tests.plugins.sources.postgres.pump import source_of
 from tests.services.postgres.server import PostgresDatabase
 
@@ -42,6 +44,7 @@ class PostgresSystem(SourceSystem):
     def __init__(self, database: PostgresDatabase, **settings: Any) -> None:
         self.dialect = PostgresDialect()
         self.source = source_of(database, **settings)
+        self._database = database
         self._name = database.name
         self._connection = database.connect()
         self._connection.execute("SET timezone = 'UTC'")
@@ -73,6 +76,11 @@ class PostgresSystem(SourceSystem):
             f"SELECT {columns} FROM {self.dialect.table(schema.table)}".encode()
         ).fetchall()
         return [dict(zip(schema.names, row, strict=True)) for row in found]
+
+    def later_source(self, namespace: str, name: str) -> PostgresSource:
+        """Reads a publication and then a slot that are made now."""
+        publish_and_make_slot(self._database, name, "FOR ALL TABLES", f"{self._name}_{name}")
+        return source_of(self._database, publication=name, slot=f"{self._name}_{name}")
 
     def lose_history(self) -> None:
         """Drop the slot, as a database administrator in need of disk space would."""
