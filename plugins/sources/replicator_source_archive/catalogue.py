@@ -18,23 +18,23 @@ from replicator_sdk import (
 )
 from replicator_sdk.errors import NeedsUserError, ReplicatorError
 from replicator_source_archive.config import ArchiveConfig, Incomplete
-from replicator_source_archive.manifests import TableHistory, tables_of
 
 if TYPE_CHECKING:
+    from replicator_sdk.change_archive.checkpoints import TableState
     from replicator_source_archive.manifests import Manifests
 
 
 class ArchiveRegistry(TableRegistry):
-    """The tables at the archive's end; reads the manifests once."""
+    """The tables at the archive's end; reads the manifests after the last checkpoint once."""
 
     def __init__(self, manifests: Manifests) -> None:
         manifests.owner()
-        self._tables = tables_of(manifests.history())
+        self._tables = manifests.tables()
 
     def list_tables(self) -> list[TableSummary]:
         """Those whose columns are known."""
         schemas = {table: known.schema for table, known in self._tables.items() if known.schema is not None}
-        return [TableSummary(table, len(schema.columns)) for table, schema in sorted(schemas.items())]
+        return [TableSummary(table, len(schema["columns"])) for table, schema in sorted(schemas.items())]
 
     def describe_table(self, table: TableId) -> TableSchema:
         """The table's definition at the archive's end."""
@@ -48,7 +48,7 @@ class ArchiveRegistry(TableRegistry):
                 hint="list the tables with `replicator tables`",
                 table=str(table),
             )
-        return known.schema
+        return TableSchema.from_json(known.schema)
 
 
 class ArchiveAssessor(TableAssessor):
@@ -57,7 +57,7 @@ class ArchiveAssessor(TableAssessor):
     def __init__(self, manifests: Manifests, config: ArchiveConfig) -> None:
         self._manifests = manifests
         self._config = config
-        self._tables: dict[TableId, TableHistory] | None = None
+        self._tables: dict[TableId, TableState] | None = None
 
     def assess(self) -> Assessment:
         """Whether there is an archive that can be read."""
@@ -92,9 +92,9 @@ class ArchiveAssessor(TableAssessor):
         )
         return TableAssessment(schema.table, columns, (finding,))
 
-    def _read(self) -> dict[TableId, TableHistory]:
+    def _read(self) -> dict[TableId, TableState]:
         if self._tables is None:
-            self._tables = tables_of(self._manifests.history())
+            self._tables = self._manifests.tables()
         return self._tables
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replicator_sdk import DDLEvent, TableId, TableSchema
 from replicator_sdk.authoring.stored_form import check_form
+from replicator_sdk.change_archive.checkpoints import CHECKPOINTS, NO_COPY, TableState, TableStates, checkpoint_of
 from replicator_sdk.change_archive.ddl_json import event_of
 from replicator_sdk.change_archive.names import FORM, MANIFESTS, OWNER, manifest_of, numbers_of
 from replicator_sdk.errors import HistoryLostError, NeedsUserError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from replicator_source_archive.folder import ArchiveFolder
 
 _AT_ONCE: Final = 256
-_NO_COPY: Final = "its copy is not in the archive, or was deleted after `archive.keepDays`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +181,45 @@ class Manifests:
                     if since is None or not entry.start < since:
                         yield entry
 
+    def states(self, until: ArchiveOffset | None = None) -> TableStates:
+        """The tables that there are before the entry that begins at `until`, or at the archive's end.
+
+        The manifests after the last checkpoint are read, and not those before it.
+
+        Raises:
+            ReplicatorError: As `history`.
+        """
+        states = self._checkpoint(until)
+        for entry in self.history(until, ArchiveOffset(states.number + 1)):
+            states.take(entry.facts, entry.start.manifest, entry.start.entry)
+        return states
+
+    def _checkpoint(self, until: ArchiveOffset | None) -> TableStates:
+        found = numbers_of(self.folder.names(CHECKPOINTS))
+        last = max(self.numbers(), default=0) if until is None else until.manifest - 1
+        for number in reversed([number for number in found if number <= last]):
+            [content] = self.folder.read_all([checkpoint_of(number)])
+            if content is not None and (states := TableStates.of(content)) is not None:
+                return states
+        return TableStates()
+
+    def tables(self, until: ArchiveOffset | None = None) -> dict[TableId, TableState]:
+        """The same, where a table of which the copy was deleted for its age lacks rows.
+
+        Raises:
+            ReplicatorError: As `history`.
+        """
+        found, first = self.states(until).tables, min(self.numbers(), default=1)
+        for state in found.values():
+            if state.manifest < first:
+                state.manifest, state.why = 0, state.why or NO_COPY
+        return found
+
+    def entries_of(self, table: TableId, state: TableState, until: ArchiveOffset) -> list[Entry]:
+        """The table's entries before `until`: its last copy and all that follows it; what follows the last break, where it is incomplete."""
+        since = ArchiveOffset(state.manifest, state.entry) if state.manifest else None
+        return tables_of(self.history(until, since))[table].entries
+
     def _check_gap(self, number: int, last: int) -> None:
         """Check that a manifest which cannot be read is being written, or was deleted for its age meanwhile."""
         if number < last and number >= self.numbers()[0]:
@@ -213,7 +252,7 @@ def tables_of(entries: Iterator[Entry]) -> dict[TableId, TableHistory]:
         if entry.kind == "rename":
             _rename(tables, entry)
             continue
-        known = tables.setdefault(table, TableHistory(why=_NO_COPY))
+        known = tables.setdefault(table, TableHistory(why=NO_COPY))
         known.schema = entry.schema or known.schema
         if entry.kind == "copy":
             known.entries, known.why = [entry], ""
@@ -228,7 +267,7 @@ def _rename(tables: dict[TableId, TableHistory], entry: Entry) -> None:
     renames = entry.renames
     moved = {former: tables.pop(former) for former in renames if former in tables}
     for former, schema in renames.items():
-        known = moved.get(former, TableHistory(why=_NO_COPY))
+        known = moved.get(former, TableHistory(why=NO_COPY))
         known.schema = schema
         known.entries.append(entry)
         tables[schema.table] = known

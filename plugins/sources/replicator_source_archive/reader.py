@@ -67,7 +67,8 @@ class ArchiveReader(EventReader):
         self._manifests.check_reach(offset)
         self._next = offset
         if self._config.incomplete is Incomplete.FAIL:
-            self._tables.waiting = waiting_for_copies(self._manifests.history(offset))
+            known = self._manifests.states(offset).tables
+            self._tables.waiting = {table for table, state in known.items() if state.is_broken}
         return offset
 
     def capture(self, tables: Sequence[TableSchema]) -> None:
@@ -205,17 +206,3 @@ def waits_for_copy(entries: Iterable[Entry], table: TableId) -> bool:
         if (renamed := entry.renames.get(name)) is not None:
             name = renamed.table
     return True
-
-
-def waiting_for_copies(entries: Iterable[Entry]) -> set[TableId]:
-    """The tables that wait for a copy after these entries, by the names that they have then."""
-    found: set[TableId] = set()
-    for entry in entries:
-        if entry.kind == "break":
-            found.add(entry.table)
-        elif entry.kind in {"copy", "end"}:
-            found.discard(entry.table)
-        elif renames := entry.renames:
-            moved = {schema.table for former, schema in renames.items() if former in found}
-            found = (found - renames.keys() - {schema.table for schema in renames.values()}) | moved
-    return found

@@ -6,17 +6,16 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replicator_sdk import SnapshotReader, TableSnapshot
+from replicator_sdk import SnapshotReader, TableSchema, TableSnapshot
 from replicator_sdk.errors import RetryableError
 from replicator_source_archive.catalogue import incomplete
 from replicator_source_archive.config import ArchiveConfig, Incomplete
-from replicator_source_archive.manifests import tables_of
 from replicator_source_archive.snapshots.table_copy import CopyReader, write_copy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replicator_sdk import EventReaderDefinition, SnapshotChunk, TableSchema
+    from replicator_sdk import EventReaderDefinition, SnapshotChunk
     from replicator_source_archive.manifests import Manifests
     from replicator_source_archive.offset import ArchiveOffset
 
@@ -42,14 +41,14 @@ class ArchiveSnapshotReader(SnapshotReader):
 
     def _copy(self, wanted: TableSchema, folder: tempfile.TemporaryDirectory[str]) -> TableSnapshot:
         end = self._manifests.end()
-        known = tables_of(self._manifests.history(end)).get(wanted.table)
+        known = self._manifests.tables(end).get(wanted.table)
         if known is None or known.schema is None:
             raise _gone("the table", wanted)
         if known.why and self._config.incomplete is Incomplete.FAIL:
             raise incomplete(wanted.table, known.why)
-        schema = known.schema
+        schema, entries = TableSchema.from_json(known.schema), self._manifests.entries_of(wanted.table, known, end)
         path = Path(folder.name) / "copy.arrow"
-        plan = write_copy(self._manifests.folder, known.entries, schema, str(path))
+        plan = write_copy(self._manifests.folder, entries, schema, str(path))
         if wanted.table in self._narrowed:
             if missing := [name for name in wanted.names if name not in schema]:
                 raise _gone(f"the columns {missing}", wanted)

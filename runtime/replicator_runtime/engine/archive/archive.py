@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from replicator_runtime.engine.archive.checkpoints import Checkpoints
 from replicator_runtime.engine.archive.consumer import wrapped
 from replicator_runtime.engine.archive.copy_notes import forget_copy, note_copy, remove_given_up
 from replicator_runtime.engine.archive.manifests import Manifests
@@ -81,6 +82,7 @@ class ChangeArchive:
         wait = run.config.retries.max_duration_seconds
         self.folder = ArchiveFolder(self._config.path, _WAIT_SECONDS if wait is None else min(_WAIT_SECONDS, wait))
         self._manifests = Manifests(run, self.folder)
+        self._checkpoints = Checkpoints(self.folder, self._manifests.read)
         self._lock = threading.RLock()
         self._tables: dict[TableId, StagedTable] = {}
         self._names: list[str] = []
@@ -151,6 +153,7 @@ class ChangeArchive:
             while self._write_files(self._tables):
                 pass
             self._due_at = time.monotonic() + self._config.flush_seconds
+            self._checkpoints.write_due(self._manifests.number)
             self._prune()
 
     def note_gap(self, tables: Iterable[TableId], why: str) -> None:
@@ -361,6 +364,7 @@ class ChangeArchive:
         self._prune_at = time.monotonic() + _PRUNE_SECONDS
         try:
             removed = self._manifests.prune(self._config.keep_days)
+            self._checkpoints.prune()
         except FencedError:
             raise
         except ReplicatorError as error:  # what is too old harms nothing; it is tried again
