@@ -12,6 +12,7 @@ import pytest
 
 from replicator_runtime.assessment import assess_pipeline
 from replicator_runtime.config import build_pipeline
+from replicator_runtime.config.problem import InvalidPipelineError
 from replicator_runtime.engine.control.reset import reset
 from replicator_sdk import failpoint
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
@@ -19,6 +20,7 @@ from replicator_source_sqlite.capture.changelog import last_change
 from replicator_source_sqlite.capture.ddl_detection import synchronise
 from replicator_source_sqlite.capture.pruning import prune
 from replicator_source_sqlite.connection import connect
+from replicator_source_sqlite.plugin import SqliteSource
 from tests.follows import follows
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.in_memory_target import TargetStorage
@@ -305,3 +307,22 @@ def test_a_reset_begins_there_again_and_empties_nothing(captured: Shop) -> None:
     with pytest.raises(NeedsUserError, match="RPL-2063"):
         captured.run()
     assert ids() == [60]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "able", "error"),
+    [
+        ({"mode": "never", "from": {"offset": "1"}}, {"time"}, "RPL-2071.*give `time`"),
+        ({"mode": "never", "from": {"time": "2026-01-31T08:00:00Z"}}, set(), "RPL-2071.*remove `from`"),
+        ({"mode": "initial", "from": {"offset": "1"}}, {"offset"}, "`from` is of"),
+        ({"mode": "never", "from": {"offset": "1", "time": "2026-01-31T08:00:00Z"}}, {"offset"}, "either"),
+        ({"mode": "never", "from": {"time": "2026-01-31T08:00:00"}}, {"time"}, "ISO 8601 with a zone"),
+    ],
+)
+def test_what_the_pipeline_cannot_have_is_refused(
+    shop: Shop, snapshot: dict[str, Any], able: set[str], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteSource, "starts_from", frozenset(able))
+    shop.document["snapshot"] = snapshot
+    with pytest.raises(InvalidPipelineError, match=f"(?s){error}"):
+        pipeline(shop)
