@@ -41,19 +41,23 @@ class LaneDrain:
         record: The table, which is to be resumed.
         lane: Its lane; changes that come meanwhile are put at its end.
         locks: Held while the target applies.
+        at_once: How many drains share the memory of a batch.
 
     Attributes:
         is_at_the_end: Whether little or nothing of the lane is left: the table may take its changes to the lane no more.
         is_asking: Whether it ended at a change of structure that an operator is to decide on.
     """
 
-    def __init__(self, lifecycle: TableLifecycle, record: TableRecord, lane: Lane, locks: TableLocks) -> None:
+    def __init__(
+        self, lifecycle: TableLifecycle, record: TableRecord, lane: Lane, locks: TableLocks, at_once: int = 1
+    ) -> None:
         self.record = record
         self.is_at_the_end = self.is_asking = False
         self._lifecycle = lifecycle
         self._run = lifecycle.run
         self._lane = lane
         self._locks = locks
+        self._step_bytes = max(1, lifecycle.run.limits.max_bytes // at_once)
         self._stop = threading.Event()
         self._last = threading.Event()
 
@@ -89,7 +93,7 @@ class LaneDrain:
         consumer.start()
         assert isinstance(consumer, BatchConsumer)
         while not (self._stop.is_set() or run.stop.is_set()):
-            step = self._lane.next_step(run.generation, run.epoch, limits.max_rows, limits.max_bytes)
+            step = self._lane.next_step(run.generation, run.epoch, limits.max_rows, self._step_bytes)
             if step is not None and self._asks(step):
                 self.is_asking = True
                 return False
@@ -162,7 +166,7 @@ def _settle(consumer: BatchConsumer, step: LaneStep) -> None:
 
 
 class LaneDrains:
-    """The drains of one attempt, one after the other. Used by the engine's main thread.
+    """The drains of one attempt, several at once: one whose target is slow holds up no other. Used by the engine's main thread.
 
     Args:
         lifecycle: Of all tables.
@@ -178,7 +182,8 @@ class LaneDrains:
         self._tables = tables
         self._locks = locks
         self._settle = settle
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="drain")  # starts its thread when used
+        self._at_once = lifecycle.run.limits.parallel_tables
+        self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="drain")  # starts threads when used
         self._drains: list[tuple[LaneDrain, Future[bool]]] = []
 
     @property
@@ -188,10 +193,12 @@ class LaneDrains:
 
     def start(self) -> None:
         """Begin the drains of all tables that are to be resumed."""
-        for record in self._lifecycle.records.values():
-            if record.pause is not None and record.pause.resuming and record.table in self._tables.lanes:
-                drain = LaneDrain(self._lifecycle, record, self._tables.lanes[record.table], self._locks)
-                self._drains.append((drain, self._pool.submit(drain.run)))
+        lanes, records = self._tables.lanes, self._lifecycle.records.values()
+        resumed = [r for r in records if r.pause is not None and r.pause.resuming and r.table in lanes]
+        at_once = min(self._at_once, len(resumed))
+        for record in resumed:
+            drain = LaneDrain(self._lifecycle, record, lanes[record.table], self._locks, at_once)
+            self._drains.append((drain, self._pool.submit(drain.run)))
 
     def poll(self) -> bool:
         """See how far they are. A table of whose lane little is left takes changes no more, until it joins.

@@ -26,7 +26,8 @@ _NO_COPY = (
 class LogRelease:
     """Times of failing tables. Used under the lock of the lifecycle.
 
-    How long a table fails is kept in its record, by the clock of the machine, so that it goes on over restarts. When a copy
+    How long a table fails, and holds the log, is kept in its record, by the clock of the machine, so that it goes on over restarts. One that
+    fails holds the log from its beginning on; one with a lane only from when its lane takes no changes either. When a copy
     is tried again is kept here, by the process's clock: a start tries at once.
 
     Args:
@@ -49,6 +50,13 @@ class LogRelease:
             record.failing_since = time.time()
         return is_new
 
+    def holds(self, record: TableRecord) -> bool:
+        """The table takes no changes, not even to a lane; returns whether that is new."""
+        is_new = self.began(record)
+        if record.fails_in_lane and record.pause is not None and record.pause.holds_since is None:
+            record.pause.holds_since, is_new = time.time(), True
+        return is_new
+
     def ended(self, record: TableRecord) -> bool:
         """The table works; returns whether it failed before."""
         self._offsets.pop(record.table, None)
@@ -60,15 +68,17 @@ class LogRelease:
         return self._offsets.setdefault(record.table, saved) != saved
 
     def is_due(self, record: TableRecord) -> bool:
-        """Whether the table has failed for too long."""
-        return record.failing_since is not None and time.time() >= record.failing_since + self._held_seconds
+        """Whether the table has held the log for too long."""
+        since = _holds_since(record)
+        return since is not None and time.time() >= since + self._held_seconds
 
     def copy_again_at(self, record: TableRecord) -> float | None:
         """When the table is copied again unless it works before, in seconds since 1970; None when it does not fail."""
         waiting = self._copy_at.get(record.table)
         if waiting is not None:
             return time.time() + waiting - time.monotonic()
-        return None if record.failing_since is None else record.failing_since + self._held_seconds
+        since = _holds_since(record)
+        return None if since is None else since + self._held_seconds
 
     def warn_once(self, record: TableRecord) -> None:
         """Log that the table fails for too long and cannot be copied again."""
@@ -103,3 +113,9 @@ class LogRelease:
         self._copy_at.pop(table, None)
         self._tries.pop(table, None)
         self._offsets.pop(table, None)
+
+
+def _holds_since(record: TableRecord) -> float | None:
+    if record.fails_in_lane and record.pause is not None:
+        return record.pause.holds_since
+    return record.failing_since

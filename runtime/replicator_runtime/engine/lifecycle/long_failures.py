@@ -163,6 +163,9 @@ class LongFailures(ABC):
     def _forget_waits(self, record: TableRecord) -> None: ...
 
     @abstractmethod
+    def _note_works(self, record: TableRecord) -> None: ...
+
+    @abstractmethod
     def _give_log_up(self, record: TableRecord) -> None: ...
 
     @property
@@ -282,6 +285,14 @@ class LongFailures(ABC):
         failpoint("engine.long_failure.refused")
         self.save()
         failpoint("engine.long_failure.refusal_saved")
+
+    def _note_takes(self, record: TableRecord) -> None:
+        """The saved offset has moved while the table took changes, itself or its lane."""
+        if not record.fails_in_lane or record.pause is None:
+            self._note_works(record)
+        elif record.pause.holds_since is not None:
+            record.pause.holds_since = None
+            self.save()
 
     def show_waiting(self, record: TableRecord, cause: Cause) -> None:
         """Show a table that has a pause: PAUSED, or FAILING with its error and when it is tried again."""

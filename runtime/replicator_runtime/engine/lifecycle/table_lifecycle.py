@@ -264,7 +264,6 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         decided = verdict(error, isolate=isolate)
         if decided is Verdict.STOP or not isolate:
             raise error
-        new = record.failing_since is None
         delay = self._budgets.next_delay(record.table) if decided is Verdict.RETRY else None
         if delay is None:
             self._stop(record, Cause.FAIL, error)
@@ -273,9 +272,8 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         code = getattr(error, "code", "")
         log.error("table.failing", table=str(record.table), code=code, error=summary(error), seconds=round(delay, 1))
         self._retry_at[record.table] = time.monotonic() + delay
-        self._show_failing(record, Cause.FAIL, error)
-        if new:
-            self.save()  # for how long it fails goes on over restarts
+        if self._show_failing(record, Cause.FAIL, error):
+            self.save()  # for how long it holds the log goes on over restarts
         return True
 
     def try_again(self, record: TableRecord) -> None:
@@ -320,8 +318,8 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         holding = [r for r in self.records.values() if not r.is_in_log]
         for record in [r for r in holding if r.failing_since is not None and r.table in self._errors]:
             if record.table in taking:
-                if not record.fails_in_lane and self._release.is_passed(record, self.run.saved_offset):
-                    self._note_works(record)
+                if self._release.is_passed(record, self.run.saved_offset):
+                    self._note_takes(record)
             elif record.state is TableState.FAILING and not record.copying and self._release.is_due(record):
                 if self._can_be_copied_again(record):
                     self._give_log_up(record)
@@ -488,11 +486,13 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         self._set(record, cause, after)
         self.run.progress.set_table(record.table, after)
 
-    def _show_failing(self, record: TableRecord, cause: Cause, error: Exception) -> None:
+    def _show_failing(self, record: TableRecord, cause: Cause, error: Exception) -> bool:
+        """It holds the log from now on; returns whether that is new."""
         self._set(record, cause, TableState.FAILING)
         record.error = dict(error_view(error))
         self._errors[record.table] = error
-        self._release.began(record)
+        is_new = self._release.holds(record)
         self.run.progress.set_table(record.table, TableState.FAILING, error)
         again_at = self._release.copy_again_at(record) if self._can_be_copied_again(record) else None
         self.run.progress.set_failing(record.table, record.failing_since, again_at)
+        return is_new

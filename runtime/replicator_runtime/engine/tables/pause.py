@@ -112,6 +112,8 @@ class Pause:
         changes: The changes of structure that came meanwhile and that an operator is asked about, or was, in order.
         failed: Whether no operator asked for it: the table has failed for long, and its lane is given to the target again and again.
         in_log: Whether it has no lane, since the source's log keeps its changes: it is read by itself, from `base`, when it is resumed.
+        holds_since: Since when its changes do not even come into its lane, so that it holds the source's log, in seconds since 1970;
+            None while they do. Only of a table that failed.
     """
 
     lane: str
@@ -122,6 +124,7 @@ class Pause:
     changes: list[HeldChange] = field(default_factory=list)
     failed: bool = False
     in_log: bool = False
+    holds_since: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form stored."""
@@ -134,6 +137,7 @@ class Pause:
             "changes": [change.to_json() for change in self.changes],
             "failed": self.failed,
             "inLog": self.in_log,
+            "holdsSince": self.holds_since,
         }
 
     @classmethod
@@ -149,6 +153,7 @@ class Pause:
             [HeldChange.from_json(change, read_offset) for change in value.get("changes", ())],
             value.get("failed", False),
             value.get("inLog", False),
+            value.get("holdsSince"),
         )
 
 

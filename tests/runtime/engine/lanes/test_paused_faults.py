@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from replicator_sdk.errors import ReplicatorError, RetryableError
 from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.apply.test_rejoining import at_work, count
 from tests.runtime.engine.stream.test_paused_tables import alone, ask, change_more, files, three_runs
-from tests.runtime.engine.test_run import Shop, fill, shop
+from tests.runtime.engine.test_run import Shop, _wait, fill, shop
 
 if TYPE_CHECKING:
     from replicator_sdk import TableId
 
 __all__ = ["shop"]
+
+
+def test_a_lane_that_the_target_takes_slowly_holds_up_no_other(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "customers", "notes")
+    change_more(shop, 0)
+    shop.run()
+    customers, others = count("customers"), threading.Event()
+
+    def fault(at: str, where: TableId) -> None:
+        if at == "before" and where.table == "customers":
+            others.wait(60)
+
+    in_memory_target.STORAGE.fault = fault
+    ask(shop, "resume", "customers", "notes")
+    with at_work(shop):
+        _wait(lambda: count("notes") == len(shop.source_rows("notes")), 50)
+        assert count("customers") == customers
+        others.set()
+    three_runs(shop)
+    assert files(shop) == []
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
+from replicator_runtime.engine.lifecycle.transitions import Cause
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.run import Run
+from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_store import SnapshotRecord, TableStore
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.metrics import MetricsRegistry
-from replicator_sdk import TableId
+from replicator_sdk import Position, TableId
 from replicator_sdk.errors import (
     BugError,
     DataError,
@@ -178,3 +181,40 @@ def test_an_attempt_shows_where_each_table_is(lifecycle: TableLifecycle) -> None
     lifecycle.load()
     lifecycle.begin_attempt(lifecycle.records.values())
     assert shown(lifecycle) == {A: TableState.PENDING, B: TableState.FAILING}
+
+
+@pytest.mark.parametrize(
+    "error", [RetryableError("no space", code="RPL-7104"), DataError("unreadable", code="RPL-5001")]
+)
+def test_a_table_whose_lane_takes_nothing_holds_the_log_from_then_on_however_long_it_has_failed(
+    lifecycle: TableLifecycle, error: ReplicatorError
+) -> None:
+    lifecycle.takes_snapshots = True
+    record, hours = lifecycle.records[A], 3600.0 * lifecycle.run.config.failing_tables.hold_log_hours
+    record.failing_since, record.pause = (
+        time.time() - 2 * hours,
+        Pause("lane", "", time.time(), Position(Place(1)), failed=True),
+    )
+    lifecycle.show_waiting(record, Cause.JOIN)
+    lifecycle.fail(record, error)
+    lifecycle.release_failing(())
+    held = stored(lifecycle)[A].pause
+    assert held is not None
+    assert held.holds_since is not None
+    assert not record.needs_snapshot
+
+    lifecycle.show_waiting(record, Cause.JOIN)
+    lifecycle.run.saved_offset = Place(5)
+    lifecycle.release_failing((A,))
+    assert record.pause is not None
+    assert record.pause.holds_since is not None, "it may meet its error again in the next change"
+    lifecycle.run.saved_offset = Place(6)
+    lifecycle.release_failing((A,))
+    assert record.pause.holds_since is None
+    assert record.failing_since is not None
+
+    lifecycle.fail(record, error)
+    record.pause.holds_since = time.time() - hours
+    lifecycle.release_failing(())
+    assert record.needs_snapshot
+    assert record.pause is None
