@@ -26,7 +26,7 @@ from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
 from replicator_runtime.engine.run_state.request_watch import watching_requests
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.status import StatusWriter
-from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary, unexpected
+from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary, unexpected, without_values
 from replicator_runtime.engine.schedule.regular_verification import verifying
 from replicator_runtime.engine.schedule.schedule import VERIFY_EVERY, verify_every
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
@@ -306,6 +306,7 @@ class _Attempts:
         self._lifecycle.record_lost_history(error)
         delay = self._budget.next_delay() if decided is Verdict.RETRY else None
         times = self._budget.attempts
+        without_values(error)
         shown = error if isinstance(error, ReplicatorError) else unexpected(error, times)
         run.progress.source_error = run.progress.retried_error = shown
         if delay is None:

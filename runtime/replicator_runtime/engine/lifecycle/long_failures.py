@@ -14,7 +14,7 @@ from replicator_runtime.engine.lifecycle.transitions import Cause
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.retry_budget import growing_wait
-from replicator_runtime.engine.run_state.unknown_errors import summary
+from replicator_runtime.engine.run_state.unknown_errors import summary, without_values
 from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError
@@ -279,6 +279,7 @@ class LongFailures(ABC):
         code = getattr(error, "code", "")
         log.error("table.failing", table=str(record.table), code=code, error=summary(error), seconds=round(seconds, 1))
         self._errors[record.table] = error
+        without_values(error)
         record.error = dict(error_view(error))
         self._release.began(record)
         self.show_waiting(record, Cause.FAIL_LANE)

@@ -19,7 +19,7 @@ from replicator_runtime.engine.lifecycle.transitions import Cause, check
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.retry_budget import TableRetryBudgets
-from replicator_runtime.engine.run_state.unknown_errors import summary
+from replicator_runtime.engine.run_state.unknown_errors import summary, without_values
 from replicator_runtime.engine.tables.last_positions import LastPositions
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import DataError, SchemaDriftError, TableHistoryLostError
@@ -153,6 +153,8 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
     def load(self) -> None:
         """Read what an earlier run or attempt stored of all tables; those that gave the log up are copied again when due."""
         self._store.load()
+        for error in (*self._errors.values(), *self._stopped.values()):
+            without_values(error)  # of frames that were executed still when it was kept
         for table in self._release.take_due():
             self._stopped.pop(table, None)
         self.try_lanes()
@@ -491,6 +493,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         self._set(record, cause, TableState.FAILING)
         record.error = dict(error_view(error))
         self._errors[record.table] = error
+        without_values(error)
         is_new = self._release.holds(record)
         self.run.progress.set_table(record.table, TableState.FAILING, error)
         again_at = self._release.copy_again_at(record) if self._can_be_copied_again(record) else None

@@ -1,8 +1,9 @@
-"""What is logged and stored of exceptions that no source, target or state has understood: never their text."""
+"""What is logged, stored and kept of exceptions: never the text of one that no source, target or state has understood, nor rows."""
 
 from __future__ import annotations
 
 import re
+import traceback
 
 from replicator_sdk.errors import ReplicatorError, RetryableError
 
@@ -30,6 +31,21 @@ def summary(error: BaseException) -> str:
     if isinstance(error, ImportError):
         return f"{kind}: {error}"
     return f"{kind}{_java_class(error)}{_place(error)}"
+
+
+def without_values(error: BaseException) -> None:
+    """Let go of the values in the frames of `error`'s traceback, such as the rows of a batch: one that is kept may be kept for days.
+
+    The traceback keeps its lines. Frames that are still executed are left as they are.
+    """
+    seen: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        found = waiting.pop()
+        if found is not None and not any(found is other for other in seen):
+            seen.append(found)
+            traceback.clear_frames(found.__traceback__)
+            waiting += [found.__cause__, found.__context__]
 
 
 def unexpected(error: BaseException, times: int) -> RetryableError:

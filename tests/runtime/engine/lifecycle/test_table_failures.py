@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from replicator_runtime.engine.run_state.progress import Progress
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import DataError, NeedsUserError
 from replicator_source_sqlite.catalogue import SqliteRegistry
 from replicator_source_sqlite.streaming.reader import SqliteReader
 from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.apply.test_rejoining import at_work, count
+from tests.runtime.engine.in_memory_target import InMemoryConsumer
 from tests.runtime.engine.preparation.test_selection_edits import CUSTOMERS, NOTES, codes, loads, states
+from tests.runtime.engine.stream.test_paused_tables import files
 from tests.runtime.engine.test_run import Shop, _wait, fill, shop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replicator_sdk import TableId, TableSchema
+    from replicator_sdk import TableChanges, TableId, TableSchema
 
 __all__ = ["shop"]
+
+
+class _Rows:
+    """Stands for the rows of a batch."""
 
 
 @pytest.fixture
@@ -195,6 +204,32 @@ def test_a_table_for_which_the_reader_fails_stops_alone_and_its_changes_are_kept
         shop.run()
         shop.assert_equal()
         shop.sql(f"INSERT INTO customers VALUES (8{number}, 'later')")
+
+
+@pytest.mark.parametrize("minutes", [None, 0.000001])
+def test_a_failing_table_keeps_no_rows_in_memory(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, minutes: float | None
+) -> None:
+    """Its error is kept for as long as it fails; the traceback must not keep the batch that was refused."""
+    fill(shop)
+    shop.document["failingTables"] = {"laneAfterMinutes": minutes, "maxCopyDelaySeconds": 600}
+    shop.run()
+    apply, batches = InMemoryConsumer.apply_batch, []
+
+    def refuse(self: InMemoryConsumer, changes: TableChanges) -> None:
+        rows = _Rows()
+        if changes.table.table == "notes":
+            batches.append(weakref.ref(rows))
+            raise DataError("a value is too large", code="RPL-5001", table="main.notes")
+        apply(self, changes)
+
+    monkeypatch.setattr(InMemoryConsumer, "apply_batch", refuse)
+    with at_work(shop):
+        shop.sql("INSERT INTO notes VALUES ('refused')")
+        _wait(lambda: bool(batches) and (minutes is None or bool(files(shop))), 60)
+        shop.sql("INSERT INTO customers VALUES (900, 'at work')")
+        _wait(lambda: count("customers") == 21, 60)
+        _wait(lambda: gc.collect() >= 0 and not any(batch() for batch in batches), 60)
 
 
 def test_with_stop_a_table_that_cannot_be_described_stops_the_run(shop: Shop, refused: dict[str, str]) -> None:
