@@ -26,6 +26,8 @@ from replicator_state.storage.store_retry import StoreRetry
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _LIST_SECONDS = 5.0
 _REQUESTS = "requests"
+_LANES, _DEAD_LETTERS = "lanes", "dead-letters"
+_ROWS = frozenset({_LANES, _DEAD_LETTERS})
 _GENERATION = re.compile(r"[1-9]\d{0,8}")
 
 
@@ -152,6 +154,24 @@ class ReplicatorDirectory:
         lease.pass_on(self._numbered(number), int(now * 1000))
         return number
 
+    def delete_former_rows(self, lease: Lease) -> None:
+        """Delete what former generations kept of tables' rows, in lanes and as dead letters; no run of this generation reads it.
+
+        Args:
+            lease: Of this generation, which is the newest.
+
+        Raises:
+            FencedError: RPL-7131 when a newer run took over.
+            ReplicatorError: As the store fails (RPL-7103 to RPL-7105).
+        """
+        retry = StoreRetry(self._retry_seconds, self._home.place)
+        for number in self.generations():
+            if number < self.generation:
+                lease.check()
+                there = retry.run("look for lanes of former generations", self._numbered(number).folders)
+                for name in _ROWS & set(there):
+                    retry.run("delete what a former generation kept", self._open(*self._parts(number), name).clear)
+
     def deletion(self) -> Deletion:
         """What deletes all of this replicator's state, and says whether that goes on."""
         return Deletion(self._home, StoreRetry(self._retry_seconds, self._home.place))
@@ -182,19 +202,19 @@ class ReplicatorDirectory:
 
     def lanes(self, lease: Lease) -> LaneFolder:
         """The generation's lanes."""
-        folder = self._open(self.namespace, self.name, str(self.generation), "lanes")
+        folder = self._open(*self._parts(self.generation), _LANES)
         return LaneFolder(folder, StoreRetry(self._retry_seconds, folder.place), lease.check)
 
     def dead_letters(self, lease: Lease | None = None) -> LaneFolder:
         """The generation's rows that were put aside; give the lease to write, none to read."""
-        folder = self._open(self.namespace, self.name, str(self.generation), "dead-letters")
+        folder = self._open(*self._parts(self.generation), _DEAD_LETTERS)
         return LaneFolder(
             folder, StoreRetry(self._retry_seconds, folder.place), _unfenced if lease is None else lease.check
         )
 
     def archive_stage(self, lease: Lease) -> LaneFolder:
         """The generation's changes that are to be archived."""
-        folder = self._open(self.namespace, self.name, str(self.generation), "archive")
+        folder = self._open(*self._parts(self.generation), "archive")
         return LaneFolder(folder, StoreRetry(self._retry_seconds, folder.place), lease.check)
 
     def requests(self) -> RequestFolder:
@@ -229,7 +249,10 @@ class ReplicatorDirectory:
         return self._folder
 
     def _numbered(self, generation: int) -> Folder:
-        return self._open(self.namespace, self.name, str(generation))
+        return self._open(*self._parts(generation))
+
+    def _parts(self, generation: int) -> tuple[str, ...]:
+        return self.namespace, self.name, str(generation)
 
     def _retry(self) -> StoreRetry:
         return StoreRetry(self._retry_seconds, self._generation_folder().place)

@@ -107,3 +107,22 @@ def test_a_file_url_is_a_local_folder_with_local_promises(tmp_path: Path) -> Non
     assert isinstance(directory._generation_folder(), LocalFolder)
     directory.states().put_status({"a": 1})
     assert (tmp_path / "n/shop/1/state.json").exists()
+
+
+def test_rows_of_former_generations_alone_are_deleted(base: str) -> None:
+    for generation in (1, 2, 3):
+        directory = ReplicatorDirectory(base, "n", "shop", generation=generation)
+        directory.offsets().save(offset(generation))
+        lease = directory.acquire("r")
+        directory.lanes(lease).create("lane", b"rows")
+        directory.dead_letters(lease).create("letter", b"rows")
+        lease.release()
+    newest = ReplicatorDirectory(base, "n", "shop", generation=2)
+    lease = newest.acquire("r")
+    for _ in range(2):
+        newest.delete_former_rows(lease)
+    kept = {g: ReplicatorDirectory(base, "n", "shop", generation=g) for g in (1, 2, 3)}
+    assert {g: found.dead_letters().names() for g, found in kept.items()} == {1: [], 2: ["letter"], 3: ["letter"]}
+    assert newest.lanes(lease).names() == ["lane"]
+    assert all(found.offsets().latest() is not None for found in kept.values())
+    lease.release()

@@ -22,7 +22,7 @@ from replicator_runtime.engine.repair.command import REPAIRS
 from replicator_runtime.engine.rewind.rewind import finish_rewind
 from replicator_runtime.engine.run_state.attempt_end import PlanOutOfDate, Rejoin, SnapshotsStopped
 from replicator_runtime.engine.run_state.error_policy import Verdict, as_replicator_error, java_ended, verdict
-from replicator_runtime.engine.run_state.open_run import keeping_lease, open_run
+from replicator_runtime.engine.run_state.open_run import delete_former_rows, keeping_lease, open_run
 from replicator_runtime.engine.run_state.request_watch import watching_requests
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.status import StatusWriter
@@ -232,6 +232,7 @@ class _Attempts:
             finish_rewind(self._lifecycle)
             self._accept_edits()
             store_settings(self._run.pipeline, self._run.store)
+            delete_former_rows(self._run)
             self._identified = True
         self._carry_out_requests()
         if not self._goes_on():

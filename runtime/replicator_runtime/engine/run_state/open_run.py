@@ -8,21 +8,24 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import structlog
+
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.logs import set_run
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_runtime.stored_forms import check_all
-from replicator_sdk.errors import NeedsUserError
+from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError
 from replicator_state import ReplicatorDirectory, Retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replicator_runtime.config import Pipeline
-    from replicator_sdk.errors import FencedError
     from replicator_state import Lease
+
+log = structlog.get_logger()
 
 
 def has_run(pipeline: Pipeline) -> bool:
@@ -96,6 +99,20 @@ def open_run(
 def begin_generation(pipeline: Pipeline, run: Run, *, state_was_lost: bool = False) -> int:
     """Begin another generation of the pipeline, whose lease `run` has; see `ReplicatorDirectory.begin_generation`."""
     return _directory(pipeline).begin_generation(run.lease, state_was_lost=state_was_lost)
+
+
+def delete_former_rows(run: Run) -> None:
+    """Delete the lanes and dead letters of former generations, or say why not: it is tried again by the next run.
+
+    Raises:
+        FencedError: When a newer run took over.
+    """
+    try:
+        _directory(run.pipeline).of_generation(run.generation).delete_former_rows(run.lease)
+    except FencedError:
+        raise
+    except ReplicatorError as error:
+        log.warning("generation.not_tidied", error=str(error))
 
 
 def _acquired(

@@ -16,6 +16,7 @@ from replicator_sdk.errors import FencedError, HistoryLostError, NeedsUserError
 from replicator_state import ReplicatorDirectory
 from tests.follows import follows
 from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.stream.test_paused_tables import alone, change_more, files, three_runs
 from tests.runtime.engine.test_run import Host, Shop, fill, shop
 
 if TYPE_CHECKING:
@@ -151,3 +152,26 @@ def test_after_a_damaged_state_everything_is_copied_again(shop: Shop, files: str
         shop.sql(f"INSERT INTO notes VALUES ('{number}')", f"ALTER TABLE customers ADD COLUMN e{number} TEXT")
         shop.run()
         shop.assert_equal()
+
+
+def test_the_next_run_deletes_the_rows_that_the_former_generation_kept_and_no_others(shop: Shop) -> None:
+    fill(shop)
+    shop.run()
+    alone(shop, "pause", "notes")
+    change_more(shop, 1)
+    shop.run()
+    former = Path(directory(shop).place)
+    (former / "dead-letters").mkdir()
+    (former / "dead-letters" / "rows").write_bytes(b"rows")
+    assert files(shop)
+    begin_again(shop)
+    kept = {path for path in former.iterdir() if path.is_file()}
+    shop.run()
+    assert set(former.iterdir()) == kept
+    alone(shop, "pause", "notes")
+    change_more(shop, 2)
+    shop.run()
+    shop.run()
+    assert [path.parents[1].name for path in files(shop)] == ["2"]
+    alone(shop, "resume", "notes")
+    three_runs(shop)
