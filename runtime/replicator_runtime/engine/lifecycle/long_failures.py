@@ -189,7 +189,7 @@ class LongFailures(ABC):
 
         Only where the table fails and not the target: when that is away, lanes would fill for nothing. A table needs a whole
         copy, and one that a new copy can replace should the lane pass its bounds; others hold the log as before. Where the source's log
-        serves as lanes there is neither.
+        serves as lanes there is neither. A table that was resumed goes on with the lane that it has.
 
         Args:
             taking: The tables that take changes.
@@ -207,7 +207,8 @@ class LongFailures(ABC):
         if not due:
             return False
         for record in due:
-            record.pause = Pause(uuid.uuid4().hex, "", time.time(), failed=True)
+            record.pause = record.pause or Pause(uuid.uuid4().hex, "", time.time())
+            record.pause.failed, record.pause.resuming = True, False
             self._forget_waits(record)
             self._tries.delay(record.table)
         failpoint("engine.long_failure.before_save")
@@ -216,7 +217,8 @@ class LongFailures(ABC):
         return True
 
     def _may_have_lane(self, record: TableRecord, taking: Container[TableId]) -> bool:
-        fails = record.state is TableState.FAILING and record.table in self._errors and record.pause is None
+        fails = record.state is TableState.FAILING and record.table in self._errors
+        fails &= record.pause is None or (record.pause.resuming and not (record.pause.failed or record.is_in_log))
         is_whole = record.selected and not (record.awaits_copy or record.copying or record.released)
         free = record.table not in taking and self._tries.may_begin(record.table)
         return fails and is_whole and free and (self.reads_tables_alone or self._can_be_copied_again(record))

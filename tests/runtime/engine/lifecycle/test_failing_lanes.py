@@ -16,10 +16,10 @@ from replicator_source_sqlite.streaming.reader import SqliteReader
 from replicator_state import OutcomeState
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import at_work, count, fails
-from tests.runtime.engine.lifecycle.test_long_failures import SOON, fail_once, failing, too_large, works
+from tests.runtime.engine.lifecycle.test_long_failures import SOON, away, fail_once, failing, too_large, works
 from tests.runtime.engine.preparation.test_selection_edits import states
 from tests.runtime.engine.requests import requests
-from tests.runtime.engine.stream.test_paused_tables import files, three_runs, view
+from tests.runtime.engine.stream.test_paused_tables import alone, change_more, files, three_runs, view
 from tests.runtime.engine.structure.test_held_changes import decide, policies, waiting
 from tests.runtime.engine.test_run import Shop, _wait, fill, shop
 
@@ -140,6 +140,37 @@ def test_a_table_whose_changes_the_source_cannot_read_gives_the_log_up_as_withou
             failing.run()
     three_runs(failing)
     assert files(failing) == []
+
+
+@pytest.mark.parametrize("error", [too_large, away])
+def test_a_resumed_table_whose_lane_the_target_refuses_has_it_go_on(
+    failing: Shop, error: Callable[[], Exception]
+) -> None:
+    """It holds the log like any table that fails, and for no longer: its changes go to the lane that it has."""
+    works()
+    alone(failing, "pause", "notes")
+    change_more(failing, 0)
+    failing.run()
+    kept = files(failing)
+    fails("before", "notes", error)
+    alone(failing, "resume", "notes")
+    failing.document["retries"] = {"maxDurationSeconds": 0.5, "delaySeconds": 0.1}
+    offsets = set()
+    for number in range(1, 4):
+        fail_once(failing, number) if error is too_large else fail_away(failing, number)
+        offsets.add(failing.status()["offset"])
+    assert len(offsets) == 3
+    assert set(kept) < set(files(failing))
+    assert (states(failing)["notes"], view(failing, "notes")["pause"]["failed"]) == ("FAILING", True)
+    works()
+    three_runs(failing)
+    assert files(failing) == []
+
+
+def fail_away(shop: Shop, seed: int) -> None:
+    change_more(shop, seed)
+    with pytest.raises(RetryableError):
+        shop.run()
 
 
 # --- how it is drained

@@ -29,7 +29,7 @@ __all__ = ["shop"]
 
 
 class _Rows:
-    """Stands for the rows of a batch."""
+    """In the place of the rows of a batch."""
 
 
 @pytest.fixture

@@ -210,11 +210,13 @@ def test_a_table_whose_lane_takes_nothing_holds_the_log_from_then_on_however_lon
     assert record.pause.holds_since is not None, "it may meet its error again in the next change"
     lifecycle.run.saved_offset = Place(6)
     lifecycle.release_failing((A,))
-    assert record.pause.holds_since is None
+    held = stored(lifecycle)[A].pause
+    assert held is not None
+    assert held.holds_since is None
     assert record.failing_since is not None
 
     lifecycle.fail(record, error)
     record.pause.holds_since = time.time() - hours
     lifecycle.release_failing(())
-    assert record.needs_snapshot
+    assert stored(lifecycle)[A].needs_snapshot
     assert stored(lifecycle)[A].pause is None
