@@ -153,8 +153,8 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
     def load(self) -> None:
         """Read what an earlier run or attempt stored of all tables; those that gave the log up are copied again when due."""
         self._store.load()
-        for error in (*self._errors.values(), *self._stopped.values()):
-            without_values(error)  # of frames that were executed still when it was kept
+        for error in self._errors.values():
+            without_values(error)  # frames that were executed still when it was kept
         for table in self._release.take_due():
             self._stopped.pop(table, None)
         self.try_lanes()
@@ -308,9 +308,8 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
     def release_failing(self, taking: Container[TableId]) -> None:
         """Let tables that have failed for too long hold the log no more: each is to be copied again; durable when this returns.
 
-        The wait before that copy grows with every failure, and ends without a restart. A table of a source without
-        snapshots, or that keeps rows which the source has deleted, is not copied again: it goes on holding the offset, which is
-        logged once a run.
+        The wait before that copy grows with every failure, and ends without a restart. A table of a source without snapshots, or that
+        keeps rows which the source has deleted, is not copied again: it goes on holding the offset, which is logged once a run.
 
         Tables that failed in an earlier run, and have no part in this one, are left as they are.
 
