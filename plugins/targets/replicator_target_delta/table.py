@@ -64,7 +64,7 @@ class TargetTable:
     def __init__(self, table: TableId, config: DeltaConfig, context: DeltaTargetContext, spark: SparkSession) -> None:
         self.table = table
         self.lock = threading.RLock()
-        self.log = TableLog(spark, table_path(config.path, table))
+        self.log = TableLog(spark, table_path(config.path, table), table)
         self.ownership = DeltaOwnership(table, context, self.log.path)
         self._read_offset = context.read_offset
         self._last: TableProgress | None = None

@@ -83,7 +83,7 @@ class DeltaTableReader(TableReader):
 
     def _state(self, table: TableId) -> State:
         if table not in self._logs:
-            self._logs[table] = TableLog(self._context.spark(), self._path(table))
+            self._logs[table] = TableLog(self._context.spark(), self._path(table), table)
         return self._logs[table].begin().state
 
     def _record(self, table: TableId, state: State) -> TableRecord:

@@ -420,6 +420,13 @@ IN_SQLITE_FILES = (
         "test_a_step_of_an_older_run_is_fenced",
     ),
     Fault(
+        "an error does not say which table it is about",
+        "target",
+        "            naming_table(table),\n",
+        "",
+        "test_a_table_that_no_replicator_wrote_is_refused",
+    ),
+    Fault(
         "a step of maintenance waits until the run no longer is to stop",
         "maintenance",
         "    before = file.unused_pages()\n",

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from replicator_sdk.schema import TableId
+
 DOMAIN: Final = "replicator.progress"
 UNMATCHED_DOMAIN: Final = "replicator.unmatched"
 OPERATION: Final = "STREAMING UPDATE"
@@ -66,7 +68,7 @@ _UNWRITABLE: Final = (
 
 
 class TableLog:
-    """The log of the table at `path`. Used by one thread at a time.
+    """The log of the table at `path`, which errors about the table alone name as `table`. Used by one thread at a time.
 
     The state of the version read or written last is remembered until the process ends, or `forget`, so that a new consumer, or
     maintenance, need not read it again; with the table's files it takes some 130 bytes a file (`FileIndex`). It counts only while that very version of that very table is the newest in storage.
@@ -78,8 +80,9 @@ class TableLog:
 
     _states: ClassVar[dict[str, State]] = {}
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    def __init__(self, spark: SparkSession, path: str, table: TableId | None = None) -> None:
         self.path = path
+        self._table = table
         self.storage = Storage(path)
         self._spark = spark
         self._classes = JvmClasses.of(spark)
@@ -286,6 +289,7 @@ class TableLog:
                 f"there is a Delta table at {self.path} that this replicator did not create",
                 code="RPL-3402",
                 hint="choose another `path`, or move that table away",
+                table=None if self._table is None else str(self._table),
             )
         return State(
             version,

@@ -13,7 +13,7 @@ from replicator_sdk.offset import Position
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import BatchConsumer, EventConsumer, SnapshotLoader, TableProgress
 from replicator_sdk.testing.contexts import CollectingConfigurer
-from replicator_sdk.testing.failures.explained import at_step, comparing
+from replicator_sdk.testing.failures.explained import assert_same, at_step, comparing
 from replicator_sdk.testing.histories.history import load_case
 from replicator_sdk.testing.histories.reference import ReferenceTable
 from replicator_sdk.testing.in_memory.offset import MemoryOffset
@@ -68,7 +68,10 @@ class WriterClaims(TargetClaims):
         self._compare(system, flush.tables)
 
     def test_a_table_that_no_replicator_wrote_is_refused(self, system: TargetSystem) -> None:
-        """A table that another program made is neither taken for a new one nor changed: each call raises NeedsUserError."""
+        """A table that another program made is neither taken for a new one nor changed: each call raises NeedsUserError.
+
+        The error names the table, since without that the run would end for all.
+        """
         self._need_batches(system)
         case = load_case("seed_transactions")
         builder = self._builder(system, case)
@@ -88,8 +91,12 @@ class WriterClaims(TargetClaims):
                 calls["begin_snapshot"] = lambda: loader.begin_snapshot(schema, "plan", Position(MemoryOffset(9)))
             for name, call in calls.items():
                 at_step(name)
-                with pytest.raises(NeedsUserError):
+                with pytest.raises(NeedsUserError) as refused:
                     call()
+                named, wanted = refused.value.table, str(schema.table)
+                assert_same(
+                    "the table that the error names", "" if named == wanted else f"it names {named!r}, not {wanted!r}"
+                )
                 self._compare(system, empty)
 
     def test_a_deleted_table_is_gone_and_others_tables_stay(self, system: TargetSystem) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from replicator_sdk import (
     TableProgress,
     TableSchema,
 )
+from replicator_sdk.authoring.driver_errors import naming_table
 from replicator_sdk.authoring.table_ownership import owner_of
 from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.errors import DataError, SchemaDriftError, SnapshotNeededError
@@ -170,8 +171,14 @@ class SqliteFilesConsumer(BatchConsumer, SnapshotLoader):
         """The table's file."""
         return file_of(self._folder, table)
 
-    def _open(self, table: TableId) -> AbstractContextManager[TableFile]:
-        return transaction(self.path(table), self._context.read_offset, owner_of(self._context))
+    @contextmanager
+    def _open(self, table: TableId) -> Iterator[TableFile]:
+        """A transaction on the table's file, whose errors name the table, so that the others go on."""
+        with (
+            naming_table(table),
+            transaction(self.path(table), self._context.read_offset, owner_of(self._context)) as file,
+        ):
+            yield file
 
     def _progress(self, position: Position) -> TableProgress:
         return TableProgress(self._context.generation, self._context.epoch, position)
