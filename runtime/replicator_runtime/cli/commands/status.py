@@ -11,6 +11,7 @@ from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject, completed
 
 if TYPE_CHECKING:
+    from replicator_sdk import TableId
     from replicator_state import ReplicatorDirectory
 
 _NEWEST_REQUESTS: Final = 20
@@ -66,12 +67,7 @@ def status(
         elif lives.silent_seconds:
             report.warn(f"{lives}, so it may have been killed, or its host cannot be reached; look at its process")
         _print(report, found)
-        for text in since:
-            report.line(f"since this was written: {text}")
-        for table, rows in aside:
-            report.line(
-                f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list {name}`"
-            )
+        _print_since(report, name, since, aside)
         print_comparisons(report, name, comparisons)
         if paused is not None:
             report.line(f"{paused}: the source has to keep its log; `replicator resume {name}` lets it go on")
@@ -85,6 +81,16 @@ def _done_since(directory: ReplicatorDirectory, found: Mapping[str, Any]) -> lis
     outcomes = (entry.outcome for entry in directory.requests().history(_NEWEST_REQUESTS))
     done = [one for one in outcomes if one is not None and one.state.value == "done" and one.at > written]
     return [line for one in reversed(done) for line in one.lines]
+
+
+def _print_since(report: Report, name: str, since: list[str], aside: list[tuple[TableId, int]]) -> None:
+    """What the status that a run wrote does not say."""
+    for text in since:
+        report.line(f"since this was written: {text}")
+    for table, rows in aside:
+        report.line(
+            f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list {name}`"
+        )
 
 
 def _print(report: Report, found: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from replicator_sdk.errors import FencedError, NeedsUserError, RetryableError
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.archive.rebuilt import entries_of, rebuilt
 from tests.runtime.engine.archive.test_archive import archived
-from tests.runtime.engine.archive.test_replays import Replay, fill
+from tests.runtime.engine.archive.test_replays import Replay, fill, replayed
 from tests.runtime.engine.requests import requests
 from tests.runtime.engine.test_run import Shop, shop
 
@@ -184,11 +184,7 @@ def test_tables_that_exchange_names_are_one_entry_without_the_name_in_between(sh
 
 
 def test_a_renamed_table_that_waits_for_a_copy_is_copied_under_its_new_name(shop: Shop) -> None:
-    archive = archived(shop)
-    fill(shop)
-    shop.run()
-    replay = Replay(shop, archive)
-    replay.run()
+    archive, replay = replayed(shop)
     kept: Any = shop.document.pop("archive")
     shop.sql("INSERT INTO customers VALUES (100, 'not archived')")
     shop.run()

@@ -90,6 +90,16 @@ def fill(shop: Shop) -> None:
     shop.sql(*(f"INSERT INTO customers VALUES ({n}, 'c{n}')" for n in range(1, 20)), "INSERT INTO notes VALUES ('a')")
 
 
+def replayed(shop: Shop) -> tuple[Path, Replay]:
+    """The archive of a shop that was filled, and a replay that has all of it."""
+    archive = archived(shop)
+    fill(shop)
+    shop.run()
+    replay = Replay(shop, archive)
+    replay.run()
+    return archive, replay
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_histories_are_replayed(shop: Shop, seed: int) -> None:
     chance, archive = random.Random(seed), archived(shop)
@@ -184,11 +194,7 @@ def test_a_table_that_the_archive_does_not_have_whole_is_refused_until_it_was_co
 
 
 def test_a_table_stops_at_a_hole_and_is_copied_again_after_the_next_copy(shop: Shop) -> None:
-    archive = archived(shop)
-    fill(shop)
-    shop.run()
-    replay = Replay(shop, archive)
-    replay.run()
+    _, replay = replayed(shop)
     kept = shop.document.pop("archive")
     shop.sql("INSERT INTO customers VALUES (100, 'not archived')")
     shop.run()
@@ -255,11 +261,7 @@ def test_a_dropped_table_is_dropped_and_one_of_its_name_is_copied(shop: Shop) ->
 
 
 def test_another_archive_at_the_path_is_refused(shop: Shop) -> None:
-    archive = archived(shop)
-    fill(shop)
-    shop.run()
-    replay = Replay(shop, archive)
-    replay.run()
+    archive, replay = replayed(shop)
     owner = archive / "_archive.json"
     owner.write_text(owner.read_text().replace("shop", "other"))
     with pytest.raises(HistoryLostError) as raised:
@@ -274,11 +276,7 @@ def test_another_archive_at_the_path_is_refused(shop: Shop) -> None:
 
 
 def test_a_damaged_file_is_named(shop: Shop) -> None:
-    archive = archived(shop)
-    fill(shop)
-    shop.run()
-    replay = Replay(shop, archive)
-    replay.run()
+    archive, replay = replayed(shop)
     before = listed(archive)
     shop.sql("INSERT INTO customers VALUES (100, 'x')")
     shop.run()

@@ -63,6 +63,15 @@ def view(pair: Pair, name: str) -> dict[str, Any]:
     return dict(found)
 
 
+def passed_while_paused(pair: Pair, table: str, changes: int) -> None:
+    """The table is paused at the end of the log, and the saved offset passes so many later changes."""
+    pair.shop.trade(20)
+    pair.run()
+    alone(pair, "pause", table)
+    pair.shop.trade(changes)
+    pair.run()
+
+
 def three_runs(pair: Pair) -> None:
     """Changes, and a column, between the runs that follow."""
     for _ in range(3):
@@ -214,11 +223,7 @@ def test_a_table_that_fails_for_long_does_not_hold_the_offset_and_gets_everythin
 def test_a_resumed_table_that_fails_holds_no_offset_and_goes_on_when_it_works(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair.shop.trade(20)
-    pair.run()
-    alone(pair, "pause", "customers")
-    pair.shop.trade(40)
-    pair.run()
+    passed_while_paused(pair, "customers", 40)
     alone(pair, "resume", "customers")
     with monkeypatch.context() as broken:
         _refusing(broken, "customers")
@@ -233,11 +238,7 @@ def test_a_resumed_table_that_fails_holds_no_offset_and_goes_on_when_it_works(
 def test_a_table_whose_changes_the_log_lost_while_it_was_paused_stops_for_good_and_alone(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair.shop.trade(20)
-    pair.run()
-    alone(pair, "pause", "notes")
-    pair.shop.trade(40)
-    pair.run()
+    passed_while_paused(pair, "notes", 40)
 
     def lost(log: FolderLog, table: TableId, *rest: Any) -> None:
         raise TableHistoryLostError("retention deleted them", code="RPL-3985", table=str(table))
@@ -254,11 +255,7 @@ def test_a_table_whose_changes_the_log_lost_while_it_was_paused_stops_for_good_a
 def test_one_reader_does_not_go_on_where_a_table_is_left_in_the_log(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair.shop.trade(20)
-    pair.run()
-    alone(pair, "pause", "notes")
-    pair.shop.trade(10)
-    pair.run()
+    passed_while_paused(pair, "notes", 10)
     with monkeypatch.context() as one_reader:
         one_reader.setattr(PartitionedSource, "create_distributed_log", lambda self, definition, context: None)
         with pytest.raises(NeedsUserError, match="RPL-4102"):
@@ -270,11 +267,7 @@ def test_one_reader_does_not_go_on_where_a_table_is_left_in_the_log(
 
 def test_a_table_that_is_not_selected_while_it_is_paused_is_refused_when_it_is_selected_again(pair: Pair) -> None:
     """What came meanwhile is in the log, and was not read for it."""
-    pair.shop.trade(20)
-    pair.run()
-    alone(pair, "pause", "notes")
-    pair.shop.trade(30)
-    pair.run()
+    passed_while_paused(pair, "notes", 30)
     pair.settings = {"tables": [{"table": "customers"}, {"table": "stock"}]}
     pair.run()
     pair.settings = {}
@@ -298,11 +291,7 @@ def test_what_does_not_fit_a_paused_table_is_refused(pair: Pair, command: str) -
 
 
 def test_a_table_that_is_paused_again_while_it_is_late_goes_on_from_where_it_was(pair: Pair) -> None:
-    pair.shop.trade(20)
-    pair.run()
-    alone(pair, "pause", "notes")
-    pair.shop.trade(60)
-    pair.run()
+    passed_while_paused(pair, "notes", 60)
     alone(pair, "resume", "notes")
     failpoint.arm("engine.late_table.applied=raise@2")
     pair.settings = {"retries": {"maxDurationSeconds": 0}}

@@ -142,10 +142,9 @@ def test_a_random_history_of_pauses_ends_and_changes_makes_the_target_equal(
         topics.close()
 
 
-def test_a_paused_table_whose_records_retention_deleted_stops_for_good_and_the_others_go_on(
-    kafka: KafkaBroker, topics: dict[str, str], tmp_path: Path
-) -> None:
-    pipeline = Pipeline(tmp_path, kafka, topics=list(topics.values()))
+def passed_beside_paused(kafka: KafkaBroker, topics: dict[str, str], folder: Path) -> Pipeline:
+    """A pipeline whose table `orders` has 5 rows and is paused, while its topic has 9 as the others; the offset is at the end."""
+    pipeline = Pipeline(folder, kafka, topics=list(topics.values()))
     for name, topic in topics.items():
         kafka.produce(topic, inserts(range(5), orders(name)))
     pipeline.run()
@@ -153,6 +152,13 @@ def test_a_paused_table_whose_records_retention_deleted_stops_for_good_and_the_o
     for name, topic in topics.items():
         kafka.produce(topic, inserts(range(5, 9), orders(name)))
     pipeline.run()
+    return pipeline
+
+
+def test_a_paused_table_whose_records_retention_deleted_stops_for_good_and_the_others_go_on(
+    kafka: KafkaBroker, topics: dict[str, str], tmp_path: Path
+) -> None:
+    pipeline = passed_beside_paused(kafka, topics, tmp_path)
     kafka.delete_records(topics["orders"], kafka.ends(topics["orders"]))
     kafka.produce(topics["goods"], inserts(range(9, 12), orders("goods")))
     with pytest.raises(ReplicatorError) as found:
@@ -166,14 +172,7 @@ def test_a_paused_table_whose_records_retention_deleted_stops_for_good_and_the_o
 def test_records_of_another_table_that_retention_deleted_are_no_concern_of_a_paused_one(
     kafka: KafkaBroker, topics: dict[str, str], tmp_path: Path
 ) -> None:
-    pipeline = Pipeline(tmp_path, kafka, topics=list(topics.values()))
-    for name, topic in topics.items():
-        kafka.produce(topic, inserts(range(5), orders(name)))
-    pipeline.run()
-    pipeline.alone("pause", "orders")
-    for name, topic in topics.items():
-        kafka.produce(topic, inserts(range(5, 9), orders(name)))
-    pipeline.run()
+    pipeline = passed_beside_paused(kafka, topics, tmp_path)
     kafka.delete_records(topics["goods"], kafka.ends(topics["goods"]))
     pipeline.alone("resume", "orders")
     pipeline.run()
