@@ -20,7 +20,7 @@ from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableErro
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.tables.table_store import TableRecord
@@ -47,8 +47,8 @@ def begin(
     """
     run = lifecycle.run
     chosen = run.config.snapshot.from_
+    _forget_plans(run.table_store.records.values())
     if chosen is None:
-        _forget_plans(records)
         return reader.initialize(None)
     start, source = chosen.start, run.pipeline.source
     offset = source.find_start(start, namespace=run.config.namespace, name=run.config.name)
@@ -74,8 +74,10 @@ def begin(
     return offset
 
 
-def _forget_plans(records: Sequence[TableRecord]) -> None:
-    """Forget where tables were to begin by a start that was cut off: none has begun before an offset is saved."""
+def _forget_plans(records: Iterable[TableRecord]) -> None:
+    """Forget where tables were to begin by a start that was cut off, also those not selected any more: none has begun before an offset
+    is saved.
+    """
     for record in records:
         record.snapshot, record.was_begun = None, False
 

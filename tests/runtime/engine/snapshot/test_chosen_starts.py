@@ -198,6 +198,27 @@ def test_a_start_that_was_cut_off_follows_the_pipeline_as_it_is_then(captured: S
         assert (ids(), texts()) == ([61], ["later"])
 
 
+@pytest.mark.parametrize("point", ["engine.start.planned", "engine.offset.before_save"])
+def test_a_table_that_was_left_out_after_a_start_was_cut_off_begins_when_it_is_selected(
+    captured: Shop, point: str
+) -> None:
+    begin_at(captured, offset=str(end_of_log(captured)))
+    captured.document["retries"] = {"maxDurationSeconds": 0}
+    failpoint.arm(f"{point}=raise")
+    with pytest.raises(RetryableError):
+        captured.run()
+    failpoint.arm("")
+    captured.document["tables"] = [{"table": "notes"}]
+    captured.run()
+    captured.sql("INSERT INTO customers VALUES (60, 'not selected')", "INSERT INTO notes VALUES ('after')")
+    captured.run()
+    del captured.document["tables"]
+    captured.run()
+    captured.sql("INSERT INTO customers VALUES (61, 'later')")
+    captured.run()
+    assert (ids(), texts()) == ([61], ["after"])
+
+
 def refused(shop: Shop, code: str, kind: type[Exception] = NeedsUserError) -> str:
     """The hint of the refusal; nothing was begun, and the assessment says the same as far as it can know."""
     with pytest.raises(kind, match=code) as error:
