@@ -62,6 +62,7 @@ class SelectionEdits:
                 record.left_at = self._run.saved_offset
                 if record.pause is not None and record.pause.base is not None:
                     record.left_at = record.pause.base.offset  # what follows is in the log, and was not read for it
+                    record.left_late = record.left_at != self._run.saved_offset
                 record.pause = None
                 self._changed |= record.left_at is not None
         if self._changed:
@@ -87,7 +88,7 @@ class SelectionEdits:
         if gap and offset is not None and not _is_ahead(registry, record, offset):
             record.passed_over = self._changed = True
         if record.left_at is not None:
-            record.left_at, self._changed = None, True
+            record.left_at, record.left_late, self._changed = None, False, True
         if record.passed_over:
             raise NeedsUserError(
                 "changes of the table in the log were passed: it was not selected then, or the log lost them before they were"

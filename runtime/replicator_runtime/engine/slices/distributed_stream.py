@@ -6,6 +6,7 @@ partition.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +24,7 @@ from replicator_runtime.engine.slices.slice_schemas import SliceSchemas
 from replicator_runtime.engine.slices.slice_size import SliceSize
 from replicator_runtime.engine.slices.slice_store import SliceStore
 from replicator_runtime.engine.tables.table_watermark import TableWatermark
+from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.failpoint import failpoint, register
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ class Late(Protocol):
 
     def begin(self, slice_store: SliceStore) -> None:
         """As `LateTables.begin`."""
+
+    def keep(self) -> None:
+        """As `LateTables.keep`."""
 
     def step(self) -> bool:
         """As `LateTables.step`."""
@@ -114,6 +119,8 @@ class DistributedStream:
             self._stream(goal)
         finally:
             self._beside.close()
+            with contextlib.suppress(ReplicatorError):  # what ends the attempt counts; the target knows most of it, too
+                self._late.keep()
 
     def _stream(self, goal: Offset | None) -> None:
         while not self._run.stop.is_set() and not self._reached(goal):

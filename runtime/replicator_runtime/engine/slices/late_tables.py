@@ -115,6 +115,16 @@ class LateTables:
                 applied += self._advance(one)
         return applied > 0
 
+    def keep(self) -> None:
+        """Have those that are read begin where they are, should they be read no more for a while; durable when this returns.
+
+        Else the log would be asked for what they have already, which it may not have any more, and read it again where most of it is of
+        other tables.
+        """
+        moved = [one.record for one in self._reading.values() if one.keep()]
+        if moved:
+            self._lifecycle.save()
+
     def join(self) -> None:
         """Let those that are exactly at the saved offset take changes from the next attempt on; durable when this returns.
 
@@ -154,6 +164,7 @@ class LateTables:
     def _look(self) -> None:
         """See what waits in the log for each, and that it is still there."""
         self._looked_at = time.monotonic()
+        self.keep()
         for table, one in [*self._waiting.items(), *self._reading.items()]:
             try:
                 piece = self._plan(one, _ALL_BYTES)
@@ -236,8 +247,17 @@ class _OneTable:
             failpoint("engine.late_table.applied")
             self.size.learn(piece.estimated_bytes, time.monotonic() - began, tally.rows, tally.nbytes)
 
+    def keep(self) -> bool:
+        """Let it begin where it is when it is read again; returns whether that is new. The caller saves."""
+        pause = self.record.pause
+        if not self._marks or pause is None or pause.base is None or not pause.base < self.position:
+            return False
+        pause.base = self.position
+        return True
+
     def failed(self, error: Exception) -> None:
         """As `ActiveTables.failed`."""
+        self.keep()
         self._tables.failed(self.record.table, error)
 
 

@@ -75,6 +75,8 @@ class TableRecord:
     """Which part of it was selected when its schema was described; None when unknown."""
     left_at: Offset | None = None
     """The saved offset when the pipeline ceased to select it; of sources without snapshots only."""
+    left_late: bool = False
+    """Whether the saved offset had passed it when it was left: then it was between offsets in its own way, and none is before it."""
     created: bool = False
     """Whether the target's table was created empty, for a source without snapshots."""
     passed_over: bool = False
@@ -153,7 +155,9 @@ class TableRecord:
 
         A rewind goes back to before that place.
         """
-        return self.left_at is not None and offset is not None and (offset == self.left_at or offset < self.left_at)
+        if self.left_at is None or offset is None:
+            return False
+        return offset == self.left_at or (not self.left_late and offset < self.left_at)
 
     @property
     def named_since(self) -> Position | None:
@@ -405,6 +409,7 @@ class TableStore:
             "schemas": [[_position_json(since), schema.to_json()] for since, schema in record.schemas],
             "picked": record.scope and record.scope.to_json(),
             "leftAt": None if record.left_at is None else offset_to_json(record.left_at),
+            "leftLate": record.left_late,
             "created": record.created,
             "passedOver": record.passed_over,
             "failingSince": record.failing_since,
@@ -449,8 +454,9 @@ class TableStore:
             value["error"],
             (picked := value.get("picked")) and TableScope.from_json(picked),
             (left := value.get("leftAt")) and self._offset(left),
-            value.get("created", False),
-            value.get("passedOver", False),
+            left_late=value.get("leftLate", False),
+            created=value.get("created", False),
+            passed_over=value.get("passedOver", False),
             dropping=self._position(value.get("dropping")),
             renames=[RenameStep.from_json(step, self._read_offset) for step in value.get("renames", ())],
             failing_since=value.get("failingSince"),

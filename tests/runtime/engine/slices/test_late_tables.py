@@ -13,9 +13,10 @@ from replicator_runtime.cli.commands.status import _about
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.control import carry_out_alone
 from replicator_runtime.engine.run_state.progress import Progress
+from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_sdk import TableId, failpoint
 from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, TableHistoryLostError
-from replicator_sdk.testing.in_memory.partitioned import FolderLog, PartitionedSource
+from replicator_sdk.testing.in_memory.partitioned import FolderLog, PartitionedOffset, PartitionedSource
 from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryStore, MemoryTarget
 from replicator_state import OutcomeState, ReplicatorDirectory
 from tests.runtime.engine.partitioned_shop import Host
@@ -25,6 +26,7 @@ from tests.runtime.engine.test_run import _wait
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from replicator_sdk import LogSlice, Offset
     from replicator_state import Outcome, Request, RequestFolder
 
 __all__ = ["_small_slices", "pair"]
@@ -304,6 +306,70 @@ def test_a_table_that_is_paused_again_while_it_is_late_goes_on_from_where_it_was
     pair.run()
     alone(pair, "resume", "notes")
     three_runs(pair)
+
+
+def _left_in_the_middle(pair: Pair, monkeypatch: pytest.MonkeyPatch, table: str) -> Offset:
+    """An attempt ends while a late table is read; returns how far it was."""
+    alone(pair, "resume", table)
+    planned: list[LogSlice | None] = []
+    plan = FolderLog.plan_table
+
+    def noted(log: FolderLog, late: TableId, start: Offset, limit_bytes: int, end: Offset) -> LogSlice | None:
+        piece = plan(log, late, start, limit_bytes, end)
+        planned.extend([piece] if limit_bytes < 1 << 40 else [])  # not what only looks
+        return piece
+
+    with monkeypatch.context() as noting:
+        noting.setattr(FolderLog, "plan_table", noted)
+        failpoint.arm("engine.late_table.applied=raise@3")
+        pair.settings = {"retries": {"maxDurationSeconds": 0}}
+        with pytest.raises(ReplicatorError):
+            pair.run()
+        failpoint.arm("")
+        pair.settings = {}
+    assert planned[2] is not None
+    return planned[2].end
+
+
+@pytest.mark.parametrize(("table", "then"), [("notes", "pause"), ("late", "pause"), ("late", "go on")])
+def test_a_late_table_is_not_read_again_from_before_what_it_has(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, table: str, then: str
+) -> None:
+    """The log may have deleted that meanwhile. Also where nothing in it was of the table."""
+    pair.shop.open_late_table()
+    passed_while_paused(pair, table, 60)
+    has, plan = _left_in_the_middle(pair, monkeypatch, table), FolderLog.plan_table
+
+    def shortened(log: FolderLog, late: TableId, start: Offset, *rest: Any) -> LogSlice | None:
+        if start < has:
+            raise TableHistoryLostError("retention deleted them", code="RPL-3985", table=str(late))
+        return plan(log, late, start, *rest)
+
+    monkeypatch.setattr(FolderLog, "plan_table", shortened)
+    if then == "pause":
+        alone(pair, "pause", table)
+        pair.shop.trade(20)
+        pair.run()
+        alone(pair, "resume", table)
+    three_runs(pair)
+
+
+def test_a_late_table_that_was_not_selected_is_refused_also_after_the_offset_went_back(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An offset that is before it in one partition may be after it in another."""
+    passed_while_paused(pair, "notes", 60)
+    _left_in_the_middle(pair, monkeypatch, "notes")
+    pair.settings = {"tables": [{"table": "customers"}, {"table": "stock"}]}
+    pair.run()
+    pair.settings = {}
+    directory = ReplicatorDirectory(str(pair.shop.folder / "state"), "default", "shop")
+    tables = TableStore(directory.states().scoped("runtime"), PartitionedOffset.from_fields)
+    tables.load()
+    monkeypatch.setattr(PartitionedOffset, "__lt__", lambda one, other: any(map(int.__lt__, one.read, other.read)))
+    assert not tables.records[NOTES].goes_on_at(PartitionedOffset((0, *[1_000_000] * 3)))
+    with pytest.raises(NeedsUserError, match="RPL-2005"):
+        pair.run()
 
 
 def test_a_log_that_deletes_what_was_committed_refuses_a_pause(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
