@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from replicator_sdk.errors import NeedsUserError
 from replicator_source_mysql.binlog.dump.binlog_stream import BinlogStream
 from replicator_source_mysql.binlog.event import FilePosition
 from replicator_source_mysql.binlog.log_availability import Origin
@@ -16,6 +17,7 @@ from replicator_source_mysql.ddl.lex.session import Session
 from replicator_source_mysql.gtid import Gtid
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.streaming.transactions import MarkKind, TransactionScanner
+from replicator_source_mysql.streaming.xa_transactions import Xid
 
 _EVENTS = 32_768
 _WAIT_SECONDS = 0.5
@@ -32,6 +34,8 @@ class Group:
         timestamp: When it was committed, microseconds since 1970 UTC; whole seconds where the log says no more.
         gtid: Its identifier, where it has one.
         statements: Its statements that are no row changes, each with the place after it.
+        prepares: The distributed transaction that it prepares.
+        commits: The one that it commits, whose rows are where it was prepared.
     """
 
     begin: FilePosition
@@ -39,6 +43,8 @@ class Group:
     timestamp: int
     gtid: Gtid | None
     statements: Sequence[tuple[Query, FilePosition]]
+    prepares: Xid | None = None
+    commits: Xid | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +84,35 @@ class LogWalk:
                         continue
                     if not self.is_before(mark.begin, end):
                         return
-                    yield Group(mark.begin, mark.place, mark.timestamp, mark.gtid, tuple(statements))
+                    prepares = mark.xid if mark.kind is MarkKind.XA_PREPARED else None
+                    commits = mark.xid if mark.kind is MarkKind.XA_COMMIT else None
+                    said = tuple(statements)
+                    yield Group(mark.begin, mark.place, mark.timestamp, mark.gtid, said, prepares, commits)
                     statements.clear()
                     if not self.is_before(mark.place, end):
                         return
+
+    def statements(self, start: FilePosition, end: FilePosition) -> list[tuple[Query, MySqlOffset]]:
+        """The statements of these groups that are no row changes, each with the offset after it.
+
+        Raises:
+            NeedsUserError: RPL-3816 when a distributed transaction is committed there that was prepared before `start`: its rows are
+                not read.
+            ReplicatorError: As `groups`.
+        """
+        found: list[tuple[Query, MySqlOffset]] = []
+        prepared: set[Xid] = set()
+        for group in self.groups(start, end) if self.is_before(start, end) else ():
+            found += [(query, self.offset(after)) for query, after in group.statements]
+            if group.prepares is not None:
+                prepared.add(group.prepares)
+            if group.commits is not None and group.commits not in prepared:
+                raise NeedsUserError(
+                    f"no run can begin at {start}: a distributed transaction was prepared there already that was committed at {group.begin}",
+                    code="RPL-3816",
+                    hint=f'`snapshot.from`: give a position before it was prepared, or "{group.end}", which is after its commit',
+                )
+        return found
 
     def is_before(self, one: FilePosition, other: FilePosition) -> bool:
         """Whether a place in the log is before another."""

@@ -90,14 +90,12 @@ class SchemaTracker:
             Their definitions there; of one that was created later the first one.
 
         Raises:
-            NeedsUserError: RPL-3818 when one is not known.
+            NeedsUserError: RPL-3818 when one is not known; RPL-3816 as `LogWalk.statements`.
         """
         now = read_baseline(connection, walk.origin, {table.database for table in tables}, list(tables))
         start, end = (FilePosition(place.file, place.position) for place in (offset, now.offset))
-        groups = walk.groups(start, end) if walk.is_before(start, end) else ()
-        statements = [(query, walk.offset(after)) for group in groups for query, after in group.statements]
         mode = _name_mode(connection)
-        former = former_tables(now, statements, offset, tables, mode)
+        former = former_tables(now, walk.statements(start, end), offset, tables, mode)
         self._begin(former.known, mode)
         return former.captured
 

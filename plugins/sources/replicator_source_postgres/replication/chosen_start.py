@@ -117,9 +117,9 @@ class ChosenStart:
                 code="RPL-3217",
                 hint="name a slot in the source's `slot` that was created at or before that position; or remove `from`",
             )
+        self.slot.check_usable(state)
         if state.is_lost:
             raise self._not_reached(start, None)
-        self.slot.check_usable(state)
         return state
 
     def _before(self, start: StartFrom, moment: datetime, first: PostgresOffset, end: int) -> PostgresOffset:

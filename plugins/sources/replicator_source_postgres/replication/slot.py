@@ -27,7 +27,8 @@ log = structlog.get_logger(__name__)
 
 _SLOT = """
 SELECT s.plugin, s.database, s.active_pid, s.confirmed_flush_lsn - '0/0'::pg_lsn, s.wal_status,
-       coalesce(pg_catalog.pg_current_wal_lsn() - s.restart_lsn, -1)::int8
+       coalesce(pg_catalog.pg_current_wal_lsn() - s.restart_lsn, -1)::int8,
+       coalesce((pg_catalog.to_jsonb(s) ->> 'two_phase')::bool, false)
 FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = %s
 """
 
@@ -43,6 +44,7 @@ class SlotState:
         confirmed: Up to where it was confirmed; the server never again sends what is before.
         wal_status: `reserved`, `extended`, `unreserved` or `lost`; None when its log is gone.
         held_bytes: How much WAL it keeps; -1 unknown.
+        is_two_phase: Whether it sends prepared transactions before they commit, by messages that are not read here.
     """
 
     plugin: str | None
@@ -51,6 +53,7 @@ class SlotState:
     confirmed: PostgresOffset | None
     wal_status: str | None
     held_bytes: int
+    is_two_phase: bool = False
 
     @property
     def is_lost(self) -> bool:
@@ -71,10 +74,8 @@ class Slot:
         row = self._connection.execute(_SLOT, [self.name]).fetchone()
         if row is None:
             return None
-        plugin, database, pid, confirmed, status, held = row
-        return SlotState(
-            plugin, database, pid, None if confirmed is None else PostgresOffset(int(confirmed)), status, held
-        )
+        plugin, database, pid, confirmed, *rest = row
+        return SlotState(plugin, database, pid, None if confirmed is None else PostgresOffset(int(confirmed)), *rest)
 
     def create(self) -> PostgresOffset:
         """Create it; waits until the transactions running now have ended, and returns its consistent point."""
@@ -232,6 +233,13 @@ class Slot:
                 f" {self._database}",
                 code="RPL-3206",
                 hint="name another slot, or remove `slot`, so that the replicator creates its own",
+            )
+        if state.is_two_phase:
+            raise NeedsUserError(
+                f"the slot {self.name!r} was created for two-phase commits: it sends transactions when they are prepared, and they may be"
+                " rolled back",
+                code="RPL-3206",
+                hint="name a slot that was created without `two_phase`, or remove `slot`, so that the replicator creates its own",
             )
 
     def _check_free(self, state: SlotState) -> None:

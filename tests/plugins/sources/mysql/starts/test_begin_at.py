@@ -45,3 +45,24 @@ def test_a_dropped_column_refuses_the_table_until_after_the_statement(mysql_and_
     assert begun(source, start, note, context=context)[note].names == ("id", "name", "gone")
     now = begun(source, str(source.latest_offset()), item, note, context=context)
     assert (now[item].names, now[note].names) == (("id", "name", "late", "more"), ("id", "name", "here"))
+
+
+def test_a_position_at_which_a_transaction_was_prepared_that_committed_later_is_refused(
+    mysql_and_mariadb: MysqlDatabase,
+) -> None:
+    """Its rows are before the position, and its commit after it."""
+    shop, source = mysql_and_mariadb, source_of(mysql_and_mariadb)
+    item = TableId(shop.name, "item")
+    shop.execute("CREATE TABLE item (id int PRIMARY KEY)")
+    before = str(source.latest_offset())
+    with shop.connect() as connection, connection.cursor() as cursor:
+        for statement in ("XA START 'z'", "INSERT INTO item VALUES (1)", "XA END 'z'", "XA PREPARE 'z'"):
+            cursor.execute(statement)
+        between = str(source.latest_offset())
+        shop.execute("CREATE TABLE meanwhile (id int PRIMARY KEY)")
+        cursor.execute("XA COMMIT 'z'")
+    with pytest.raises(NeedsUserError, match=r"RPL-3816.*prepared") as refused:
+        begun(source, between, item, context=TestSourceContext("later"))
+    later = refused.value.hint.partition(', or "')[2].partition('"')[0]
+    for start in (before, later):
+        assert set(begun(source, start, item, context=TestSourceContext("later"))) == {item}

@@ -190,6 +190,11 @@ def test_what_is_no_position_of_the_slot_is_refused(shop: Shop) -> None:
     for settings in ({}, {"slot": "no_such_slot"}):
         with pytest.raises(NeedsUserError, match="RPL-3217"):
             find(source_of(shop.database, **settings), confirmed)
+    other = f"{shop.database.name}_physical"
+    shop.run(f"SELECT pg_create_physical_replication_slot('{other}')")
+    with pytest.raises(NeedsUserError, match="RPL-3206"):
+        find(source_of(shop.database, slot=other), confirmed)
+    shop.run(f"SELECT pg_drop_replication_slot('{other}')")
 
 
 def test_a_time_is_before_the_first_transaction_that_was_committed_then_or_later(shop: Shop) -> None:

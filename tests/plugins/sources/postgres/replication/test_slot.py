@@ -63,6 +63,14 @@ def test_a_slot_of_another_plugin_is_refused(pump: Pump) -> None:
         Pump(db, "t", slot="other_plugin").prepare()
 
 
+def test_a_slot_for_two_phase_commits_is_refused(pump: Pump) -> None:
+    """It sends what is prepared, and perhaps rolled back, by messages of its own."""
+    db, slot = pump.database, f"{pump.database.name}_two_phase"
+    db.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput', false, true)")
+    with pytest.raises(NeedsUserError, match=r"RPL-3206.*prepared"):
+        Pump(db, "t", slot=slot).prepare()
+
+
 def test_a_slot_whose_log_was_removed_is_lost_history(private_postgres: PrivatePostgres) -> None:
     server = private_postgres(max_slot_wal_keep_size="1MB", max_wal_size="32MB", min_wal_size="32MB")
     with server.database() as db:
