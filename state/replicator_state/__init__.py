@@ -12,6 +12,7 @@ from replicator_state.lane_folder import LaneFolder
 from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
 from replicator_state.lease.epoch_claim import LEASE_HELD
 from replicator_state.lease.lease import Lease
+from replicator_state.log_folder import LogFile, LogFolder, LogKind
 from replicator_state.offsets.offset_format import SavedOffset, UnreadableFile
 from replicator_state.offsets.offset_store import OffsetEntry, OffsetStore
 from replicator_state.offsets.retention import Retention
@@ -30,6 +31,9 @@ __all__ = [
     "Entry",
     "LaneFolder",
     "Lease",
+    "LogFile",
+    "LogFolder",
+    "LogKind",
     "OffsetEntry",
     "OffsetStore",
     "Outcome",

@@ -1,4 +1,4 @@
-"""Where a replicator keeps everything: `<base>/<namespace>/<name>/<generation>/`, and requests to it in `requests/` beside them."""
+"""Where a replicator keeps everything: `<base>/<namespace>/<name>/<generation>/`, and beside them requests to it in `requests/`, log lines in `logs/`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from replicator_state.lease.clock import SYSTEM_CLOCK, Clock
 from replicator_state.lease.epoch_claim import EpochClaim
 from replicator_state.lease.lease import Lease
 from replicator_state.lease.lease_record import LeaseRecord
+from replicator_state.log_folder import LogFolder
 from replicator_state.offsets.offset_store import OffsetStore
 from replicator_state.offsets.retention import Retention
 from replicator_state.opened_folder import open_folder
@@ -25,7 +26,8 @@ from replicator_state.storage.store_retry import StoreRetry
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _LIST_SECONDS = 5.0
-_REQUESTS = "requests"
+_REQUESTS, _LOGS = "requests", "logs"
+_LOG_SECONDS = 2.0
 _LANES, _DEAD_LETTERS = "lanes", "dead-letters"
 _ROWS = frozenset({_LANES, _DEAD_LETTERS})
 _GENERATION = re.compile(r"[1-9]\d{0,8}")
@@ -183,8 +185,8 @@ class ReplicatorDirectory:
 
     def finish_deletion(self, lease: Lease) -> None:
         """See `Deletion.finish`."""
-        requests = self._open(self.namespace, self.name, _REQUESTS)
-        self.deletion().finish(lease, [requests, self._generation_folder()])
+        beside = [self._open(self.namespace, self.name, part) for part in (_REQUESTS, _LOGS)]
+        self.deletion().finish(lease, [*beside, self._generation_folder()])
 
     def offsets(self, lease: Lease | None = None) -> OffsetStore:
         """The saved offsets; give the lease to save, none to read."""
@@ -221,6 +223,11 @@ class ReplicatorDirectory:
         """The requests of operators, which outlive generations."""
         folder = self._open(self.namespace, self.name, _REQUESTS)
         return RequestFolder(folder, StoreRetry(self._retry_seconds, folder.place))
+
+    def logs(self, lease: Lease | None = None) -> LogFolder:
+        """The log lines of all runs, which outlive generations; give the lease to write, none to read."""
+        folder = self._open(self.namespace, self.name, _LOGS)
+        return LogFolder(folder, StoreRetry(_LOG_SECONDS, folder.place), _unfenced if lease is None else lease.check)
 
     def acquire(
         self, run_id: str, *, ttl_seconds: float = 30.0, wait_seconds: float = 0.0, clock: Clock = SYSTEM_CLOCK

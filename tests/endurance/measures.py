@@ -32,7 +32,7 @@ class Sample:
         java_mb: The same of its Java.
         open_files: Files and sockets that both have open.
         files: What the target keeps, as `MeasuredTarget.files` counts it.
-        state_files: Files of the state.
+        state_files: Files of the state, but of its log lines, which grow up to a bound of their own.
         state_kb: Their size.
         commits: Of all tables together.
         seconds: How long the round took.
@@ -60,7 +60,8 @@ def sample(
 ) -> Sample:
     """Measure now; a process that was killed has no memory, and nothing open."""
     python, java, opened = _held(process)
-    kept = [path.stat().st_size for path in state.rglob("*") if path.is_file()]
+    files_of_state = (p for p in state.rglob("*") if p.is_file() and "logs" not in p.relative_to(state).parts)
+    kept = [path.stat().st_size for path in files_of_state]
     return Sample(python, java, opened, files, len(kept), sum(kept) / 1000, commits, seconds, cpu_seconds)
 
 

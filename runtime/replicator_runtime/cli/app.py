@@ -21,7 +21,7 @@ from replicator_runtime.cli.commands import (
     validate,
 )
 from replicator_runtime.cli.commands.checks import dead_letters, explain_row, verify
-from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, pause, plan
+from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, logs, pause, plan
 
 app = typer.Typer(
     name="replicator",
@@ -54,6 +54,7 @@ for command in (
 app.command("list")(replicators.list_replicators)
 app.command("reset")(replicators.reset)
 app.command("heal")(heal.heal)
+app.command("logs")(logs.logs)
 app.command("pause")(pause.pause)
 app.command("resume")(pause.resume)
 app.command("delete")(delete.delete)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
 
 from replicator_runtime.config.default_paths import default_base_path
+from replicator_runtime.config.sections.logs import LogsConfig
+from replicator_runtime.config.sections.settings import Settings
 from replicator_sdk.authoring.sql_condition import condition_problem
 from replicator_sdk.source import StartFrom
 
@@ -30,19 +31,6 @@ Name = Annotated[
 
 DMLName = Literal["INSERT", "UPDATE", "DELETE"]
 DDLName = Literal["CREATE_DATABASE", "DROP_DATABASE", "DROP_TABLE", "TRUNCATE_TABLE", "ALTER_TABLE", "RENAME_TABLE"]
-
-
-class Settings(BaseModel):
-    """Root of the models here: frozen, strict about keys, and silent about values in its errors."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        populate_by_name=True,  # for Python callers; the JSON is read by its camelCase keys only
-        hide_input_in_errors=True,
-        validate_default=True,
-    )
 
 
 class ArtifactConfig(Settings):
@@ -448,6 +436,7 @@ class PipelineConfig(Settings):
     archive: ArchiveConfig | None = Field(
         default=None, description="Every change is appended to Parquet files as well; none when left out."
     )
+    logs: LogsConfig = Field(default_factory=LogsConfig, description="The log lines that are kept beside the state.")
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig, description="What one process may use.")
 
     @model_validator(mode="after")

@@ -31,8 +31,10 @@ from replicator_runtime.engine.schedule.regular_verification import verifying
 from replicator_runtime.engine.schedule.schedule import VERIFY_EVERY, verify_every
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.observability.logs import get_kept_logger
 from replicator_runtime.observability.redaction import redact
 from replicator_runtime.setting_edits import settings_edits, store_settings
+from replicator_sdk.authoring.stored_form import release
 from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError
 from replicator_state import check_identity
@@ -97,6 +99,7 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
     lifecycle = TableLifecycle(run)
     status = StatusWriter(run)
     status.start()
+    get_kept_logger().info("run.began", epoch=run.epoch, generation=run.generation, release=release())
     error: BaseException | None = None
     try:
         with keeping_lease(run), watching_requests(run):
@@ -115,6 +118,17 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
     finally:
         status.close(error)
         run.spark.stop()
+        _log_end(run, error)
+
+
+def _log_end(run: Run, error: BaseException | None) -> None:
+    """Into the kept log only: `replicator run` itself ends with the same."""
+    if isinstance(error, ReplicatorError):
+        get_kept_logger().error("run.failed", error=redact(error.message), code=error.code, hint=error.hint)
+    elif error is not None:
+        get_kept_logger().error("run.failed", error=redact(summary(error)))
+    else:
+        get_kept_logger().info("run.ended", position=str(run.saved_offset or ""), sequence=run.saved_sequence)
 
 
 def _raise_failing(lifecycle: TableLifecycle, *, reached: bool) -> None:

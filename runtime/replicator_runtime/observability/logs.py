@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Literal, TextIO
 
 import structlog
@@ -29,6 +29,9 @@ LogFormat = Literal["json", "console", "auto"]
 # These describe their own wire traffic at INFO.
 _NOISY = ("py4j", "asyncio", "urllib3", "botocore", "s3fs", "fsspec", "google", "azure", "pyspark")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_KEPT_ONLY = "replicator.kept"
+_LONGEST_TEXT = 16_384
+_PLACE_OR_TYPE = re.compile(r'Traceback.*|  File ".*|[A-Za-z_][\w.]*(?=:|$)')
 _run: dict[str, str] = {}
 
 
@@ -49,36 +52,114 @@ def configure_logging(level: str = "INFO", form: LogFormat = "auto", *, stream: 
     out = stream or sys.stderr
     terminal = out.isatty()
     console = form == "console" or (form == "auto" and terminal)
-    shared = _shared_processors()
     handler = logging.StreamHandler(out)
+    handler.setLevel(number)
+    handler.addFilter(_is_for_terminal)
     handler.addFilter(RepeatedLines())
     handler.addFilter(RedactingFilter(redactor(), errors=False))  # errors are described, and cleaned, further down
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
-            processors=[
-                _drop_meta,
-                _complete,
-                _clean,
-                *_renderers(console=console, colors=terminal and "NO_COLOR" not in os.environ),
-            ],
-        )
-    )
+    handler.setFormatter(_formatter(*_renderers(console=console, colors=terminal and "NO_COLOR" not in os.environ)))
     root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(number)
-    for name in _NOISY:
-        logging.getLogger(name).setLevel(max(number, logging.WARNING))
+    root.handlers[:] = [handler, *(kept for kept in root.handlers if isinstance(kept, _KeptHandler))]
+    _set_levels(root)
     logging.captureWarnings(capture=True)
     # On a broken format string logging would print message and arguments to standard error, past every filter.
     logging.raiseExceptions = False
     structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_shared_processors(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
     _install_hooks()
+
+
+def is_configured() -> bool:
+    """Whether `configure_logging` was called in this process, and what it made is in place."""
+    return any(_is_ours(h) and not isinstance(h, _KeptHandler) for h in logging.getLogger().handlers)
+
+
+@contextlib.contextmanager
+def kept(level: str, keep: Callable[[bytes], None]) -> Iterator[None]:
+    """Give every line from this level on to `keep` as well, within the block, as JSON that ends with a line feed.
+
+    Lines of `get_kept_logger` come only here. Nothing is kept before `configure_logging` was called.
+
+    Args:
+        level: As `configure_logging`; standard error has its own.
+        keep: Called in the thread that logs; must return at once and raise nothing.
+    """
+    if not is_configured():
+        yield
+        return
+    root, handler = logging.getLogger(), _KeptHandler(keep)
+    handler.setLevel(level.upper())
+    root.addHandler(handler)
+    _set_levels(root)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        _set_levels(root)
+
+
+def get_kept_logger() -> structlog.stdlib.BoundLogger:
+    """A logger of lines for the kept log alone, since standard error says the same in another way."""
+    return get_logger(_KEPT_ONLY)
+
+
+class _KeptHandler(logging.Handler):
+    """Gives each line as JSON, without secrets, never longer than some kilobytes, and of exceptions the places and types only.
+
+    What an unknown exception says may quote values of rows, which are not to be stored; lines of level DEBUG keep it.
+    """
+
+    def __init__(self, keep: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._keep = keep
+        self.addFilter(RepeatedLines())
+        self.addFilter(RedactingFilter(redactor(), errors=False))
+        self.setFormatter(_formatter(_without_texts, _shorten, *_renderers(console=False, colors=False)))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the record's line."""
+        try:
+            self._keep(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
+        except Exception:  # noqa: BLE001 - a line that cannot be made must not end what logs it
+            self.handleError(record)
+
+
+def _set_levels(root: logging.Logger) -> None:
+    """Make what some handler wants, and drop the rest before it costs anything."""
+    number = min((handler.level for handler in root.handlers if _is_ours(handler)), default=logging.WARNING)
+    root.setLevel(number)
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(max(number, logging.WARNING))
+
+
+def _is_ours(handler: logging.Handler) -> bool:
+    return isinstance(handler.formatter, structlog.stdlib.ProcessorFormatter)
+
+
+def _is_for_terminal(record: logging.LogRecord) -> bool:
+    return record.name != _KEPT_ONLY
+
+
+def _without_texts(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if "exception" in event and event.get("level") != "debug":
+        found = (_PLACE_OR_TYPE.match(line) for line in str(event["exception"]).splitlines())
+        event["exception"] = "\n".join(part[0] for part in found if part)
+    return event
+
+
+def _shorten(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for key, value in event.items():
+        if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+            event[key] = f"{value[:_LONGEST_TEXT]} … {len(value) - _LONGEST_TEXT} characters left out"
+    return event
 
 
 def set_run(pipeline: str = "", run_id: str = "") -> None:
@@ -102,6 +183,14 @@ def _shared_processors() -> list[structlog.typing.Processor]:
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
         _describe_error,
     ]
+
+
+def _formatter(*last: structlog.typing.Processor) -> logging.Formatter:
+    """Makes a line's text from a record of ours, or of a library."""
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *_shared_processors()],
+        processors=[_drop_meta, _complete, _clean, *last],
+    )
 
 
 def _renderers(*, console: bool, colors: bool) -> list[structlog.typing.Processor]:

@@ -23,7 +23,7 @@ BY_FILE = frozenset(
 """Commands that connect to source or target, and so need the pipeline's file."""
 BY_NAME = frozenset(
     {
-        "approve", "dead-letters list", "dead-letters replay", "ddl approve", "ddl list", "ddl reject", "offsets list", "offsets show",
+        "approve", "dead-letters list", "dead-letters replay", "ddl approve", "ddl list", "ddl reject", "logs", "offsets list", "offsets show",
         "pause", "requests", "resume", "status", "table drop", "table pause", "table resume", "table resync", "table retry",
     }
 )  # fmt: skip

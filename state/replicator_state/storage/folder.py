@@ -54,6 +54,18 @@ class Folder(ABC):
         del name
         self.replace(other, content)
 
+    def append(self, name: str, added: bytes, whole: bytes) -> None:
+        """Let the file `name` hold `whole`, which ends with `added`; without `added` it is what this process wrote there before.
+
+        May be repeated. Not durable when this returns where the store can append: it outlives the process, and not the machine.
+        """
+        del added
+        self.replace(name, whole)
+
+    @abstractmethod
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Bytes of each file whose name begins with `prefix`; empty when the folder does not exist."""
+
     @abstractmethod
     def remove(self, name: str) -> None:
         """Delete the file; nothing happens when it does not exist."""

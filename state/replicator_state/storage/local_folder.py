@@ -100,6 +100,23 @@ class LocalFolder(Folder):
             with contextlib.suppress(OSError):
                 temporary.unlink()  # it is there still where both names were one file already
 
+    def append(self, name: str, added: bytes, whole: bytes) -> None:
+        """See `Folder.append`; only what was added is written, where it belongs."""
+        path, at = self.path / name, len(whole) - len(added)
+        try:
+            _write_at(path, at, added)
+        except FileNotFoundError:
+            _make_folders(self.path)
+            _write_at(path, at, added)
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """See `Folder.sizes`; a file that is deleted meanwhile is left out."""
+        found = {}
+        for name in self.names(prefix):
+            with contextlib.suppress(FileNotFoundError):
+                found[name] = (self.path / name).lstat().st_size
+        return found
+
     def remove(self, name: str) -> None:
         """See `Folder.remove`."""
         (self.path / name).unlink(missing_ok=True)
@@ -176,6 +193,16 @@ def _write(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             path.unlink()
         raise
+
+
+def _write_at(path: Path, at: int, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        while content:
+            written = os.pwrite(descriptor, content, at)
+            at, content = at + written, content[written:]
+    finally:
+        os.close(descriptor)
 
 
 def _make_folders(path: Path) -> None:

@@ -38,6 +38,10 @@ class RemoteFolder(Folder):
         """See `Folder.names`."""
         return [name for name in self._list("file") if name.startswith(prefix)]
 
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """See `Folder.sizes`."""
+        return {name: size for name, size in self._entries("file") if name.startswith(prefix)}
+
     def folders(self) -> list[str]:
         """See `Folder.folders`."""
         return self._list("directory")
@@ -88,13 +92,16 @@ class RemoteFolder(Folder):
         return f"{self._path}/{name}"
 
     def _list(self, kind: str) -> list[str]:
+        return [name for name, _ in self._entries(kind)]
+
+    def _entries(self, kind: str) -> list[tuple[str, int]]:
         self._fs.invalidate_cache()
         try:
             entries = self._fs.ls(self._path, detail=True)
         except FileNotFoundError:
             return []
-        names = (str(e["name"]).rstrip("/").rpartition("/")[2] for e in entries if e["type"] == kind)
-        return [name for name in names if name]
+        named = ((str(e["name"]).rstrip("/").rpartition("/")[2], e) for e in entries if e["type"] == kind)
+        return [(name, int(e.get("size") or 0)) for name, e in named if name]
 
     def _put(self, name: str, content: bytes, **options: Any) -> None:
         try:

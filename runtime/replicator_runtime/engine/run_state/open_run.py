@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import structlog
 
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.run import Run
+from replicator_runtime.observability.kept_log import keeping_log
 from replicator_runtime.observability.lineage import Lineage
 from replicator_runtime.observability.logs import set_run
 from replicator_runtime.observability.metrics import MetricsRegistry
@@ -74,23 +75,25 @@ def open_run(
     run_id = uuid.uuid4().hex[:12]
     set_run(pipeline.config.name, run_id)
     directory, lease = _acquired(pipeline, run_id, wait_seconds, deleting=deleting)
+    log_is_kept = keeping_log(directory.logs(lease), pipeline.config.logs, run_id)
     try:
-        yield Run(
-            pipeline=pipeline,
-            run_id=run_id,
-            generation=directory.generation,
-            lease=lease,
-            offsets=directory.offsets(lease),
-            store=directory.states(lease).scoped("runtime"),
-            requests=directory.requests(),
-            lanes=directory.lanes(lease),
-            letter_files=directory.dead_letters(lease),
-            archive_stage=directory.archive_stage(lease),
-            stop=stop or threading.Event(),
-            progress=progress or Progress(),
-            metrics=MetricsRegistry(pipeline.target_stage),
-            lineage=Lineage(),
-        )
+        with nullcontext() if deleting else log_is_kept:
+            yield Run(
+                pipeline=pipeline,
+                run_id=run_id,
+                generation=directory.generation,
+                lease=lease,
+                offsets=directory.offsets(lease),
+                store=directory.states(lease).scoped("runtime"),
+                requests=directory.requests(),
+                lanes=directory.lanes(lease),
+                letter_files=directory.dead_letters(lease),
+                archive_stage=directory.archive_stage(lease),
+                stop=stop or threading.Event(),
+                progress=progress or Progress(),
+                metrics=MetricsRegistry(pipeline.target_stage),
+                lineage=Lineage(),
+            )
     finally:
         lease.release()
         set_run()

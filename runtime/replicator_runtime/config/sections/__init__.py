@@ -1,0 +1,1 @@
+"""Parts of the pipeline JSON that have a module each."""
