@@ -22,6 +22,7 @@ SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-ma
 SETTINGS, APPROVALS, REWIND, LANES = "engine-settings", "engine-approvals", "engine-rewind", "engine-lanes"
 ONLY_COPIED, ARCHIVE = "engine-only-copied", "engine-archive"
 SCHEDULE, VERIFIED, GAPS = "engine-schedule", "engine-verified", "engine-gaps"
+NOTICES = "engine-notices"
 _FORMS: Final = {
     TABLES: 2,
     CHANGES: 2,
@@ -37,6 +38,7 @@ _FORMS: Final = {
     VERIFIED: 1,
     ARCHIVE: 1,
     GAPS: 1,
+    NOTICES: 1,
 }
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 

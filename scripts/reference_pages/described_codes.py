@@ -51,6 +51,11 @@ BY_HAND: Mapping[str, tuple[str, str, str]] = {
         "stages and connections do not make one source and one target",
         "join exactly one cdcSource to one cdcTarget",
     ),
+    "RPL-1006": (
+        "ConfigError",
+        "an entry of `notifications` has a URL of a service that may not be used, or the package apprise is not installed",
+        "the message names it: use one of the schemes that it lists, or `pip install 'replicator[notifications]'`",
+    ),
     "RPL-2061": (
         "ConfigError",
         "an entry of `tables` has a `where`, and the source copies whole tables only, or none",

@@ -23,6 +23,7 @@ _DELTA, _BIGQUERY = "replicator_target_delta", "replicator_target_bigquery"
 # Libraries that are no core dependency, and who may import them. A missing extra must break its own plugin and nothing else.
 DRIVERS: dict[str, frozenset[str]] = {
     "adbc_driver_postgresql": frozenset({_POSTGRES}),
+    "apprise": frozenset({_RUNTIME}),
     "crc32c": frozenset({_KAFKA}),
     "deltalake": frozenset({_RUNTIME}),  # the demo compares with another reader
     "fastavro": frozenset({_KAFKA}),

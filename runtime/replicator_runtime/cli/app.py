@@ -21,7 +21,7 @@ from replicator_runtime.cli.commands import (
     validate,
 )
 from replicator_runtime.cli.commands.checks import dead_letters, explain_row, verify
-from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, logs, pause, plan
+from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, logs, notifications, pause, plan
 
 app = typer.Typer(
     name="replicator",
@@ -62,6 +62,7 @@ app.command("rewind")(offsets.rewind)
 app.add_typer(table.app, name="table")
 app.add_typer(ddl.app, name="ddl")
 app.add_typer(offsets.app, name="offsets")
+app.add_typer(notifications.app, name="notifications")
 app.add_typer(dead_letters.app, name="dead-letters")
 
 

@@ -90,7 +90,7 @@ def _replacement_of(body: str | None, secrets_allowed: bool) -> str:
         raise UnresolvedMacroError(f"unknown macro ${{{name}(…)}}", f"did you mean ${{{near}({argument})}}?")
     if name != "env" and not secrets_allowed:
         raise UnresolvedMacroError(
-            f"${{{name}({argument})}} is allowed in a plugin's properties only",
+            f"${{{name}({argument})}} is allowed in `notifications[].url` and in a plugin's properties only",
             "this value is shown to users and to Spark; move the secret into a plugin's properties",
         )
     return _MACROS[name](argument)

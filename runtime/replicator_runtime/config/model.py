@@ -13,6 +13,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model
 
 from replicator_runtime.config.default_paths import default_base_path
 from replicator_runtime.config.sections.logs import LogsConfig
+from replicator_runtime.config.sections.notifications import NotificationConfig
 from replicator_runtime.config.sections.settings import Settings
 from replicator_sdk.authoring.sql_condition import condition_problem
 from replicator_sdk.source import StartFrom
@@ -435,6 +436,11 @@ class PipelineConfig(Settings):
     )
     archive: ArchiveConfig | None = Field(
         default=None, description="Every change is appended to Parquet files as well; none when left out."
+    )
+    notifications: tuple[NotificationConfig, ...] = Field(
+        default=(),
+        max_length=20,
+        description="Services that are notified of conditions: a chat, mail, a pager, a webhook.",
     )
     logs: LogsConfig = Field(default_factory=LogsConfig, description="The log lines that are kept beside the state.")
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig, description="What one process may use.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,15 @@ from replicator_runtime.config.requirements import CollectingConfigurer, SparkRe
 from replicator_runtime.config.selection import Selection
 from replicator_runtime.config.stages import Ends, find_ends
 from replicator_runtime.config.validation import json_path, parse_model
+from replicator_runtime.notices.destinations import Destination, destinations
 from replicator_runtime.plugin_host import PluginHost
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.source import DeltaSource
 from replicator_sdk.target import DeltaTarget
+
+_WITH_SECRETS = frozenset({"stages", "notifications"})
+"""Keys whose macros are resolved where the values are used."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Pipeline:
         target_stage: Name of the target's stage.
         selection: Which tables and columns are replicated.
         spark: What the plugins need in the Spark session; `config.spark.conf` wins over it.
+        destinations: The services that are notified of conditions; secrets resolved.
     """
 
     config: PipelineConfig
@@ -47,6 +52,7 @@ class Pipeline:
     target_stage: str
     selection: Selection
     spark: SparkRequirements
+    destinations: tuple[Destination, ...] = ()
 
     @property
     def out_of_range(self) -> OutOfRange:
@@ -90,14 +96,15 @@ def build_pipeline(
         raise InvalidPipelineError([*problems, *_plugin_problems(host, document, configurer)], where=where)
     ends, problems = find_ends(config)
     made = [_make_plugin(host, config.stages[i], i, configurer, problems) for i in range(len(config.stages))]
-    problems += configurer.problems
+    notified, wrong = destinations(config.notifications)
+    problems += [*configurer.problems, *wrong]
     if ends is not None and isinstance(source := made[ends.source], DeltaSource):
         problems += copying_problems(config, source)
     if problems or ends is None:
         raise InvalidPipelineError(problems, where=where)
     if unable := data_error_problem(config, made[ends.source], made[ends.target]):
         raise InvalidPipelineError([unable], where=where)
-    return _assemble(config, ends, made, configurer)
+    return replace(_assemble(config, ends, made, configurer), destinations=notified)
 
 
 def _assemble(
@@ -138,7 +145,7 @@ def _resolve_outside_properties(document: Mapping[str, Any]) -> tuple[dict[str, 
     resolved: dict[str, Any] = {}
     problems: list[Problem] = []
     for key, value in document.items():
-        if key == "stages":
+        if key in _WITH_SECRETS:
             resolved[key] = value
             continue
         resolved[key], found = resolve(value, key, secrets_allowed=False)

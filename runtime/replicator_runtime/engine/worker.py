@@ -27,6 +27,7 @@ from replicator_runtime.engine.run_state.request_watch import watching_requests
 from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.status import StatusWriter
 from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary, unexpected, without_values
+from replicator_runtime.engine.schedule.notifying import Notices
 from replicator_runtime.engine.schedule.regular_verification import verifying
 from replicator_runtime.engine.schedule.schedule import VERIFY_EVERY, verify_every
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
@@ -97,7 +98,8 @@ def run(
 
 def _run(run: Run, *, until_current: bool) -> RunResult:
     lifecycle = TableLifecycle(run)
-    status = StatusWriter(run)
+    status, notices = StatusWriter(run), Notices(run)
+    notices.start()
     status.start()
     get_kept_logger().info("run.began", epoch=run.epoch, generation=run.generation, release=release())
     error: BaseException | None = None
@@ -117,6 +119,7 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
         raise
     finally:
         status.close(error)
+        notices.close(error)
         run.spark.stop()
         _log_end(run, error)
 

@@ -1,0 +1,142 @@
+"""What a run is to notify people of, read from what it shows."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from replicator_runtime.engine.run_state.progress import error_view
+from replicator_runtime.engine.schedule.verified_tables import stored
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.notices.conditions import Key
+from replicator_runtime.observability.next_steps import completed
+from replicator_sdk.errors import FencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from replicator_runtime.config.sections.notifications import NoticeKind
+    from replicator_runtime.engine.run_state.progress import RunView
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.notices.destinations import Destination
+
+WORKS: Final = frozenset({"snapshot", "streaming", "maintenance", "done"})
+"""In these phases what is not shown to fail does not."""
+_HELD_GAUGES: Final = ("source.held_bytes", "source.held_wal_bytes")
+_STORE_ANSWERS: Final = frozenset({"streaming", "done"})
+_NOT_COPIED: Final = frozenset({TableState.PENDING, TableState.SNAPSHOTTING})
+_VERIFIED_SECONDS: Final = 8.0
+
+
+class RunConditions:
+    """Reads them. Used by one thread.
+
+    Args:
+        run: The run.
+        destinations: Who is notified; some conditions have limits of theirs.
+    """
+
+    def __init__(self, run: Run, destinations: Sequence[Destination]) -> None:
+        self._run = run
+        self._destinations = destinations
+        self._different: dict[Key, str] | None = None
+        self._look_at = 0.0
+
+    def found(self, view: RunView, error: BaseException | None) -> Mapping[Key, str]:
+        """The conditions that hold, and what is said of each.
+
+        Args:
+            view: The run at this moment.
+            error: What ended the run; None while it goes on, and when it ended well.
+
+        Raises:
+            ReplicatorError: As the state's store fails.
+        """
+        return dict(
+            (
+                *self._of_run(view, error),
+                *self._of_tables(view),
+                *self._of_log(view),
+                *self._of_objectives(),
+                *self._of_comparisons(view),
+            )
+        )
+
+    @property
+    def unknown(self) -> frozenset[NoticeKind]:
+        """Kinds of which nothing is known yet: those that were reported before hold."""
+        freshness = getattr(self._run, "freshness", None)
+        kinds: list[NoticeKind] = []
+        if self._different is None:
+            kinds.append("verify_differences")
+        if freshness is not None and not freshness.figures:
+            kinds.append("objective_broken")
+        return frozenset(kinds)
+
+    @staticmethod
+    def is_copying(view: RunView) -> bool | None:
+        """Whether some table is not copied yet; None when nothing is known."""
+        if view.phase not in WORKS or not view.tables:
+            return None
+        return any(table.state in _NOT_COPIED for table in view.tables)
+
+    def _of_run(self, view: RunView, error: BaseException | None) -> Iterator[tuple[Key, str]]:
+        if error is not None:
+            if not isinstance(error, FencedError):  # another run goes on
+                yield Key("run_failed"), _words(error_view(error))
+            return
+        progress = self._run.progress
+        fault = progress.source_error or (progress.retried_error if view.phase == "retrying" else None)
+        if fault is not None:
+            yield Key("run_failing"), _words(error_view(fault))
+
+    def _of_tables(self, view: RunView) -> Iterator[tuple[Key, str]]:
+        for table in view.tables:
+            name = str(table.table)
+            if table.state is TableState.FAILING and table.error_parts is not None:
+                yield Key("table_failing", name), _words(table.error_parts, name)
+            if table.pause is not None and table.pause.asks:
+                yield Key("schema_change_waiting", name), table.pause.asks
+
+    def _of_log(self, view: RunView) -> Iterator[tuple[Key, str]]:
+        held = max((int(self._run.metrics.value(name) or 0) for name in _HELD_GAUGES), default=0)
+        now = time.time()
+        waits = [view.lag_seconds or 0.0]
+        waits += [now - t.failing_since for t in view.tables if t.holds_log and t.failing_since is not None]
+        minutes = max(waits) / 60
+        said = ", ".join(
+            filter(
+                None, (f"{held / 2**30:.1f} GiB" if held else "", f"for {minutes:.0f} minutes" if minutes >= 1 else "")
+            )
+        )
+        for one in self._destinations:
+            if held > one.config.held_bytes or minutes > one.config.held_minutes:
+                yield Key("source_log_held", one.limits), said
+
+    def _of_objectives(self) -> Iterator[tuple[Key, str]]:
+        freshness = getattr(self._run, "freshness", None)
+        for figures in () if freshness is None else freshness.figures:
+            if not figures.is_met:
+                objective, about = figures.objective, "" if figures.table is None else str(figures.table)
+                wanted = f"{objective.percent:g} % of {objective.days} days within {objective.minutes:g} minutes"
+                yield Key("objective_broken", about), f"{figures.ratio:.3%} instead of {wanted}"
+
+    def _of_comparisons(self, view: RunView) -> Iterator[tuple[Key, str]]:
+        """As of the last look into the state, which is not asked while the run fails: it may be what is away."""
+        is_well = view.phase in _STORE_ANSWERS and self._run.progress.source_error is None
+        if is_well and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _VERIFIED_SECONDS
+            self._different = {
+                Key("verify_differences", str(table)): (
+                    f"{one.missing:,} rows missing, {one.surplus:,} surplus, {one.different:,} different"
+                )
+                for table, one in stored(self._run.store).items()
+                if one.result == "different"
+            }
+        yield from (self._different or {}).items()
+
+
+def _words(error: Mapping[str, str], table: str = "") -> str:
+    text = f"{error['code'] or 'error'}: {error['message']}".rstrip(".")
+    hint = completed(error["hint"], table)
+    return f"{text}. Next: {hint}" if hint else text

@@ -1,0 +1,84 @@
+"""Only services are notified that may be, and what goes wrong names no secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import SecretStr
+
+from replicator_runtime.config.sections.notifications import NotificationConfig
+from replicator_runtime.notices.destinations import Destination, destinations, send
+from replicator_runtime.notices.messages import Message
+from replicator_runtime.observability import redaction
+from tests.runtime.notices.webhook import Webhook, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MESSAGE = Message("replicator shop: a test", "Body <b>\nof two lines", "failure")
+TOKEN = "T0k3n-of-a-hook-42"
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    redaction.redactor().forget()
+
+
+def _one(url: str, **more: Any) -> Destination:
+    [found], problems = destinations([NotificationConfig(url=SecretStr(url), **more)])
+    assert not problems
+    return found
+
+
+def test_a_message_arrives_as_it_is_and_a_refused_one_says_the_status() -> None:
+    with serving(Webhook()) as webhook:
+        assert send(_one(webhook.url(TOKEN)), MESSAGE) == ""
+        [got] = webhook.messages
+        assert (got["title"], got["message"], got["type"]) == (MESSAGE.title, MESSAGE.body, "failure")
+        webhook.status = 500
+        assert send(_one(webhook.url(TOKEN)), MESSAGE) == "the service answered with status 500"
+    why = send(_one(webhook.url(TOKEN)), MESSAGE)
+    assert why == "the service did not answer, or did not take it"
+
+
+def test_an_answer_does_not_lead_to_another_host_whatever_the_url_says() -> None:
+    with serving(Webhook()) as webhook, serving(Webhook()) as other:
+        webhook.status, webhook.location = 307, f"http://127.0.0.1:{other.port}/"
+        assert send(_one(webhook.url() + "?redirect=yes"), MESSAGE)
+        assert (webhook.refused, other.messages) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "host", ["169.254.169.254", "metadata.google.internal", "[fd00:ec2::254]", "[::ffff:169.254.1.1]", "0.0.0.0"]
+)
+def test_a_metadata_service_is_not_reached(host: str) -> None:
+    assert "may not be reached" in send(_one(f"json://{host}/latest"), MESSAGE)
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "syslog://", "dbus://", "apprise://host/x", "exec://x", "JSONX://host"]
+)
+def test_other_schemes_are_refused_before_a_run(url: str) -> None:
+    _, [problem] = destinations([NotificationConfig(url=SecretStr(url))])
+    assert (problem.code, problem.path) == ("RPL-1006", "notifications[0].url")
+
+
+def test_a_url_is_a_secret_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPLICATOR_SECRET_HOOK", TOKEN)
+    config = NotificationConfig(url=SecretStr("slack://${secure(hook)}/B12345678/C12345678"))
+    found = _one("slack://${secure(hook)}/B12345678/C12345678")
+    assert found.url == f"slack://{TOKEN}/B12345678/C12345678"
+    for shown in (repr(found), repr(config), str(config.model_dump()), config.model_dump_json()):
+        assert TOKEN not in shown
+        assert "B12345678" not in shown
+    text = f"Max retries exceeded with url: /services/{TOKEN}/B12345678 of {found.url}"
+    assert redaction.redact(text).count("***") >= 2
+    assert TOKEN not in redaction.redact(text)
+    assert "B12345678" not in redaction.redact(text)
+
+
+def test_a_macro_without_a_value_is_a_problem_of_its_place() -> None:
+    found, [problem] = destinations([NotificationConfig(url=SecretStr("${secure(absent_hook)}"))])
+    assert (found, problem.path, problem.code) == ((), "notifications[0].url", "RPL-1004")
