@@ -27,9 +27,9 @@ def test_a_table_is_due_when_the_schedule_is_made_and_then_after_each_interval()
 @given(failures=st.integers(1, 200), every=st.floats(60, 1e6))
 def test_one_without_a_result_is_tried_again_sooner_each_time_later(failures: int, every: float) -> None:
     failed = replace(_FOUND, error="RPL-1363: late", failures=failures)
-    after = failed.due_at(every, since=50) - failed.tried_at
-    assert 60 <= after <= every
-    assert after <= replace(failed, failures=failures + 1).due_at(every, since=50) - failed.tried_at
+    due = failed.due_at(every, since=50)
+    assert failed.tried_at + 60 <= due <= failed.tried_at + every
+    assert due <= replace(failed, failures=failures + 1).due_at(every, since=50)
 
 
 def test_what_was_found_is_there_after_a_restart_but_not_for_another_copy(tmp_path: Path) -> None:
