@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from replicator_sdk.testing.histories.history import Step
 from replicator_sdk.testing.histories.values import difference
 from replicator_target_delta.location import table_path
 from tests.crash.installed_plugin import install_plugin
@@ -37,6 +38,11 @@ class Pair:
     def change_rows(self) -> None:
         """Random changes."""
         self._tables.trade(10)
+
+    def change_stock(self) -> None:
+        """Changes of one of the tables only."""
+        rows = [{"place": "x", "item": 1000 + number, "n": number} for number in range(9)]
+        self._tables.execute(Step("insert", "stock", {"rows": rows}))
 
     def change_structure(self) -> None:
         """Another column."""

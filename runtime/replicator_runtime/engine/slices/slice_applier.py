@@ -90,8 +90,15 @@ class SliceApplier:
         read: LogPartitionReader = FilteringReader(self._source.read, dropped) if dropped else self._source.read
         overlap = self._source.repeats or bool(dropped)
         lacking = frozenset(table for table, operations in dropped.items() if operations & _WRITING)
-        follows = {table: marks[table].position for table in tables}
+        known = {table: self._follows(table) for table in tables}
+        follows = {table: position for table, position in known.items() if position is not None}
         return SliceChanges(piece, read, tables, self._run.generation, self._run.epoch, overlap, lacking, follows)
+
+    def _follows(self, table: TableId) -> Position | None:
+        """Where the target's table is at least. One that is read alone is further by what it has passed without changes of its own."""
+        if self._alone:
+            return self._lifecycle.positions.last(table, self._lifecycle.records[table].copy_id)
+        return self._tables.watermarks[table].position
 
     def _dropped_operations(self, tables: Mapping[TableId, object]) -> dict[TableId, frozenset[int]]:
         matches = self._run.pipeline.selection.matches

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +15,8 @@ from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.control import carry_out_alone
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.tables.table_store import TableStore
-from replicator_sdk import TableId, failpoint
-from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, TableHistoryLostError
+from replicator_sdk import SliceChanges, SliceOutcome, TableId, failpoint
+from replicator_sdk.errors import DataError, NeedsUserError, ReplicatorError, RetryableError, TableHistoryLostError
 from replicator_sdk.testing.in_memory.partitioned import FolderLog, PartitionedOffset, PartitionedSource
 from replicator_sdk.testing.in_memory.target import MemoryConsumer, MemoryStore, MemoryTarget
 from replicator_state import OutcomeState, ReplicatorDirectory
@@ -32,6 +33,21 @@ if TYPE_CHECKING:
 __all__ = ["_small_slices", "pair"]
 
 NOTES, CUSTOMERS = (TableId("shop", name, "public") for name in ("notes", "customers"))
+
+
+@pytest.fixture(autouse=True)
+def _refuses_older_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target fails a table that is before what the runtime knew of it, as Delta does (RPL-4113)."""
+    apply = MemoryConsumer.apply_slice
+
+    def checked(self: MemoryConsumer, changes: SliceChanges) -> SliceOutcome:
+        found = {table: self.progress(table) for table in changes.follows}
+        gone = {t for t, at in changes.follows.items() if (have := found[t]) is None or not at <= have.position}
+        outcome = apply(self, replace(changes, tables={t: s for t, s in changes.tables.items() if t not in gone}))
+        errors = {t: RetryableError("an older copy", code="RPL-4113", table=str(t), hint="again") for t in gone}
+        return replace(outcome, failures={**outcome.failures, **errors})
+
+    monkeypatch.setattr(MemoryConsumer, "apply_slice", checked)
 
 
 def requests(pair: Pair) -> RequestFolder:
