@@ -12,6 +12,7 @@ from replicator_runtime.engine.worker import RunResult, run
 
 if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
+    from replicator_runtime.engine.run_state.run import Run
 
 ResultT = TypeVar("ResultT")
 
@@ -73,9 +74,17 @@ class InThread(Generic[ResultT]):
 
 
 class Execution(InThread[RunResult]):
-    """One run of a pipeline."""
+    """One run of a pipeline.
 
-    def __init__(self, pipeline: Pipeline, *, until_current: bool = False) -> None:
+    Args:
+        pipeline: Which.
+        until_current: As of `run`.
+        began: Likewise; called in the engine's thread.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, *, until_current: bool = False, began: Callable[[Run], None] | None = None
+    ) -> None:
         super().__init__(
-            lambda stop, progress: run(pipeline, until_current=until_current, stop=stop, progress=progress)
+            lambda stop, progress: run(pipeline, until_current=until_current, stop=stop, progress=progress, began=began)
         )

@@ -35,6 +35,7 @@ DRIVERS: dict[str, frozenset[str]] = {
     "hypothesis": frozenset({SDK}),  # the conformance kit
     "kafka": frozenset({_KAFKA}),
     "keyring": frozenset({_RUNTIME}),
+    "prometheus_client": frozenset({_RUNTIME}),
     "psycopg": frozenset({_POSTGRES}),
     "ptars": frozenset({_KAFKA}),
     "py4j": frozenset({_DELTA}),

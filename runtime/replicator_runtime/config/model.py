@@ -14,6 +14,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model
 from replicator_runtime.config.default_paths import default_base_path
 from replicator_runtime.config.sections.logs import LogsConfig
 from replicator_runtime.config.sections.notifications import NotificationConfig
+from replicator_runtime.config.sections.metrics import MetricsConfig
 from replicator_runtime.config.sections.settings import Settings
 from replicator_sdk.authoring.sql_condition import condition_problem
 from replicator_sdk.source import StartFrom
@@ -443,6 +444,7 @@ class PipelineConfig(Settings):
         description="Services that are notified of conditions: a chat, mail, a pager, a webhook.",
     )
     logs: LogsConfig = Field(default_factory=LogsConfig, description="The log lines that are kept beside the state.")
+    metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="Where a run shows its metrics.")
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig, description="What one process may use.")
 
     @model_validator(mode="after")

@@ -42,6 +42,7 @@ from replicator_state import check_identity
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from replicator_runtime.config import Pipeline
     from replicator_runtime.engine.run_state.progress import Progress
@@ -79,6 +80,7 @@ def run(
     until_current: bool = False,
     stop: threading.Event | None = None,
     progress: Progress | None = None,
+    began: Callable[[Run], None] | None = None,
 ) -> RunResult:
     """Run a pipeline in this process and thread until it is to stop.
 
@@ -87,12 +89,15 @@ def run(
         until_current: Stop once everything committed at the source before the call is durable at the target.
         stop: Set it to stop: what is gathered is applied and saved first.
         progress: Where to report; readable from other threads meanwhile.
+        began: Called with the run once it has the lease.
 
     Raises:
         ReplicatorError: When the run cannot go on; nothing is lost, a later run continues.
     """
     only = pipeline.config.snapshot.mode == "only"
     with open_run(pipeline, stop, progress, wait_seconds=_COMMAND_SECONDS) as started:
+        if began is not None:
+            began(started)
         return _run(started, until_current=until_current or only)
 
 
@@ -327,6 +332,7 @@ class _Attempts:
         without_values(error)
         shown = error if isinstance(error, ReplicatorError) else unexpected(error, times)
         run.progress.source_error = run.progress.retried_error = shown
+        run.failed(None, shown, retried_in=delay)
         if delay is None:
             raise as_replicator_error(error)
         run.progress.set_phase("retrying", str(shown))

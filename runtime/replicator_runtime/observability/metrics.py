@@ -5,12 +5,33 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, MutableMapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from replicator_sdk.context import Metrics
 from replicator_sdk.schema import TableId
 
 _Number = TypeVar("_Number", int, float)
+SNAPSHOT_ROWS: Final = "snapshot.rows"
+"""The counter of rows that copies have written; `dml.insert` has them as well."""
+
+FAILURES: Final = "failures."
+"""What the counters of failures begin with; the error's code follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """All values at one moment, by name and table; without a table they are of the whole.
+
+    Attributes:
+        counters: A counter of the whole includes those of its tables.
+        gauges: Last values.
+        timings: How often each step of a batch was done, and the seconds that it took in all.
+    """
+
+    counters: Mapping[tuple[str, TableId | None], int]
+    gauges: Mapping[tuple[str, TableId | None], float]
+    timings: Mapping[str, tuple[int, float]]
 
 
 class MetricsRegistry(Metrics):
@@ -27,6 +48,7 @@ class MetricsRegistry(Metrics):
         self._lock = threading.Lock()
         self._counters: defaultdict[tuple[str, TableId | None], int] = defaultdict(int)
         self._gauges: dict[tuple[str, TableId | None], float] = {}
+        self._timings: dict[str, tuple[int, float]] = {}
 
     def count(self, name: str, value: int = 1, *, table: TableId | None = None) -> None:
         """Add `value` to the counter `name`, of the table and of the whole."""
@@ -34,6 +56,19 @@ class MetricsRegistry(Metrics):
             self._counters[name, None] += value
             if table is not None:
                 self._counters[name, table] += value
+
+    def copied(self, rows: int, *, table: TableId) -> None:
+        """A copy of the table has written so many rows, which are inserts."""
+        with self._lock:  # at once: who subtracts one counter from the other never sees less than before
+            for name in ("dml.insert", SNAPSHOT_ROWS):
+                self._counters[name, None] += rows
+                self._counters[name, table] += rows
+
+    def took(self, step: str, seconds: float) -> None:
+        """A step of a batch took so long."""
+        with self._lock:
+            times, total = self._timings.get(step, (0, 0.0))
+            self._timings[step] = (times + 1, total + seconds)
 
     def gauge(self, name: str, value: float, *, table: TableId | None = None) -> None:
         """Set the gauge `name`, of the table when one is given, else of the whole."""
@@ -56,13 +91,17 @@ class MetricsRegistry(Metrics):
         with self._lock:
             return self._gauges.get((name, None))
 
+    def values(self) -> Values:
+        """A consistent copy of everything."""
+        with self._lock:
+            return Values(dict(self._counters), dict(self._gauges), dict(self._timings))
+
     def snapshot(self) -> dict[str, Any]:
         """Everything as JSON: `counters` and `gauges` of the whole, and the same of each table under `tables`."""
-        with self._lock:
-            counters, gauges = dict(self._counters), dict(self._gauges)
+        values = self.values()
         result: dict[str, Any] = {"counters": {}, "gauges": {}, "tables": {}}
-        for kind, values in (("counters", counters), ("gauges", gauges)):
-            for (name, table), value in sorted(values.items(), key=lambda item: (item[0][0], str(item[0][1]))):
+        for kind, known in (("counters", values.counters), ("gauges", values.gauges)):
+            for (name, table), value in sorted(known.items(), key=lambda item: (item[0][0], str(item[0][1]))):
                 place = result
                 if table is not None:
                     place = result["tables"].setdefault(str(table), {"counters": {}, "gauges": {}})

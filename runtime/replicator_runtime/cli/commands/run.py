@@ -12,6 +12,9 @@ from replicator_runtime.cli.report import Report, say
 from replicator_runtime.observability.next_steps import Subject, completed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replicator_runtime.config import PipelineConfig
     from replicator_runtime.engine.worker import RunResult
     from replicator_runtime.execution import Execution
 
@@ -41,9 +44,62 @@ Level = Annotated[LogLevel, typer.Option(help="What is logged on standard error.
 Format = Annotated[LogFormat, typer.Option(help="Lines for people, or one JSON object a line.")]
 
 
+def _address(text: str | None) -> str | None:
+    from replicator_runtime.config.sections.metrics import parsed_address
+
+    return _checked(text, parsed_address)
+
+
+def _textfile(text: str | None) -> str | None:
+    from replicator_runtime.config.sections.metrics import text_file_name
+
+    return _checked(text, text_file_name)
+
+
+def _checked(text: str | None, check: Callable[[str], object]) -> str | None:
+    """`text` itself.
+
+    Raises:
+        typer.BadParameter: What `check` says against it.
+    """
+    try:
+        if text is not None:
+            check(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return text
+
+
+MetricsAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        callback=_address,
+        help="Serve metrics for Prometheus there, without TLS; on the loopback where HOST is left out, on any free port where PORT is 0.",
+        show_default=False,
+    ),
+]
+MetricsTextfile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.prom",
+        callback=_textfile,
+        help="Write them to this file, for the node exporter: every 15 seconds and when the run ends.",
+        show_default=False,
+    ),
+]
+MetricsTableLimit = Annotated[
+    int | None,
+    typer.Option(min=1, help="So many tables have series of their own; 1000 when left out.", show_default=False),
+]
+
+
 def run(
     pipeline: PipelineFile,
     until_current: UntilCurrent = False,
+    metrics_address: MetricsAddress = None,
+    metrics_textfile: MetricsTextfile = None,
+    metrics_table_limit: MetricsTableLimit = None,
     log_level: Level = LogLevel.WARNING,
     log_format: Format = LogFormat.CONSOLE,
     as_json: AsJson = False,
@@ -59,23 +115,37 @@ def run(
         from replicator_runtime.cli.stop_signals import StopSignals
         from replicator_runtime.config import load_pipeline
         from replicator_runtime.execution import Execution
+        from replicator_runtime.exposition.shown import Exposition
         from replicator_runtime.observability.logs import configure_logging
 
         loaded = load_pipeline(pipeline)
-        execution = Execution(loaded, until_current=until_current)
+        metrics = Exposition(_with_options(loaded.config, metrics_address, metrics_textfile, metrics_table_limit))
+        execution = Execution(loaded, until_current=until_current, began=metrics.began)
         with StopSignals(execution.stop, say) as signals:
             display = open_display()
             configure_logging(log_level.value, log_format.value)
             try:
-                execution.start()
-                while not execution.wait(REFRESH_SECONDS):
-                    display.update(execution.progress.snapshot())
+                with metrics.shown(execution.progress):
+                    for address in metrics.addresses:
+                        say(f"metrics at {address}")
+                    execution.start()
+                    while not execution.wait(REFRESH_SECONDS):
+                        display.update(execution.progress.snapshot())
             finally:
                 display.close(execution.progress.snapshot())
             result = execution.result()
         _report_end(report, execution, result)
     if signals.exit_code:
         raise typer.Exit(signals.exit_code)
+
+
+def _with_options(
+    config: PipelineConfig, address: str | None, textfile: str | None, table_limit: int | None
+) -> PipelineConfig:
+    """The settings with what the command says of metrics."""
+    given = {"address": address, "textfile": textfile, "table_limit": table_limit}
+    metrics = config.metrics.model_copy(update={key: value for key, value in given.items() if value is not None})
+    return config.model_copy(update={"metrics": metrics})
 
 
 def _report_end(report: Report, execution: Execution, result: RunResult) -> None:

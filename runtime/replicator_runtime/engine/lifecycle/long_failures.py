@@ -14,7 +14,7 @@ from replicator_runtime.engine.lifecycle.transitions import Cause
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.retry_budget import growing_wait
-from replicator_runtime.engine.run_state.unknown_errors import summary, without_values
+from replicator_runtime.engine.run_state.unknown_errors import without_values
 from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import DataError, RetryableError, SchemaDriftError
@@ -278,8 +278,7 @@ class LongFailures(ABC):
         if record.pause.base is not None and reached is not None and record.pause.base < reached:
             record.pause.base = reached
         seconds = self._tries.delay(record.table)
-        code = getattr(error, "code", "")
-        log.error("table.failing", table=str(record.table), code=code, error=summary(error), seconds=round(seconds, 1))
+        self.run.failed(record.table, error, retried_in=seconds)
         self._errors[record.table] = error
         without_values(error)
         record.error = dict(error_view(error))

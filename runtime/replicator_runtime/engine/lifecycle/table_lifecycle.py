@@ -19,7 +19,7 @@ from replicator_runtime.engine.lifecycle.transitions import Cause, check
 from replicator_runtime.engine.run_state.error_policy import Verdict, verdict
 from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.retry_budget import TableRetryBudgets
-from replicator_runtime.engine.run_state.unknown_errors import summary, without_values
+from replicator_runtime.engine.run_state.unknown_errors import without_values
 from replicator_runtime.engine.tables.last_positions import LastPositions
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_sdk.errors import DataError, SchemaDriftError, TableHistoryLostError
@@ -271,8 +271,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
             self._stop(record, Cause.FAIL, error)
             return False
         self.copies.end(record.table)
-        code = getattr(error, "code", "")
-        log.error("table.failing", table=str(record.table), code=code, error=summary(error), seconds=round(delay, 1))
+        self.run.failed(record.table, error, retried_in=delay)
         self._retry_at[record.table] = time.monotonic() + delay
         if self._show_failing(record, Cause.FAIL, error):
             self.save()  # for how long it holds the log goes on over restarts
@@ -291,7 +290,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         self._stop(record, Cause.STOP, error)
 
     def _stop(self, record: TableRecord, cause: Cause, error: Exception) -> None:
-        log.error("table.failing", table=str(record.table), code=getattr(error, "code", ""), error=summary(error))
+        self.run.failed(record.table, error)
         self.copies.end(record.table)
         self._stopped[record.table] = error
         self._retry_at.pop(record.table, None)

@@ -206,7 +206,7 @@ def note_missing(lifecycle: TableLifecycle, present: list[TableId]) -> None:
         if run.saved_offset is None or run.config.on_table_error == "stop":
             raise error
         table = TableId(entry.database or "", entry.table, entry.schema_ or "")
-        log.error("table.failing", table=entry_name(entry), code=error.code, error=str(error))
+        run.failed(table, error)
         lifecycle.show_missing(table, error)
 
 

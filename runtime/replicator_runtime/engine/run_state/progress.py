@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _Known = TypeVar("_Known")
 _NOT_READING = frozenset({"retrying", "snapshot", "paused"})
 _ENDED = frozenset({"done", "failed"})
+_FAILING = frozenset({"retrying", "failed"})
+PHASES = ("starting", "snapshot", "streaming", "retrying", "paused", "stopping", "maintenance", "done", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,8 @@ class RunView:
             when it was not yet.
         last_error: The error of the run as a whole, such as of its source, or the one that it had until lately; None when it
             had none.
+        is_failing: Whether the run as a whole fails now, or has: source, target or state do not answer, say.
+        waiting_bytes: Bytes that were read and wait in memory.
     """
 
     phase: str
@@ -139,6 +143,8 @@ class RunView:
     message: str = ""
     current_at: float | None = None
     last_error: LastError | None = None
+    is_failing: bool = False
+    waiting_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -188,6 +194,7 @@ class Progress:
         self._caught_up = False
         self._caught_up_at: float | None = None
         self._waiting: frozenset[TableId] | None = None
+        self._waiting_bytes = 0
         self.copied_rows = 0
         self.applied_rows = 0
         self.phase = "starting"
@@ -335,15 +342,19 @@ class Progress:
             self._tables[table] = replace(view, rows=view.rows + rows)
             self._applied_at[table] = max(source_timestamp, self._applied_at.get(table, -1))
 
-    def read(self, caught_up: bool, source_timestamp: int, waiting: frozenset[TableId] | None = None) -> None:
+    def read(
+        self, caught_up: bool, source_timestamp: int, waiting: frozenset[TableId] | None = None, nbytes: int = 0
+    ) -> None:
         """Everything read is applied (`caught_up`), or the oldest unapplied change was committed at the time given.
 
         Args:
             caught_up: Which of the two.
             source_timestamp: In µs since 1970.
             waiting: The tables that have changes which wait; None when any of them may.
+            nbytes: Bytes that were read and wait in memory.
         """
         with self._lock:
+            self._waiting_bytes = nbytes
             self._caught_up, self._read_until, self._waiting = caught_up, source_timestamp, waiting
             if caught_up:
                 self._caught_up_at = time.time()
@@ -362,9 +373,10 @@ class Progress:
                 )
                 for table, view in sorted(self._tables.items())
             )
-            current_at, last_error = self._caught_up_at, self._last_errors.recent(None)
-        speed = sum(t.rows_per_second for t in tables)
-        return RunView(self.phase, tables, speed, lag, self.message, current_at, last_error)
+            current_at, last_error, nbytes = self._caught_up_at, self._last_errors.recent(None), self._waiting_bytes
+        speed, phase = sum(t.rows_per_second for t in tables), self.phase
+        is_failing = self.source_error is not None or phase in _FAILING
+        return RunView(phase, tables, speed, lag, self.message, current_at, last_error, is_failing, nbytes)
 
     @property
     def _is_reading(self) -> bool:

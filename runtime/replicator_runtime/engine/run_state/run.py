@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import structlog
+
 from replicator_runtime.engine.letters.dead_letters import DeadLetters
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
+from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.tables.archiving import NoArchive
 from replicator_runtime.engine.tables.table_store import TableStore
+from replicator_runtime.observability.metrics import FAILURES
 from replicator_sdk.failpoint import failpoint, register
 from replicator_state import SavedOffset
 
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from replicator_sdk import Offset, TableId
     from replicator_state import LaneFolder, Lease, OffsetStore, RequestFolder, StateStore
 
+log = structlog.get_logger()
 register("engine.offset.before_save", "engine.offset.after_save", "engine.offset.set_back")
 
 
@@ -146,6 +152,16 @@ class Run:
         record = self.table_store.records.get(table)
         return frozenset() if record is None else frozenset(column.name for column in record.kept_columns)
 
+    def failed(self, table: TableId | None, error: Exception, *, retried_in: float | None = None) -> None:
+        """Count a failure: of one table, or of the run as a whole; `retried_in` is the wait before the next try, in seconds."""
+        code = getattr(error, "code", "")
+        self.metrics.count(f"{FAILURES}{code or 'RPL-9015'}", table=table)
+        if retried_in is not None:
+            self.metrics.count("retries", table=table)
+        if table is not None:
+            waits = {} if retried_in is None else {"seconds": round(retried_in, 1)}
+            log.error("table.failing", table=str(table), code=code, error=summary(error), **waits)
+
     def load_offset(self) -> None:
         """Read the offset saved last, by an earlier run or attempt."""
         saved = self.offsets.latest()
@@ -168,7 +184,9 @@ class Run:
                 return
             self.lease.check()
             failpoint("engine.offset.before_save")
+            began = time.monotonic()
             self.offsets.save(SavedOffset(sequence_number, offset.fields(), datetime.now(UTC)))
+            self.metrics.took("save", time.monotonic() - began)
             self.committed_offset = self.saved_offset
             self.saved_offset, self.saved_sequence = offset, sequence_number
             failpoint("engine.offset.after_save")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.apply.operation_filter import FilteringReader
@@ -72,7 +73,9 @@ class SliceApplier:
         while True:
             changes = self._changes(piece)
             with self._locks.hold(self._tables.watermarks, Held.ROWS):
+                began = time.monotonic()
                 outcome = self._outcome(changes)
+                self._run.metrics.took("apply", time.monotonic() - began)
             whole = sum(outcome.applied.values(), whole)
             self._landed(piece, outcome)
             wanted = changes.tables.keys() - outcome.applied.keys() - outcome.failures.keys()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.apply.applier import Applier
     from replicator_runtime.engine.batching.batching import TableBatch
     from replicator_runtime.engine.run_state.run import Run
-    from replicator_sdk import DDLEvent, TableChanges, TableId
+    from replicator_sdk import DDLEvent, Offset, TableChanges, TableId
 
 register("engine.batch.gathered", "engine.batch.applied")
 
@@ -90,10 +90,17 @@ class InFlight:
         if batches:
             failpoint("engine.batch.gathered")
             self._applying, self._applying_until = batches, here
-            self._future = self._pool.submit(self._applier.apply, batches, here[0])
+            self._future = self._pool.submit(self._timed_apply, batches, here[0])
         else:
             self._applying_until = here
             self._pending.mark(here)
+
+    def _timed_apply(self, batches: list[TableBatch], until: Offset) -> dict[TableId, Exception]:
+        began = time.monotonic()
+        try:
+            return self._applier.apply(batches, until)
+        finally:
+            self._run.metrics.took("apply", time.monotonic() - began)
 
     def poll(self) -> None:
         """Record the outcome of the batch if it has ended, and what the target has made durable meanwhile."""
@@ -122,7 +129,7 @@ class InFlight:
         """
         self.finish_batch()
         before = self._checked(self._tables.batcher.cut(event))
-        failures = self._applier.apply(before, self._tables.batcher.offset)
+        failures = self._timed_apply(before, self._tables.batcher.offset)
         for item in before:
             item.close()
         self._pending.take([item.applied for item in before], failures)

@@ -174,6 +174,7 @@ class Stream:
         self._in_flight.poll()
         if self._due():
             self._interval.applied(self._batcher.rows)
+            self._run.metrics.took("wait", time.monotonic() - self._waiting_since)
             self._in_flight.begin_batch()
         self._join_snapshots()
         self._run_periodic_work()
@@ -306,7 +307,8 @@ class Stream:
             self._present = None
         is_known, is_idle = self._present is None, self._batcher.empty and in_flight.is_settled
         waiting = in_flight.waiting_tables if is_known else None
-        self._run.progress.read(is_known and is_idle, in_flight.oldest_timestamp, waiting)
+        nbytes = self._queue.nbytes + self._batcher.nbytes
+        self._run.progress.read(is_known and is_idle, in_flight.oldest_timestamp, waiting, nbytes)
 
     def _rejoin(self) -> None:
         """Begin another attempt, unless reading the log again would keep the tables from advancing.

@@ -1,0 +1,115 @@
+"""All metrics that a run shows: names, types, labels and meanings, as `docs/metrics.md` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+OTHER: Final = "__other__"
+"""The table label of all tables beyond the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: As Prometheus has it.
+        kind: Its type; a summary has a count and a sum of seconds.
+        labels: Besides `pipeline`. `table` comes first.
+        meaning: One sentence, also its help text.
+        other: The value of `__other__` from those of its tables.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "summary"]
+    labels: tuple[str, ...]
+    meaning: str
+    other: Callable[[Iterable[float]], float] = sum
+
+
+METRICS: Final = (
+    Metric("replicator_build_info", "gauge", ("version",), "Always 1; the label is the release that runs."),
+    Metric("replicator_phase", "gauge", ("phase",), "1 for what the run is doing, 0 for the other phases."),
+    Metric(
+        "replicator_failing",
+        "gauge",
+        (),
+        "1 while the run as a whole fails (source, target or state do not answer, say) or has failed, else 0.",
+    ),
+    Metric(
+        "replicator_lag_seconds",
+        "gauge",
+        (),
+        "Age of the oldest change that is not durable at the target; missing while it is not known.",
+    ),
+    Metric(
+        "replicator_table_lag_seconds",
+        "gauge",
+        ("table",),
+        "The same of one table. `__other__` has the largest of its tables.",
+        max,
+    ),
+    Metric(
+        "replicator_table_state",
+        "gauge",
+        ("table", "state"),
+        "1 for the state that the table is in, 0 for the others. `__other__` has the number of tables in each state.",
+    ),
+    Metric(
+        "replicator_changes_total",
+        "counter",
+        ("table", "op"),
+        "Changes of the source's log that are durable at the target; `op` is insert, update or delete.",
+    ),
+    Metric("replicator_snapshot_rows_total", "counter", ("table",), "Rows that copies of the table have written."),
+    Metric("replicator_ddl_total", "counter", ("table",), "Changes of structure that were applied at the target."),
+    Metric(
+        "replicator_failures_total",
+        "counter",
+        ("table", "code"),
+        "How often changes or rows could not be replicated, by the error's code; `table` is empty where an error is not of one table.",
+    ),
+    Metric(
+        "replicator_retries_total",
+        "counter",
+        ("table",),
+        "How often that is tried again after a wait; `table` is empty for the run as a whole.",
+    ),
+    Metric(
+        "replicator_snapshot_progress_ratio",
+        "gauge",
+        ("table",),
+        "How much of the table is copied, 0 to 1; missing while it is not being copied. `__other__` has the smallest.",
+        min,
+    ),
+    Metric("replicator_lane_changes", "gauge", ("table",), "Changes that wait in the table's lane."),
+    Metric("replicator_lane_bytes", "gauge", ("table",), "Bytes stored of the table's lane."),
+    Metric(
+        "replicator_waiting_bytes",
+        "gauge",
+        (),
+        "Bytes read that wait in memory for their batch; 0 where executors read the log.",
+    ),
+    Metric(
+        "replicator_batch_seconds",
+        "summary",
+        ("step",),
+        "Time per batch: `wait` until its changes are enough, `apply` at the target, `save` of the offset.",
+    ),
+    Metric("replicator_sequence_number", "gauge", (), "Sequence number of the saved offset."),
+    Metric(
+        "replicator_reported_total",
+        "counter",
+        ("table", "name"),
+        "Other counters of source and target, by the names on their pages; `table` is empty where one is not of a table.",
+    ),
+    Metric(
+        "replicator_reported",
+        "gauge",
+        ("table", "name"),
+        "The same of their gauges. `__other__` has the largest of its tables.",
+        max,
+    ),
+)

@@ -1,0 +1,105 @@
+"""The values of a run's metrics at one moment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replicator_runtime.engine.run_state.progress import PHASES
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.observability.metrics import FAILURES, SNAPSHOT_ROWS
+from replicator_sdk.authoring.stored_form import release
+
+if TYPE_CHECKING:
+    from replicator_runtime.engine.run_state.progress import RunView, TableView
+    from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.observability.metrics import Values
+    from replicator_sdk import TableId
+
+_OPERATIONS: Final = {"dml.insert": "insert", "dml.update": "update", "dml.delete": "delete"}
+
+
+class Sample(NamedTuple):
+    """One value.
+
+    Attributes:
+        metric: Its name in the catalogue.
+        table: Of which table; None where it is not of one.
+        labels: The labels after `table`.
+        value: A summary has its count in `times`.
+        times: Of a summary.
+    """
+
+    metric: str
+    table: TableId | None
+    labels: tuple[str, ...]
+    value: float
+    times: int = 0
+
+
+def samples(view: RunView, run: Run | None) -> Iterator[Sample]:
+    """All values, in no order; those of the counters only once the run has begun."""
+    yield Sample("replicator_build_info", None, (release(),), 1)
+    for phase in PHASES:
+        yield Sample("replicator_phase", None, (phase,), phase == view.phase)
+    yield Sample("replicator_failing", None, (), view.is_failing)
+    yield Sample("replicator_waiting_bytes", None, (), view.waiting_bytes)
+    if view.lag_seconds is not None:
+        yield Sample("replicator_lag_seconds", None, (), view.lag_seconds)
+    for table in view.tables:
+        yield from _of_table(table)
+    if run is not None:
+        yield Sample("replicator_sequence_number", None, (), run.saved_sequence)
+        yield from _counted(run.metrics.values())
+
+
+def _of_table(view: TableView) -> Iterator[Sample]:
+    table = view.table
+    for state in TableState:
+        yield Sample("replicator_table_state", table, (state.value,), state is view.state)
+    if view.lag_seconds is not None:
+        yield Sample("replicator_table_lag_seconds", table, (), view.lag_seconds)
+    if view.snapshot_percent is not None:
+        yield Sample("replicator_snapshot_progress_ratio", table, (), view.snapshot_percent / 100)
+    if view.pause is not None:
+        yield Sample("replicator_lane_changes", table, (), view.pause.lane_rows)
+        yield Sample("replicator_lane_bytes", table, (), view.pause.lane_bytes)
+
+
+def _counted(values: Values) -> Iterator[Sample]:
+    copied = {table: rows for (name, table), rows in values.counters.items() if name == SNAPSHOT_ROWS}
+    for (name, table), count in _by_table(values.counters).items():
+        if name == "dml.insert":
+            yield Sample("replicator_changes_total", table, ("insert",), count - copied.get(table, 0))
+        else:
+            metric, labels = _counter(name)
+            yield Sample(metric, table, labels, count)
+    for (name, table), value in values.gauges.items():
+        yield Sample("replicator_reported", table, (name,), value)
+    for step, (times, seconds) in values.timings.items():
+        yield Sample("replicator_batch_seconds", None, (step,), seconds, times)
+
+
+def _by_table(counters: Mapping[tuple[str, TableId | None], int]) -> dict[tuple[str, TableId | None], int]:
+    """The counters of tables, and of no table what those of the whole count besides."""
+    of_tables: defaultdict[str, int] = defaultdict(int)
+    for (name, table), count in counters.items():
+        of_tables[name] += count if table is not None else 0
+    shown = {key: count for key, count in counters.items() if key[1] is not None}
+    rest = {(name, None): count - of_tables[name] for (name, table), count in counters.items() if table is None}
+    return shown | {key: count for key, count in rest.items() if count}
+
+
+def _counter(name: str) -> tuple[str, tuple[str, ...]]:
+    """The metric that shows a counter, and its labels."""
+    if name in _OPERATIONS:
+        return "replicator_changes_total", (_OPERATIONS[name],)
+    if name.startswith(FAILURES):
+        return "replicator_failures_total", (name.removeprefix(FAILURES),)
+    known = {
+        "ddl": "replicator_ddl_total",
+        "retries": "replicator_retries_total",
+        SNAPSHOT_ROWS: "replicator_snapshot_rows_total",
+    }
+    return (known[name], ()) if name in known else ("replicator_reported_total", (name,))
