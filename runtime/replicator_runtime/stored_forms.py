@@ -21,6 +21,7 @@ TABLES, CHANGES = "engine-tables", "engine-tables-changes"
 SLICES, POSITIONS, MAINTENANCE = "engine-slices", "engine-positions", "engine-maintenance"
 SETTINGS, APPROVALS, REWIND, LANES = "engine-settings", "engine-approvals", "engine-rewind", "engine-lanes"
 ONLY_COPIED, ARCHIVE = "engine-only-copied", "engine-archive"
+TOTALS, TOTALS_CHANGES = "engine-totals", "engine-totals-changes"
 SCHEDULE, VERIFIED, GAPS = "engine-schedule", "engine-verified", "engine-gaps"
 NOTICES = "engine-notices"
 _FORMS: Final = {
@@ -39,6 +40,8 @@ _FORMS: Final = {
     ARCHIVE: 1,
     GAPS: 1,
     NOTICES: 1,
+    TOTALS: 1,
+    TOTALS_CHANGES: 1,
 }
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 

@@ -33,10 +33,11 @@ from replicator_runtime.engine.stream.stream import Stream
 from replicator_runtime.engine.structure.decided_drops import finish_drops
 from replicator_runtime.engine.structure.policy import check_source
 from replicator_runtime.engine.tables.table_scope import TableScope
-from replicator_runtime.engine.tables.table_watermark import TableWatermark
+from replicator_runtime.engine.tables.table_watermark import Recount, TableWatermark
 from replicator_sdk import (
     BatchConsumer,
     EventReaderDefinition,
+    Position,
     RangeConsumer,
     SnapshotLoader,
     TableSchema,
@@ -90,6 +91,7 @@ class Attempt:
         """
         with self._exit:
             self._exit.callback(self._lifecycle.positions.save)
+            self._exit.callback(self._run.totals.save_soon, at_once=True)
             forget_old_schemas(self._run, self._lifecycle.records.values())
             self._lifecycle.takes_snapshots = takes_snapshots(self._run, self._definition({}))
             check_source(self._run.config.ddl_policies, takes_snapshots=self._lifecycle.takes_snapshots)
@@ -282,10 +284,22 @@ class Attempt:
             watermark.filtered |= record is not None and record.keeps_rows
             watermark.is_part = record is not None and record.snapshot is not None and bool(record.snapshot.where)
             watermark.lacks_rows = watermark.is_part or (scope is not None and scope.lacks_written_rows)
+            if table not in lanes:
+                watermark.recount = self._recount(table, watermark)
+        self._run.totals.save()
         self._applied = dict(watermarks)
         stream.start(start, self._run.saved_sequence)
         self._run.progress.set_phase("streaming")
         stream.run(reader, self._later_goal(records), self._goal or self._source.latest_offset())
+
+    def _recount(self, table: TableId, watermark: TableWatermark) -> Recount | None:
+        """What the table has and no count has: changes that were applied before a kill."""
+        record, saved = self._lifecycle.records.get(table), self._run.saved_offset
+        copy = None if record is None else record.snapshot
+        first = None if copy is None else Position(copy.first)
+        copy_id = "" if record is None else record.copy_id
+        begin = self._run.totals.begin(table, copy_id, first, watermark.position, saved)
+        return None if begin is None else Recount(begin, watermark.position)
 
     def _schemas(
         self, records: list[TableRecord], watermarks: dict[TableId, TableWatermark] | None

@@ -246,6 +246,7 @@ class _Attempts:
             self._log_edits()
         self._run.load_offset()
         self._lifecycle.load()
+        self._run.totals.load()
         if not self._identified:
             self._lifecycle.show_stored()
             self._maintenance.times.forget_others(self._lifecycle.records)

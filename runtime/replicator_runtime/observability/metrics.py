@@ -57,12 +57,13 @@ class MetricsRegistry(Metrics):
             if table is not None:
                 self._counters[name, table] += value
 
-    def copied(self, rows: int, *, table: TableId) -> None:
-        """A copy of the table has written so many rows, which are inserts."""
-        with self._lock:  # at once: who subtracts one counter from the other never sees less than before
-            for name in ("dml.insert", SNAPSHOT_ROWS):
-                self._counters[name, None] += rows
-                self._counters[name, table] += rows
+    def count_all(self, counts: Mapping[tuple[str, TableId | None], int]) -> None:
+        """Add to many counters at once; those of tables count for the whole, too."""
+        with self._lock:
+            for (name, table), value in counts.items():
+                self._counters[name, None] += value
+                if table is not None:
+                    self._counters[name, table] += value
 
     def took(self, step: str, seconds: float) -> None:
         """A step of a batch took so long."""

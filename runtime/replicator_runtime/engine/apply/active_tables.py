@@ -89,7 +89,7 @@ class ActiveTables:
 
     def _applied(self, item: AppliedBatch) -> None:
         """The table has these changes, durable."""
-        table, tally, metrics = item.table, item.tally, self._lifecycle.run.metrics
+        table, tally = item.table, item.tally
         if table in self.lanes:
             self._kept(item)
             return
@@ -97,8 +97,9 @@ class ActiveTables:
         if table in self.watermarks:
             self.watermarks[table].position = item.position
             self._lifecycle.positions.reached(table, self._lifecycle.records[table].copy_id, item.position)
-        for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
-            metrics.count(f"dml.{name}", count, table=table)
+        record = self._lifecycle.records.get(table)
+        copy = "" if record is None else record.copy_id
+        self._lifecycle.run.totals.add(table, copy, item.position, tally.counts)
         self._lifecycle.run.progress.applied(table, tally.rows, tally.source_timestamp)
         self._lifecycle.progressed(table)
 

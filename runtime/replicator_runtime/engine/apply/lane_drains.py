@@ -125,7 +125,7 @@ class LaneDrain:
                 if event.operation is DDLOperation.TRUNCATE_TABLE:
                     self._run.letters.truncate(consumer, event)
                 consumer.apply_ddl(event)
-            self._run.metrics.count("ddl", table=table)
+            self._run.totals.add(table, self.record.copy_id, step.position, {"ddl": 1})
         else:
             # The target stays where it is, and the decision is found again should the run end here.
             self._lane.take(step)
@@ -134,8 +134,8 @@ class LaneDrain:
         self._lane.take(step)
         lifecycle.positions.reached(table, self.record.copy_id, step.position)
         if step.changes is not None:
-            for name, count in zip(("insert", "update", "delete"), step.operations, strict=True):
-                self._run.metrics.count(f"dml.{name}", count, table=table)
+            counts = dict(zip(("dml.insert", "dml.update", "dml.delete"), step.operations, strict=True))
+            self._run.totals.add(table, self.record.copy_id, step.position, counts)
             self._run.progress.applied(table, step.changes.rows, step.changes.source_timestamp)
         self._run.progress.set_lane(table, self._lane.rows, self._lane.nbytes, self._lane.oldest_at)
         lifecycle.progressed(table)

@@ -51,4 +51,5 @@ class PeriodicWork:
             self._tables.let_failing_go()
             self._tables.drop_full_lanes()
         self._lifecycle.positions.save_when_due()
+        self._lifecycle.run.totals.save_soon()
         self._maintain([table for table in self._tables.watermarks if table not in self._tables.lanes], busy)

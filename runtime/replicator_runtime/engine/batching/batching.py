@@ -19,12 +19,16 @@ from replicator_sdk import BatchIdentity, ChangeBatch, DDLEvent, Position, Table
 from replicator_sdk.errors import BugError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from replicator_runtime.engine.batching.segment import Tally
     from replicator_runtime.engine.batching.sequencer import CommitMark
     from replicator_runtime.engine.tables.table_watermark import TableWatermark
     from replicator_sdk import Commits, Offset, TableId
+
+
+_Known = tuple[Segment, Position]
+"""What of a window a table has and nothing has counted, and up to where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class Batcher:
         epoch: For batch identities.
         spill_bytes: An open transaction larger than this is written to disk.
         spill_folder: Where; None for the system's temporary folder.
+        recount: Called with changes that a table has and that are not counted: the table, up to where, and how many of each kind.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class Batcher:
         epoch: int,
         spill_bytes: int,
         spill_folder: str | None = None,
+        recount: Callable[[TableId, Position, Mapping[str, int]], None] | None = None,
     ) -> None:
         self.offset, self.sequence_number = start
         self.rows = 0
@@ -94,6 +100,8 @@ class Batcher:
         self._window_bytes = 0
         self._window_ddl = -1
         self._sealed: dict[TableId, list[Segment]] = {}
+        self._recount = recount
+        self._recounting = {table for table, mark in watermarks.items() if mark.recount is not None}
 
     @property
     def empty(self) -> bool:
@@ -127,7 +135,8 @@ class Batcher:
             )
         for table, segments in self._window.items():
             for segment in segments:
-                self._seal(table, segment, self._committed(table, segment, mark))
+                self._seal(table, segment, self._committed(table, segment, mark), self._known(table, segment, mark))
+        self._note_counted(mark.commits.last)
         self._window, self._window_bytes, self._window_ddl = {}, 0, -1
         self.offset, self.sequence_number = mark.commits.last, mark.sequence_number
         if self._sealed and self.oldest_timestamp < 0:
@@ -141,7 +150,8 @@ class Batcher:
         if watermark is not None and event.table in self._window:
             skip, overlap = _open_skip(watermark.position, self.offset), watermark.overlaps(self.offset)
             for segment in self._window.pop(event.table):
-                self._seal(event.table, segment, [replace(segment, skip=skip, timestamp=timestamp, overlap=overlap)])
+                part = replace(segment, skip=skip, timestamp=timestamp, overlap=overlap)
+                self._seal(event.table, segment, [part], self._known_before(event, watermark, segment))
         return self._take(event.table, Position(self.offset, event.ordinal))
 
     def take(self) -> list[TableBatch]:
@@ -168,7 +178,7 @@ class Batcher:
         where only the second part may look for it.
         """
         commits, watermark = mark.commits, self._watermarks[table]
-        skip = self._skip(table, mark.start, commits)
+        skip = self._skip(watermark.position, mark.start, commits)
         inside = 0 if watermark.overlap_until is None else commits.count_until(watermark.overlap_until)
         border = int(commits.ordinals[inside - 1]) if inside else 0
         parts = []
@@ -179,9 +189,43 @@ class Batcher:
             parts.append(replace(segment, skip=max(skip, border), commits=commits, end=commits.last))
         return parts
 
-    def _seal(self, table: TableId, segment: Segment, parts: list[Segment]) -> None:
-        """Keep what is left of a segment for the flush."""
+    def _known(self, table: TableId, segment: Segment, mark: CommitMark) -> _Known | None:
+        """The segment cut to what the table has and nothing has counted."""
+        again = self._watermarks[table].recount
+        if again is None:
+            return None
+        after, until = (self._skip(where, mark.start, mark.commits) for where in (again.after, again.until))
+        part = replace(segment, skip=after, until=until, commits=mark.commits)
+        return part, min(again.until, Position(mark.commits.last))
+
+    def _known_before(self, event: DDLEvent, watermark: TableWatermark, segment: Segment) -> _Known | None:
+        """The same of a transaction that `event` cuts."""
+        again = watermark.recount
+        if again is None:
+            return None
+        after, until = (_open_skip(where, self.offset) for where in (again.after, again.until))
+        return replace(segment, skip=after, until=until), min(again.until, Position(self.offset, event.ordinal))
+
+    def _note_counted(self, end: Offset) -> None:
+        """The window up to `end` is counted."""
+        for table in list(self._recounting):
+            watermark = self._watermarks.get(table)
+            again = None if watermark is None else watermark.recount
+            if watermark is None or again is None or again.until <= Position(end):
+                self._recounting.discard(table)
+                if watermark is not None:
+                    watermark.recount = None
+            elif again.after < Position(end):
+                watermark.recount = replace(again, after=Position(end))
+
+    def _seal(self, table: TableId, segment: Segment, parts: list[Segment], known: _Known | None) -> None:
+        """Keep what is left of a segment for the flush; `known` is what is counted only."""
         segment.finish()
+        if known is not None:
+            part, end = known
+            part.batches, part.spilled = segment.batches, segment.spilled
+            if self._recount is not None and (counted := tally([part])) is not None:
+                self._recount(table, end, counted.counts)
         kept = []
         for part in parts:
             part.batches, part.spilled = segment.batches, segment.spilled
@@ -194,9 +238,9 @@ class Batcher:
         self.rows += segment.spilled.rows if segment.spilled else sum(len(b) for b in segment.batches)
         self.nbytes += segment.spilled.nbytes if segment.spilled else segment.nbytes
 
-    def _skip(self, table: TableId, start: Offset, commits: Commits) -> int:
-        """Below which ordinal the window's changes are in the table already."""
-        watermark = self._watermarks[table].position
+    @staticmethod
+    def _skip(watermark: Position, start: Offset, commits: Commits) -> int:
+        """Below which ordinal the window's changes are in a table that is at `watermark`."""
         applied = commits.count_until(watermark.offset)
         below = int(commits.ordinals[applied - 1]) if applied else 0
         at = commits.offset_at(applied - 1) if applied else start

@@ -100,6 +100,11 @@ class Tally:
     is_unordered: bool = False
 
     @property
+    def counts(self) -> dict[str, int]:
+        """How many changes of each kind, by the names of their counters."""
+        return {"dml.insert": self.inserts, "dml.update": self.updates, "dml.delete": self.deletes}
+
+    @property
     def rows(self) -> int:
         """How many changes."""
         return self.inserts + self.updates + self.deletes

@@ -110,6 +110,9 @@ class _Run(Protocol):
     def config(self) -> PipelineConfig:
         """The pipeline's."""
 
+    def failed(self, table: TableId, error: Exception, *, retried_in: float) -> None:
+        """See `Run.failed`."""
+
 
 class _Release(Protocol):
     """What is used of `LogRelease` here."""

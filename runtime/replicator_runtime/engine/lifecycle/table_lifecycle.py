@@ -159,6 +159,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
             self._stopped.pop(table, None)
         self.try_lanes()
         self.positions.forget_others(self.records)
+        self.run.totals.forget_others(self.records)
 
     def show_stored(self) -> None:
         """Show the selected tables in the state an earlier run left them in, until an attempt begins."""
@@ -438,7 +439,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         self.save()
         names = {rename.former: rename.table for rename in renames}
         self.run.progress.rename_tables(names)
-        self.run.metrics.rename(names)
+        self.run.totals.rename(names)
         for record, _ in renamed:
             self.run.progress.set_table(record.table, record.state)
 

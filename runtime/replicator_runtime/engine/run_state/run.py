@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replicator_runtime.engine.counting.change_totals import ChangeTotals
 from replicator_runtime.engine.letters.dead_letters import DeadLetters
 from replicator_runtime.engine.run_state.spark_handle import SparkHandle
 from replicator_runtime.engine.run_state.unknown_errors import summary
@@ -88,6 +89,7 @@ class Run:
         spark: The Spark session, which starts when a plugin asks for it.
         table_store: What is stored of the tables; their states are changed by `TableLifecycle` only.
         letters: The rows that were put aside.
+        totals: Counts what was replicated of each table.
     """
 
     pipeline: Pipeline
@@ -116,11 +118,13 @@ class Run:
     spark: SparkHandle = field(init=False)
     table_store: TableStore = field(init=False)
     letters: DeadLetters = field(init=False)
+    totals: ChangeTotals = field(init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.spark = SparkHandle(self.pipeline)
         self.table_store = TableStore(self.store, self.read_offset)
+        self.totals = ChangeTotals(self.store, self.read_offset, self.metrics)
         self.letters = DeadLetters(
             self.letter_files, self.config, self.epoch, self.read_offset, self._copy_of, self.metrics, self._kept_of
         )
@@ -183,8 +187,9 @@ class Run:
             if self.saved_offset is not None and not self.saved_offset < offset:
                 return
             self.lease.check()
-            failpoint("engine.offset.before_save")
             began = time.monotonic()
+            self.totals.save()
+            failpoint("engine.offset.before_save")
             self.offsets.save(SavedOffset(sequence_number, offset.fields(), datetime.now(UTC)))
             self.metrics.took("save", time.monotonic() - began)
             self.committed_offset = self.saved_offset

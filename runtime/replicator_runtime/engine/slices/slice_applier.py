@@ -135,8 +135,8 @@ class SliceApplier:
             self._tables.watermarks[table].position = Position(piece.end)
             self._lifecycle.positions.reached(table, self._lifecycle.records[table].copy_id, Position(piece.end))
             run.progress.applied(table, tally.rows, tally.newest)
-            for name, count in (("insert", tally.inserts), ("update", tally.updates), ("delete", tally.deletes)):
-                run.metrics.count(f"dml.{name}", count, table=table)
+            counts = {"dml.insert": tally.inserts, "dml.update": tally.updates, "dml.delete": tally.deletes}
+            run.totals.add(table, self._lifecycle.records[table].copy_id, Position(piece.end), counts)
             self._lifecycle.progressed(table)
         if not self._alone:
             self._report_time(outcome)

@@ -161,5 +161,5 @@ class SliceSchemas:
         watermark.position = max(watermark.position, event.position)
         if record.pause is None:
             self._lifecycle.create(record)
-        self._run.metrics.count("ddl", table=event.table)
+        self._run.totals.add(event.table, record.copy_id, event.position, {"ddl": 1})
         log.info("ddl.applied", table=str(event.table), operation=str(event.operation), position=str(event.position))

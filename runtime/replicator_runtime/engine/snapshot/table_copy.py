@@ -238,7 +238,7 @@ class TableCopy:
             self._throttle.took(rows, began)
             held = held | {c.index for c in wave}
             progress.snapshot_chunks(schema.table, rows, len(held), total)
-            self._run.metrics.copied(rows, table=schema.table)
+            self._run.totals.copied(schema.table, rows)
             self._lifecycle.progressed(schema.table)
             failpoint("engine.snapshot.chunks_loaded")
         self._stretch(plan, snapshot)
@@ -259,7 +259,7 @@ class TableCopy:
         rows = loader.load_whole(schema, plan.snapshot_id, Position(plan.first), snapshot.chunks, read, all_read)
         self._throttle.took(rows, began)
         progress.snapshot_chunks(schema.table, rows, total, total)
-        self._run.metrics.copied(rows, table=schema.table)
+        self._run.totals.copied(schema.table, rows)
         self._lifecycle.progressed(schema.table)
 
     def _reader(self, plan: SnapshotRecord, snapshot: TableSnapshot, waiting: Sequence[SnapshotChunk]) -> ChunkReader:

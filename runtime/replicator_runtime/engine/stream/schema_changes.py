@@ -121,6 +121,9 @@ class SchemaChanges:
         record = self._lifecycle.records.get(event.table)
         if record is None:
             return
+        mark = self._tables.watermarks.get(event.table)
+        if mark is not None and mark.recount is not None and mark.recount.takes(event.position):
+            self._run.totals.add(event.table, record.copy_id, event.position, {"ddl": 1})
         if event.schema is not None and record.learn_older(event.position, event.schema, watermark):
             self._lifecycle.save()
         if record.snapshot is None or not Position(record.snapshot.first) < event.position:
@@ -166,7 +169,7 @@ class SchemaChanges:
         if event.operation is DDLOperation.DROP_TABLE:
             self._tables.forget(event.table)  # a new table of that name joins like any other
             raise Rejoin
-        self._run.metrics.count("ddl", table=event.table)
+        self._run.totals.add(event.table, record.copy_id, event.position, {"ddl": 1})
         log.info("ddl.applied", table=str(event.table), operation=str(event.operation), position=str(event.position))
         if event.operation is DDLOperation.CREATE_TABLE and event.table not in self._tables.watermarks:
             self._tables.watermarks[event.table] = TableWatermark(event.position)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.maintenance.maintenance import Maintenance
     from replicator_runtime.engine.snapshot.snapshots import Snapshots
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import EventReader, Offset, TableId, TableSchema
+    from replicator_sdk import EventReader, Offset, Position, TableId, TableSchema
 
 _TICK = 0.2
 _IDLE_SECONDS = 15.0  # of silence: the reader is at the end of the log, also where it emits no offset there
@@ -106,6 +106,7 @@ class Stream:
             generation=run.generation,
             epoch=run.epoch,
             spill_bytes=self._limits.spill_bytes,
+            recount=self._count_again,
         )
         self._tables = ActiveTables(self._lifecycle, self._watermarks, self._batcher, self._lanes)
         self._in_flight = InFlight(run, self._applier, self._tables)
@@ -119,6 +120,11 @@ class Stream:
         over = self._schema_changes.pass_over
         self._renames = TableRenames(self._lifecycle, self._applier, self._tables, before, over)
         self._databases = Databases(self._lifecycle, self._applier, self._tables)
+
+    def _count_again(self, table: TableId, position: Position, counts: Mapping[str, int]) -> None:
+        """Count changes that the target has since before a kill."""
+        record = self._lifecycle.records.get(table)
+        self._run.totals.add(table, "" if record is None else record.copy_id, position, counts)
 
     def run(self, reader: EventReader, goal: Offset | None, present: Offset) -> None:
         """Stream until the run is to stop or `goal` is durable; everything read by then is applied and saved.

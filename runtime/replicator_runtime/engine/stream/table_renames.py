@@ -125,7 +125,8 @@ class TableRenames:
         self._lifecycle.rename(renames, last, steps)
         failpoint("engine.rename.saved")
         for rename in renames:
-            self._lifecycle.run.metrics.count("ddl", table=rename.table)
+            copy = self._lifecycle.records[rename.table].copy_id
+            self._lifecycle.run.totals.add(rename.table, copy, last, {"ddl": 1})
         raise Rejoin  # the next attempt begins with the target's part, as a run does that finds it undone
 
     def _why_not(self) -> str:

@@ -1,0 +1,1 @@
+"""Counts what was replicated of each table, over restarts and kills."""

@@ -1,0 +1,233 @@
+"""Counts the changes of each table so that no restart and no kill loses or repeats one.
+
+A table's counts are stored with the position that they reach, before the offset that follows. So a replay knows which changes
+are not in them: those after that position, also where the target has them already.
+Why: docs/decisions/0051-counts-are-stored-with-a-position.md
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from replicator_runtime.stored_forms import TOTALS, TOTALS_CHANGES, head, parsed
+from replicator_sdk import Position, TableId
+from replicator_sdk.errors import NeedsUserError
+from replicator_state.value_files import UNREADABLE_STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from replicator_runtime.observability.metrics import MetricsRegistry
+    from replicator_sdk import Offset
+    from replicator_state import StateStore
+
+log = structlog.get_logger()
+_WHOLE_SECONDS: Final = 10.0
+_SOON_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is counted of one table, and of which copy of it, up to a position; no position before any change was counted."""
+
+    copy: str = ""
+    position: Position | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class ChangeTotals:
+    """Counts of tables, under two state keys: all of them every ten seconds, and those that changed since. Safe from any thread.
+
+    The registry of metrics shows a count once it is stored, so none goes back after a kill.
+
+    Args:
+        store: The run's.
+        read_offset: Reads a stored offset.
+        metrics: Shows the counts.
+    """
+
+    def __init__(
+        self, store: StateStore, read_offset: Callable[[Mapping[str, bytes]], Offset], metrics: MetricsRegistry
+    ) -> None:
+        self._store = store
+        self._read_offset = read_offset
+        self._metrics = metrics
+        self._lock = threading.RLock()
+        self._entries: dict[TableId, _Entry] | None = None
+        self._gone: dict[str, int] = {}
+        self._number = 0
+        self._whole_at = -_WHOLE_SECONDS
+        self._saved_at = -_SOON_SECONDS
+        self._since_whole: set[TableId] = set()
+        self._changed = False
+        self._unshown: dict[tuple[str, TableId | None], int] = {}
+
+    def load(self) -> None:
+        """Read and show what earlier runs counted; later calls do nothing."""
+        with self._lock:
+            self._loaded()
+
+    def add(self, table: TableId, copy: str, position: Position, counts: Mapping[str, int]) -> None:
+        """So much of the table, whose copy is `copy`, is durable at the target up to `position`; what was counted ended before."""
+        with self._lock:
+            entry = self._loaded().setdefault(table, _Entry())
+            entry.copy, entry.position = copy, position
+            self._count(table, entry, counts)
+
+    def copied(self, table: TableId, rows: int) -> None:
+        """A copy of the table has written so many rows, which are inserts as well."""
+        with self._lock:
+            entry = self._loaded().setdefault(table, _Entry())
+            self._count(table, entry, {"dml.insert": rows, "snapshot.rows": rows})
+
+    def begin(
+        self, table: TableId, copy: str, first: Position | None, found: Position, saved: Offset | None
+    ) -> Position | None:
+        """From where on a replay is to count what the table has already; None when all of that is counted.
+
+        Args:
+            table: The table.
+            copy: Its copy's id.
+            first: The position of its copy, whose rows have all changes before; None without a copy.
+            found: Where the table is.
+            saved: Where the replay begins.
+        """
+        with self._lock:
+            entry = self._entry(table, copy)
+            known = first
+            if entry is not None and entry.position is not None and entry.copy == copy:
+                if found < entry.position:  # the target's table went back: what it gets again counts again
+                    entry.position = found
+                    self._touch(table)
+                known = entry.position
+            floor = None if saved is None else Position(saved)
+            if known is None or (floor is not None and known < floor):
+                known = floor
+            return known if known is not None and known < found else None
+
+    def rename(self, names: Mapping[TableId, TableId]) -> None:
+        """Tables have other names from now on, all at once."""
+        with self._lock:
+            self._save(whole=False)
+            entries = self._loaded()
+            entries.update({names[former]: entries.pop(former) for former in names if former in entries})
+            self._since_whole.update(names, names.values())
+            self._changed = True
+            self._metrics.rename(names)
+
+    def forget_others(self, tables: Mapping[TableId, object]) -> None:
+        """Drop the entries of tables that are not in `tables`; their counts stay in those of the whole."""
+        with self._lock:
+            for table in self._loaded().keys() - tables.keys():
+                for name, count in self._entries_now.pop(table).counts.items():
+                    self._gone[name] = self._gone.get(name, 0) + count
+                self._touch(table)
+                self._whole_at = -_WHOLE_SECONDS
+
+    def save(self) -> None:
+        """Store what was counted, durable when this returns: before the offset that follows is saved.
+
+        Raises:
+            ReplicatorError: As the state's store fails.
+        """
+        with self._lock:
+            self._save(whole=time.monotonic() - self._whole_at >= _WHOLE_SECONDS)
+
+    def save_soon(self, *, at_once: bool = False) -> None:
+        """The same at most once a second unless `at_once`, for times when no offset is saved; a failure only delays it."""
+        with self._lock:
+            if not self._changed or (not at_once and time.monotonic() - self._saved_at < _SOON_SECONDS):
+                return
+            try:
+                self.save()
+            except Exception as error:  # noqa: BLE001 - the offset's own save says what is wrong with the store
+                log.warning("totals.not_saved", error=str(error))
+
+    @property
+    def _entries_now(self) -> dict[TableId, _Entry]:
+        assert self._entries is not None
+        return self._entries
+
+    def _entry(self, table: TableId, copy: str) -> _Entry | None:
+        """The table's; found by its copy where a kill came between its new name and this."""
+        entries = self._loaded()
+        if table not in entries and copy:
+            former = next((name for name, entry in entries.items() if entry.copy == copy), None)
+            if former is not None:
+                self.rename({former: table})
+        return entries.get(table)
+
+    def _count(self, table: TableId, entry: _Entry, counts: Mapping[str, int]) -> None:
+        for name, count in counts.items():
+            if count:
+                entry.counts[name] = entry.counts.get(name, 0) + count
+                self._unshown[name, table] = self._unshown.get((name, table), 0) + count
+        self._touch(table)
+
+    def _touch(self, table: TableId) -> None:
+        self._since_whole.add(table)
+        self._changed = True
+
+    def _save(self, *, whole: bool) -> None:
+        if self._changed:
+            if whole:
+                self._number += 1
+                content = {"number": self._number, "gone": self._gone, "tables": self._json(self._entries_now)}
+                self._store.put(TOTALS, json.dumps({**head(TOTALS), **content}).encode())
+                self._since_whole, self._whole_at = set(), time.monotonic()
+            else:
+                content = {"follows": self._number, "tables": self._json(self._since_whole)}
+                self._store.put(TOTALS_CHANGES, json.dumps({**head(TOTALS_CHANGES), **content}).encode())
+            self._changed, self._saved_at = False, time.monotonic()
+        self._metrics.count_all(self._unshown)
+        self._unshown = {}
+
+    def _loaded(self) -> dict[TableId, _Entry]:
+        if self._entries is None:
+            self._entries = {}
+            whole, changes = self._read(TOTALS), self._read(TOTALS_CHANGES)
+            self._number, self._gone = whole.get("number", 0), whole.get("gone", {})
+            listed = [*whole.get("tables", ())]
+            if changes.get("follows") == self._number:
+                listed += changes["tables"]
+            for value in listed:
+                table = TableId.from_json(value["table"])
+                self._entries.pop(table, None)
+                if "counts" in value:
+                    self._entries[table] = self._parsed(value)
+            shown: dict[tuple[str, TableId | None], int] = {(name, None): n for name, n in self._gone.items()}
+            shown |= {(name, t): n for t, entry in self._entries.items() for name, n in entry.counts.items()}
+            self._metrics.count_all(shown)
+        return self._entries
+
+    def _read(self, key: str) -> dict[str, Any]:
+        try:
+            content = self._store.get(key)
+        except NeedsUserError as error:
+            if error.code != UNREADABLE_STATE:
+                raise
+            log.warning("totals.damaged", key=key, error=str(error))  # numbers for people: no reason to stop
+            return {}
+        found: dict[str, Any] = parsed(key, content) if content else {}
+        return found
+
+    def _parsed(self, value: Mapping[str, Any]) -> _Entry:
+        position = Position.from_json(value, self._read_offset) if "offset" in value else None
+        return _Entry(value["copy"], position, dict(value["counts"]))
+
+    def _json(self, tables: Mapping[TableId, object] | set[TableId]) -> list[dict[str, Any]]:
+        """The entries of these tables; of one that has none its name alone."""
+        found = []
+        for table in tables:
+            value: dict[str, Any] = {"table": table.to_json()}
+            if (entry := self._entries_now.get(table)) is not None:
+                position = {} if entry.position is None else entry.position.to_json()
+                value |= {"copy": entry.copy, "counts": entry.counts, **position}
+            found.append(value)
+        return found

@@ -1,0 +1,120 @@
+"""Counts of changes over restarts and replays, in one process: they equal what was changed at the source."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from replicator_runtime.engine.run_state.run import Run
+from replicator_sdk import failpoint
+from replicator_sdk.errors import RetryableError
+from tests.runtime.engine.test_run import Shop, fill, shop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["shop"]
+POINTS = (
+    "engine.batch.gathered",
+    "engine.batch.applied",
+    "engine.offset.before_save",
+    "engine.offset.after_save",
+    "state.offset.before_write",
+    "state.put.before",
+)
+
+
+def change(shop: Shop, chance: random.Random, made: Counter[str]) -> None:
+    first = chance.randint(10_000, 10**9)
+    statements = [
+        ("customers insert", f"INSERT INTO customers VALUES ({first}, 'a'), ({first + 1}, 'b')"),
+        ("customers update", f"UPDATE customers SET name = name || 'x' WHERE id % {chance.randint(2, 9)} = 0"),
+        ("customers delete", "DELETE FROM customers WHERE id = (SELECT min(id) FROM customers)"),
+        ("notes insert", "INSERT INTO notes VALUES ('x'), ('y')"),
+        ("notes delete", "DELETE FROM notes WHERE rowid = (SELECT max(rowid) FROM notes)"),
+    ]
+    with closing(sqlite3.connect(shop.path, timeout=30)) as database, database:
+        for kind, statement in chance.sample(statements, 3):
+            made[kind] += database.execute(statement).rowcount
+
+
+def counted(shop: Shop) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name, metrics in shop.status()["metrics"]["tables"].items():
+        counters: dict[str, Any] = metrics["counters"]
+        copied = counters.get("lake.snapshot.rows", 0)
+        for operation in ("insert", "update", "delete"):
+            number = counters.get(f"lake.dml.{operation}", 0) - (copied if operation == "insert" else 0)
+            found[f"{name.rpartition('.')[2]} {operation}"] += number
+    return +found
+
+
+def test_counts_equal_the_changes_made_over_twenty_ends_by_errors(shop: Shop) -> None:
+    shop.document["retries"] = {"maxDurationSeconds": 0}
+    chance, made = random.Random(3), Counter[str]()
+    fill(shop)
+    shop.run()
+    ended = 0
+    for number in range(20):
+        change(shop, chance, made)
+        failpoint.arm(f"{chance.choice(POINTS)}=raise@{chance.randint(1, 2)}")
+        try:
+            shop.run()
+        except RetryableError:
+            ended += 1
+        failpoint.arm("")
+        if number % 5 == 4:
+            shop.run()
+            assert counted(shop) == made, number
+    assert ended > 5
+    shop.assert_equal()
+
+
+def test_a_replay_in_one_run_counts_nothing_twice(shop: Shop) -> None:
+    chance, made = random.Random(4), Counter[str]()
+    fill(shop)
+    shop.run()
+    for point in POINTS:
+        change(shop, chance, made)
+        failpoint.arm(f"{point}=raise")
+        shop.run()
+        assert failpoint.passes(point) >= 1, "it failed once, and was tried again"
+    failpoint.arm("")
+    assert counted(shop) == made
+
+
+def test_a_table_that_joins_and_one_that_is_copied_again_are_counted_on(shop: Shop) -> None:
+    chance, made = random.Random(5), Counter[str]()
+    fill(shop)
+    shop.run()
+    change(shop, chance, made)
+    shop.sql("CREATE TABLE later (id INTEGER PRIMARY KEY)", "INSERT INTO later VALUES (1), (2)")
+    shop.run()
+    shop.sql("INSERT INTO later VALUES (3)")
+    made["later insert"] += 1
+    change(shop, chance, made)
+    shop.run()
+    assert counted(shop) == made
+
+
+def test_a_count_is_shown_once_it_is_stored(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So none goes back when the process is killed, which Prometheus would take for a new counter."""
+    shown: list[int] = []
+    save: Callable[..., None] = Run.save_offset
+
+    def look(run: Run, *arguments: Any) -> None:
+        shown.append(run.metrics.total("dml.update"))
+        save(run, *arguments)
+        shown.append(run.metrics.total("dml.update"))
+
+    fill(shop)
+    shop.run()
+    shop.sql("UPDATE customers SET name = 'y'")
+    monkeypatch.setattr(Run, "save_offset", look)
+    shop.run()
+    assert (min(shown), max(shown)) == (0, 20)
