@@ -13,6 +13,7 @@ from replicator_sdk.config import ConfigT_co, OutOfRange, PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.discovery.clean_up import SourceCleanUp, StoredState
+from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent
@@ -273,6 +274,28 @@ class DeltaSource(ABC, Generic[ConfigT_co]):
             ReplicatorError: When the source cannot be asked.
         """
         raise NotImplementedError("a source with `starts_from` finds positions")
+
+    def health(
+        self,
+        offset: Offset | None,  # noqa: ARG002 - for overriders
+        *,
+        namespace: str,  # noqa: ARG002 - for overriders
+        name: str,  # noqa: ARG002 - for overriders
+    ) -> SourceHealth | None:
+        """Ask the source how it is; None, the default, when it cannot be asked.
+
+        Called every few seconds beside a run, in a thread of its own: it uses its own connection, changes nothing, costs the source little,
+        and may block. While it does not return, or raises, the run takes the source for one that does not answer.
+
+        Args:
+            offset: The offset that was saved last; None before the first.
+            namespace: The replicator's namespace.
+            name: The replicator's name.
+
+        Raises:
+            ReplicatorError: When the source cannot be reached, or refuses.
+        """
+        return None
 
     @abstractmethod
     def create_table_registry(self) -> TableRegistry:

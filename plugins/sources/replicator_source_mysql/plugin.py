@@ -11,6 +11,7 @@ from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.clean_up import NothingToRemove, SourceCleanUp, StoredState
+from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.offset import Offset
@@ -65,6 +66,14 @@ class MySqlSource(DeltaSource[MySqlConfig]):
         """The end of the binlog, which the reader reaches without further changes at the source."""
         with self.endpoint().session() as connection:
             return current_offset(connection, origin_of(connection))
+
+    def health(self, offset: Offset | None, *, namespace: str, name: str) -> SourceHealth:  # noqa: ARG002 - part of the contract
+        """The server's clock, the binlog after `offset`, and for how long binlogs are kept."""
+        from replicator_source_mysql.binlog.source_health import source_health
+
+        assert offset is None or isinstance(offset, MySqlOffset)
+        with self.endpoint().session() as connection:
+            return source_health(connection, offset)
 
     def find_start(self, start: StartFrom, *, namespace: str, name: str) -> Offset:
         """The place of a file and position, of GTIDs, or before the first transaction committed at a time or later."""

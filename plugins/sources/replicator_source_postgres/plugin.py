@@ -12,6 +12,7 @@ from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.clean_up import SourceCleanUp, StoredState
+from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.offset import Offset
 from replicator_sdk.snapshot import SnapshotReader
@@ -54,6 +55,13 @@ class PostgresSource(DeltaSource[PostgresConfig]):
     def latest_offset(self) -> PostgresOffset:
         """The end of the log; the reader reaches it without further changes at the source."""
         return latest_offset(self.endpoint())
+
+    def health(self, offset: Offset | None, *, namespace: str, name: str) -> SourceHealth:
+        """The server's clock, the log after `offset`, and what the slot keeps."""
+        from replicator_source_postgres.replication.source_health import source_health
+
+        assert offset is None or isinstance(offset, PostgresOffset)
+        return source_health(self.endpoint(), self.config.slot or derived_name(namespace, name), offset)
 
     def find_start(self, start: StartFrom, *, namespace: str, name: str) -> Offset:
         """The position in the slot of the settings, or before the first transaction in it that was committed at a time or later."""

@@ -21,6 +21,7 @@ from replicator_sdk import (
     TableAssessor,
     TableRegistry,
 )
+from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.offset import SqliteOffset
 
@@ -56,6 +57,15 @@ class SqliteSource(DeltaSource[SqliteConfig]):
         with connect(self.config.path) as database:
             install(database)
             return offset_of(database, synchronise(database, 0)[1])
+
+    def health(self, offset: Offset | None, *, namespace: str, name: str) -> SourceHealth:  # noqa: ARG002 - part of the contract
+        """How many changes the log has after `offset`."""
+        from replicator_source_sqlite.capture.changelog import last_change
+        from replicator_source_sqlite.connection import connect
+
+        with connect(self.config.path, read_only=True) as database:
+            last = last_change(database)
+        return SourceHealth(waiting_changes=max(0, last - offset.change) if isinstance(offset, SqliteOffset) else None)
 
     def find_start(self, start: StartFrom, *, namespace: str, name: str) -> Offset:  # noqa: ARG002 - part of the contract
         """The change that `start` names, or the last one before its time."""

@@ -33,6 +33,7 @@ from replicator_runtime.engine.schedule.schedule import VERIFY_EVERY, verify_eve
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.observability.logs import get_kept_logger
+from replicator_runtime.engine.watching.source_watch import watching_source
 from replicator_runtime.observability.redaction import redact
 from replicator_runtime.setting_edits import settings_edits, store_settings
 from replicator_sdk.authoring.stored_form import release
@@ -109,7 +110,7 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
     get_kept_logger().info("run.began", epoch=run.epoch, generation=run.generation, release=release())
     error: BaseException | None = None
     try:
-        with keeping_lease(run), watching_requests(run):
+        with keeping_lease(run), watching_requests(run), watching_source(run):
             refuse_after_copy(run)
             with nullcontext() if until_current else verifying(run):
                 reached = _Attempts(lifecycle, until_current=until_current).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -12,7 +13,7 @@ from replicator_runtime.observability.metrics import FAILURES, SNAPSHOT_ROWS
 from replicator_sdk.authoring.stored_form import release
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run_state.progress import RunView, TableView
+    from replicator_runtime.engine.run_state.progress import RunView, SourceView, TableView
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.observability.metrics import Values
     from replicator_sdk import TableId
@@ -47,6 +48,10 @@ def samples(view: RunView, run: Run | None) -> Iterator[Sample]:
     yield Sample("replicator_waiting_bytes", None, (), view.waiting_bytes)
     if view.lag_seconds is not None:
         yield Sample("replicator_lag_seconds", None, (), view.lag_seconds)
+    if view.read_lag_seconds is not None:
+        yield Sample("replicator_read_lag_seconds", None, (), view.read_lag_seconds)
+    if view.source is not None:
+        yield from _of_source(view.source)
     for table in view.tables:
         yield from _of_table(table)
     if run is not None:
@@ -65,6 +70,22 @@ def _of_table(view: TableView) -> Iterator[Sample]:
     if view.pause is not None:
         yield Sample("replicator_lane_changes", table, (), view.pause.lane_rows)
         yield Sample("replicator_lane_bytes", table, (), view.pause.lane_bytes)
+
+
+def _of_source(source: SourceView) -> Iterator[Sample]:
+    health = source.health
+    known = {
+        "silent_seconds": max(0.0, time.time() - source.answered_at),
+        "clock_ahead_seconds": source.clock_ahead,
+        "waiting_bytes": health.waiting_bytes,
+        "waiting_changes": health.waiting_changes,
+        "held_bytes": health.held_bytes,
+        "held_limit_bytes": health.held_limit_bytes,
+        "seconds_left": source.seconds_left,
+    }
+    for name, value in known.items():
+        if value is not None:
+            yield Sample(f"replicator_source_{name}", None, (), value)
 
 
 def _counted(values: Values) -> Iterator[Sample]:

@@ -6,9 +6,11 @@ import re
 import time
 from pathlib import Path
 
+from replicator_runtime.engine.run_state.progress import SourceView
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.exposition.catalogue import METRICS, OTHER
 from replicator_sdk import TableId
+from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_sdk.errors import DataError
 from tests.runtime.exposition.conftest import Shown, parsed
 
@@ -25,12 +27,14 @@ def busy(shown: Shown) -> Shown:
     progress.set_table(ITEMS, TableState.PAUSED)
     progress.set_pause(ITEMS, time.time(), resuming=False, copied_again=False)
     progress.set_lane(ITEMS, 5, 512, time.time() - 60)
-    progress.read(False, int((time.time() - 3) * 1e6), None, 4096)
     metrics.count_all({("dml.insert", ORDERS): 10, ("snapshot.rows", ORDERS): 10})
     for name in ("dml.insert", "dml.update", "dml.delete", "ddl", "failures.RPL-4401", "retries", "delta.files"):
         metrics.count(name, 2, table=ORDERS)
     metrics.gauge("dml.unmatched", 1, table=ORDERS)
     metrics.took("apply", 0.5)
+    health = SourceHealth(time.time(), 1, 2, 3, 4)
+    progress.answered(SourceView(time.time(), health, 0.5, 60.0))
+    progress.read(False, int((time.time() - 3) * 1e6), None, 4096, int((time.time() - 2) * 1e6))
     return shown
 
 

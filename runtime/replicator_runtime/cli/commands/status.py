@@ -99,6 +99,8 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
     if through := found.get("validThrough"):
         report.line(f"every change up to {through} is applied, by the records' own times")
     report.line(f"source {found['sourceState']}, written {found['updated']}")
+    if text := _kept(found.get("source")):
+        report.line(text)
     if error := found.get("sourceError"):
         report.line(f"  {completed(_error(error))}")
     elif last := found.get("lastError"):
@@ -136,6 +138,19 @@ def _lag(found: Mapping[str, Any]) -> str:
     if lag is None and (current := found.get("currentAt")):
         return f"last current at {current}"
     return "lag unknown" if lag is None else f"lag {lag:.1f} s"
+
+
+def _kept(source: Mapping[str, Any] | None) -> str:
+    """What the source keeps for the replicator, and for how long; empty when it keeps nothing, or does not say."""
+    if source is None or (source["heldBytes"] is None and source["secondsLeft"] is None):
+        return ""
+    left = source["secondsLeft"]
+    until = "" if left is None else f", for {left / 3600:,.1f} hours more if it goes on so"
+    if source["heldBytes"] is None:
+        return f"the source keeps the log that is needed{until}"
+    limit = source["heldLimitBytes"]
+    most = "without a limit" if limit is None else f"of {limit:,} at most"
+    return f"the source keeps {source['heldBytes']:,} bytes of log for it, {most}{until}"
 
 
 def _pause(pause: Mapping[str, Any]) -> str:

@@ -92,7 +92,7 @@ class Batcher:
         self.offset, self.sequence_number = start
         self.rows = 0
         self.nbytes = 0
-        self.oldest_timestamp = -1
+        self.oldest_timestamp = self.newest_timestamp = -1
         self._watermarks = watermarks
         self._generation, self._epoch = generation, epoch
         self._spill_bytes, self._spill_folder = spill_bytes, spill_folder
@@ -139,6 +139,7 @@ class Batcher:
         self._note_counted(mark.commits.last)
         self._window, self._window_bytes, self._window_ddl = {}, 0, -1
         self.offset, self.sequence_number = mark.commits.last, mark.sequence_number
+        self.newest_timestamp = int(mark.commits.timestamps[-1])
         if self._sealed and self.oldest_timestamp < 0:
             self.oldest_timestamp = int(mark.commits.timestamps[0])
 

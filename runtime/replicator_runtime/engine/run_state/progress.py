@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replicator_runtime.engine.run_state.last_errors import LastError
+    from replicator_sdk.discovery.source_health import SourceHealth
 
 _Known = TypeVar("_Known")
 _NOT_READING = frozenset({"retrying", "snapshot", "paused"})
+SILENT_SECONDS = 12.0
+"""A source that can be asked every few seconds and has not answered for so long is taken for one that is away."""
+_IDLE_SECONDS = 2.0
 _ENDED = frozenset({"done", "failed"})
 _FAILING = frozenset({"retrying", "failed"})
 PHASES = ("starting", "snapshot", "streaming", "retrying", "paused", "stopping", "maintenance", "done", "failed")
@@ -121,13 +125,33 @@ class TableView:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceView:
+    """What the source said of itself last.
+
+    Attributes:
+        answered_at: When, in seconds since 1970.
+        health: What.
+        clock_ahead: By how many seconds its clock is ahead of this host's; None when it is not known.
+        seconds_left: Until it gives up the log that the replicator needs, if that goes on growing as now; None when it does not, or
+            there is no limit.
+    """
+
+    answered_at: float
+    health: SourceHealth
+    clock_ahead: float | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """A whole run at one moment.
 
     Attributes:
         phase: One of starting, snapshot, streaming, retrying, paused, stopping, maintenance, done, failed.
-        lag_seconds: The age of the oldest change not applied; 0 when everything read is applied; while nothing is read, the
-            time since the run was last current. None when unknown, or when the run has ended.
+        lag_seconds: The age of the oldest change not applied; 0 when everything read is applied and the source answers; while nothing
+            is read, the time since the run was last current. None when unknown, or when the run has ended.
+        read_lag_seconds: The part of it that reading is late: the rest is time between reading and the target's commit. None when unknown.
+        source: What the source said of itself last; None when it has not, or cannot be asked.
         current_at: When the run was last current, that is when everything read was applied, in seconds since 1970; None
             when it was not yet.
         last_error: The error of the run as a whole, such as of its source, or the one that it had until lately; None when it
@@ -145,6 +169,8 @@ class RunView:
     last_error: LastError | None = None
     is_failing: bool = False
     waiting_bytes: int = 0
+    read_lag_seconds: float | None = None
+    source: SourceView | None = None
 
 
 @dataclass(slots=True)
@@ -195,6 +221,9 @@ class Progress:
         self._caught_up_at: float | None = None
         self._waiting: frozenset[TableId] | None = None
         self._waiting_bytes = 0
+        self._read_newest = -1
+        self._heard_at = time.monotonic()
+        self._source: SourceView | None = None
         self.copied_rows = 0
         self.applied_rows = 0
         self.phase = "starting"
@@ -343,7 +372,12 @@ class Progress:
             self._applied_at[table] = max(source_timestamp, self._applied_at.get(table, -1))
 
     def read(
-        self, caught_up: bool, source_timestamp: int, waiting: frozenset[TableId] | None = None, nbytes: int = 0
+        self,
+        caught_up: bool,
+        source_timestamp: int,
+        waiting: frozenset[TableId] | None = None,
+        nbytes: int = 0,
+        newest: int = -1,
     ) -> None:
         """Everything read is applied (`caught_up`), or the oldest unapplied change was committed at the time given.
 
@@ -352,17 +386,27 @@ class Progress:
             source_timestamp: In µs since 1970.
             waiting: The tables that have changes which wait; None when any of them may.
             nbytes: Bytes that were read and wait in memory.
+            newest: When the newest change read was committed, likewise; -1 when that is not known.
         """
         with self._lock:
-            self._waiting_bytes = nbytes
+            self._waiting_bytes, self._read_newest = nbytes, newest
             self._caught_up, self._read_until, self._waiting = caught_up, source_timestamp, waiting
             if caught_up:
                 self._caught_up_at = time.time()
 
+    def heard(self) -> None:
+        """Something was read from the source."""
+        self._heard_at = time.monotonic()
+
+    def answered(self, source: SourceView) -> None:
+        """The source has answered."""
+        with self._lock:
+            self._source, self._heard_at = source, time.monotonic()
+
     def snapshot(self) -> RunView:
         """A consistent copy of all of it."""
         with self._lock:
-            lag = self._lag()
+            lag, read_lag, source = self._lag(), self._read_lag(), self._source
             tables = tuple(
                 replace(
                     view,
@@ -376,19 +420,39 @@ class Progress:
             current_at, last_error, nbytes = self._caught_up_at, self._last_errors.recent(None), self._waiting_bytes
         speed, phase = sum(t.rows_per_second for t in tables), self.phase
         is_failing = self.source_error is not None or phase in _FAILING
-        return RunView(phase, tables, speed, lag, self.message, current_at, last_error, is_failing, nbytes)
+        return RunView(
+            phase, tables, speed, lag, self.message, current_at, last_error, is_failing, nbytes, read_lag, source
+        )
 
     @property
     def _is_reading(self) -> bool:
         """Whether the source answers; otherwise nothing is known of it, and the lag may be as long as that lasts."""
-        return self.phase not in _NOT_READING and self.source_error is None
+        return self.phase not in _NOT_READING and self.source_error is None and self._silent_seconds() == 0
+
+    def _silent_seconds(self) -> float:
+        """For how long a source that can be asked has neither answered nor been read; 0 while that is not long."""
+        silent = time.monotonic() - self._heard_at
+        return silent if self._source is not None and silent > SILENT_SECONDS else 0.0
 
     def _lag(self) -> float | None:
         if self.phase in _ENDED:
             return None
         if self._caught_up and self._caught_up_at is not None:
-            return 0.0 if self._is_reading else max(0.0, time.time() - self._caught_up_at)
-        return None if self._read_until < 0 else _age(self._read_until)
+            return 0.0 if self._is_reading else max(0.0, time.time() - self._caught_up_at, self._silent_seconds())
+        return None if self._read_until < 0 else self._age(self._read_until)
+
+    def _read_lag(self) -> float | None:
+        lag = self._lag()
+        if lag is None or not self._is_reading or (self._caught_up and self._caught_up_at is not None):
+            return lag
+        if time.monotonic() - self._heard_at > _IDLE_SECONDS:
+            return 0.0  # nothing comes from a source that answers: what waits is the target's
+        return None if self._read_newest < 0 else min(lag, self._age(self._read_newest))
+
+    def _age(self, timestamp: int) -> float:
+        """Seconds since a time of the source's clock in µs since 1970; not negative where the clocks' difference is not known."""
+        ahead = 0.0 if self._source is None or self._source.clock_ahead is None else self._source.clock_ahead
+        return max(0.0, time.time() + ahead - timestamp / 1e6)
 
     def _lag_of(self, view: TableView, of_the_run: float | None) -> float | None:
         if self.phase in _ENDED:
@@ -398,14 +462,9 @@ class Progress:
             return max(0.0, time.time() - view.pause.oldest_at)
         if view.state is not TableState.REPLICATING and not has_lane:
             applied_at = self._applied_at.get(view.table, -1)
-            return None if applied_at < 0 else _age(applied_at)
+            return None if applied_at < 0 else self._age(applied_at)
         is_waiting = self._waiting is None or view.table in self._waiting
         return of_the_run if is_waiting or not self._is_reading else 0.0
-
-
-def _age(timestamp: int) -> float:
-    """Seconds since a time in µs since 1970; not negative when clocks differ."""
-    return max(0.0, time.time() - timestamp / 1e6)
 
 
 def _rename(known: dict[TableId, _Known], names: Mapping[TableId, TableId]) -> None:

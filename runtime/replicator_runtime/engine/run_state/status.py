@@ -13,7 +13,7 @@ from replicator_runtime.engine.run_state.progress import error_view
 from replicator_runtime.engine.run_state.unknown_errors import summary
 
 if TYPE_CHECKING:
-    from replicator_runtime.engine.run_state.progress import PauseView
+    from replicator_runtime.engine.run_state.progress import PauseView, SourceView
     from replicator_runtime.engine.run_state.run import Run
 
 log = structlog.get_logger()
@@ -80,7 +80,9 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
         "offset": None if run.saved_offset is None else str(run.saved_offset),
         "sequenceNumber": run.saved_sequence,
         "lagSeconds": view.lag_seconds,
+        "readLagSeconds": view.read_lag_seconds,
         "currentAt": _time(view.current_at),
+        "source": view.source and _source(view.source),
         "validThrough": _time(run.metrics.value("source.valid_through")),
         "rowsPerSecond": round(view.rows_per_second, 1),
         "metrics": run.metrics.snapshot(),
@@ -101,6 +103,19 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
             }
             for t in view.tables
         ],
+    }
+
+
+def _source(source: SourceView) -> dict[str, Any]:
+    health = source.health
+    return {
+        "answeredAt": _time(source.answered_at),
+        "clockAheadSeconds": source.clock_ahead,
+        "waitingBytes": health.waiting_bytes,
+        "waitingChanges": health.waiting_changes,
+        "heldBytes": health.held_bytes,
+        "heldLimitBytes": health.held_limit_bytes,
+        "secondsLeft": source.seconds_left,
     }
 
 

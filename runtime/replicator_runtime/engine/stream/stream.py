@@ -176,6 +176,7 @@ class Stream:
             raise
         if item is not None:
             self._heard_at = time.monotonic()
+            self._run.progress.heard()
             self._take(item)
         self._in_flight.poll()
         if self._due():
@@ -314,7 +315,8 @@ class Stream:
         is_known, is_idle = self._present is None, self._batcher.empty and in_flight.is_settled
         waiting = in_flight.waiting_tables if is_known else None
         nbytes = self._queue.nbytes + self._batcher.nbytes
-        self._run.progress.read(is_known and is_idle, in_flight.oldest_timestamp, waiting, nbytes)
+        newest = self._batcher.newest_timestamp
+        self._run.progress.read(is_known and is_idle, in_flight.oldest_timestamp, waiting, nbytes, newest)
 
     def _rejoin(self) -> None:
         """Begin another attempt, unless reading the log again would keep the tables from advancing.

@@ -1,0 +1,1 @@
+"""Asks the source how it is, beside a run."""
