@@ -99,7 +99,7 @@ class ChangeTotals:
             saved: Where the replay begins.
         """
         with self._lock:
-            entry = self._entry(table, copy)
+            entry = self._loaded().get(table)
             known = first
             if entry is not None and entry.position is not None and entry.copy == copy:
                 if found < entry.position:  # the target's table went back: what it gets again counts again
@@ -121,10 +121,19 @@ class ChangeTotals:
             self._changed = True
             self._metrics.rename(names)
 
-    def forget_others(self, tables: Mapping[TableId, object]) -> None:
-        """Drop the entries of tables that are not in `tables`; their counts stay in those of the whole."""
+    def forget_others(self, tables: Mapping[TableId, str]) -> None:
+        """Drop the entries of tables that are not in `tables`, which have their copies' ids; their counts stay in those of the whole.
+
+        A copy that has another table's name now keeps them: a kill came between its new name and `rename`.
+        """
         with self._lock:
-            for table in self._loaded().keys() - tables.keys():
+            gone = self._loaded().keys() - tables.keys()
+            if not gone:
+                return
+            renamed = {copy: table for table, copy in tables.items() if copy and table not in self._entries_now}
+            names = {t: renamed[c] for t in gone if (c := self._entries_now[t].copy) in renamed}
+            self.rename(names)
+            for table in gone - names.keys():
                 for name, count in self._entries_now.pop(table).counts.items():
                     self._gone[name] = self._gone.get(name, 0) + count
                 self._touch(table)
@@ -153,15 +162,6 @@ class ChangeTotals:
     def _entries_now(self) -> dict[TableId, _Entry]:
         assert self._entries is not None
         return self._entries
-
-    def _entry(self, table: TableId, copy: str) -> _Entry | None:
-        """The table's; found by its copy where a kill came between its new name and this."""
-        entries = self._loaded()
-        if table not in entries and copy:
-            former = next((name for name, entry in entries.items() if entry.copy == copy), None)
-            if former is not None:
-                self.rename({former: table})
-        return entries.get(table)
 
     def _count(self, table: TableId, entry: _Entry, counts: Mapping[str, int]) -> None:
         for name, count in counts.items():
