@@ -79,7 +79,11 @@ def _extras_of(package: Package) -> list[str]:
     if package.folder.startswith("plugins"):
         name = package.name.rpartition("_")[2]
         return ["spark", *(extra for extra in RUNTIME["optional-dependencies"] if extra.partition("-")[0] == name)]
-    return ["spark", "keyring", "notifications", "metrics", "test"] if package.name == "replicator_runtime" else ["spark", "test"]
+    return (
+        ["spark", "keyring", "notifications", "metrics", "test"]
+        if package.name == "replicator_runtime"
+        else ["spark", "test"]
+    )
 
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model
 
 from replicator_runtime.config.default_paths import default_base_path
 from replicator_runtime.config.sections.logs import LogsConfig
-from replicator_runtime.config.sections.notifications import NotificationConfig
 from replicator_runtime.config.sections.metrics import MetricsConfig
+from replicator_runtime.config.sections.notifications import NotificationConfig
 from replicator_runtime.config.sections.settings import Settings
 from replicator_sdk.authoring.sql_condition import condition_problem
 from replicator_sdk.source import StartFrom

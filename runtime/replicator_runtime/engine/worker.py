@@ -32,8 +32,8 @@ from replicator_runtime.engine.schedule.regular_verification import verifying
 from replicator_runtime.engine.schedule.schedule import VERIFY_EVERY, verify_every
 from replicator_runtime.engine.snapshot.snapshots import Snapshots
 from replicator_runtime.engine.tables.table_state import TableState
-from replicator_runtime.observability.logs import get_kept_logger
 from replicator_runtime.engine.watching.source_watch import watching_source
+from replicator_runtime.observability.logs import get_kept_logger
 from replicator_runtime.observability.redaction import redact
 from replicator_runtime.setting_edits import settings_edits, store_settings
 from replicator_sdk.authoring.stored_form import release
