@@ -13,6 +13,8 @@ from replicator_sdk.schema import TableId
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from replicator_sdk.discovery.clean_up import StoredState
+
 
 class Metrics(ABC):
     """Counters and gauges of one replicator; safe from any thread, never blocks, never raises."""
@@ -82,6 +84,19 @@ class DeltaSourceContext(DeltaContext):
     def longest_wait_seconds(self) -> float:
         """For how long the source may wait for something that ends by itself, before that is an error; infinite by default."""
         return math.inf
+
+    @property
+    def state_was_lost(self) -> bool:
+        """Whether an operator has said since the last generation that ran that its state was lost, or is an old copy
+        (`replicator reset --lost-state`): the source then takes over what has the replicator's name there, whoever created it.
+        """
+        return False
+
+    def former_states(self) -> Sequence[StoredState]:
+        """What the generations before this one have stored, newest first, by which a source recognises what they created. A name alone
+        proves nothing: another replicator of this name may keep its state elsewhere. Reads the state's folder: for a first start.
+        """
+        return ()
 
     @abstractmethod
     def committed_offset(self) -> Offset | None:

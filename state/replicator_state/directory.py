@@ -141,7 +141,7 @@ class ReplicatorDirectory:
 
         Args:
             lease: Of this generation, which must be the newest; held meanwhile, so that no run goes on.
-            state_was_lost: Whether this generation may know less than the target.
+            state_was_lost: Whether this generation may know less than the target. The numbers then leave one out, which says so later.
 
         Raises:
             FencedError: RPL-7131 when a newer run took over.
@@ -152,9 +152,23 @@ class ReplicatorDirectory:
             lease.pass_on(self._numbered(number))
             return number
         now = SYSTEM_CLOCK.wall().timestamp()
-        number = max(self.generation + 1, int(now / 60))
+        number = max(self.generation + 2, int(now / 60))
         lease.pass_on(self._numbered(number), int(now * 1000))
         return number
+
+    def former(self) -> tuple[list[ReplicatorDirectory], bool]:
+        """The generations before this one, newest first, back to where the state was lost, and whether it was: then the oldest one
+        was begun above a generation that knew less than the target.
+        """
+        numbers = [number for number in reversed(self.generations()) if number < self.generation]
+        found: list[ReplicatorDirectory] = []
+        last = self.generation
+        for number in numbers:
+            if number != last - 1:
+                return found, True
+            found.append(self.of_generation(number))
+            last = number
+        return found, False
 
     def delete_former_rows(self, lease: Lease) -> None:
         """Delete what former generations kept of tables' rows, in lanes and as dead letters; no run of this generation reads it.

@@ -284,6 +284,9 @@ OF_DELETE: frozenset[str] = frozenset(
 OF_DELETE_AT_POSTGRES: frozenset[str] = frozenset({"postgres.clean_up.slot", "postgres.clean_up.publication"})
 """The same at Postgres: tried in `end_to_end/postgres/test_delete.py`."""
 
+OF_SLOT: frozenset[str] = frozenset({"postgres.slot.dropped", "postgres.slot.noted", "postgres.slot.created"})
+"""While a first start creates its slot at a PostgreSQL: tried in `postgres/test_first_start.py`."""
+
 OF_READER: frozenset[str] = frozenset({"sqlite.reader.stored", "sqlite.reader.noted"})
 """While a first start notes in a SQLite database whose state reads it: tried in `sqlite/readers/test_reader_owner.py`."""
 

@@ -126,3 +126,19 @@ def test_rows_of_former_generations_alone_are_deleted(base: str) -> None:
     assert newest.lanes(lease).names() == ["lane"]
     assert all(found.offsets().latest() is not None for found in kept.values())
     lease.release()
+
+
+def test_former_generations_are_known_back_to_where_the_state_was_lost(base: str) -> None:
+    def begin(*, lost: bool = False) -> ReplicatorDirectory:
+        directory = ReplicatorDirectory(base, "n", "shop")
+        lease = directory.acquire("r")
+        directory.begin_generation(lease, state_was_lost=lost)
+        lease.release()
+        return ReplicatorDirectory(base, "n", "shop")
+
+    found = []
+    for lost in (False, False, True, True, False):
+        newest = begin(lost=lost)
+        former, was_lost = newest.former()
+        found.append(([newest.generation - one.generation for one in former], was_lost))
+    assert found == [([1], False), ([1, 2], False), ([], True), ([], True), ([1], True)]

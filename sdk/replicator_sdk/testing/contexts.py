@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from replicator_sdk.discovery.clean_up import StoredState
+
 
 class CountingMetrics(Metrics):
     """Counters and gauges in two dictionaries, keyed by name."""
@@ -63,6 +65,8 @@ class TestSourceContext(DeltaSourceContext):
         state: What `put_state` kept.
         errors: Every error shown by `set_error`, in order.
         stopping: What `is_stopping` answers.
+        former: What `former_states` answers.
+        lost: What `state_was_lost` answers.
     """
 
     __test__ = False
@@ -73,11 +77,22 @@ class TestSourceContext(DeltaSourceContext):
         self.state = {} if state is None else state
         self.errors: list[Exception] = []
         self.stopping = False
+        self.former: list[StoredState] = []
+        self.lost = False
 
     @property
     def is_stopping(self) -> bool:
         """Whether the test has set `stopping`."""
         return self.stopping
+
+    @property
+    def state_was_lost(self) -> bool:
+        """Whether the test has set `lost`."""
+        return self.lost
+
+    def former_states(self) -> Sequence[StoredState]:
+        """What the test has put into `former`."""
+        return self.former
 
     def get_state(self, key: str) -> bytes | None:
         """What was kept under `key`."""

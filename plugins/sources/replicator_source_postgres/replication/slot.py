@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, RetryableError
-from replicator_source_postgres.connection import driver
 from replicator_source_postgres.hints import COPY_AGAIN, DROP_SLOT, HEAL
 from replicator_source_postgres.offset import PostgresOffset
 
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from replicator_sdk.context import DeltaContext
-
-CREATED_KEY = "slot-created"
-"""In the source's state: the slot that this state has created, or is about to create; empty when another state created it first."""
 log = structlog.get_logger(__name__)
 
 _SLOT = """
@@ -30,6 +25,9 @@ SELECT s.plugin, s.database, s.active_pid, s.confirmed_flush_lsn - '0/0'::pg_lsn
        coalesce(pg_catalog.pg_current_wal_lsn() - s.restart_lsn, -1)::int8,
        coalesce((pg_catalog.to_jsonb(s) ->> 'two_phase')::bool, false)
 FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = %s
+"""
+_DROP_ANY = """
+SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
 """
 
 
@@ -68,6 +66,7 @@ class Slot:
         self.name = name
         self._connection = connection
         self._database = database
+        self._prepared = ""
 
     def state(self) -> SlotState | None:
         """What the server reports of it; None when it does not exist."""
@@ -79,77 +78,51 @@ class Slot:
 
     def create(self) -> PostgresOffset:
         """Create it; waits until the transactions running now have ended, and returns its consistent point."""
-        query = "SELECT lsn - '0/0'::pg_lsn FROM pg_catalog.pg_create_logical_replication_slot(%s, 'pgoutput')"
+        offset = self._create(self.name, is_temporary=False)
+        log.info("slot.created", slot=self.name, position=str(offset))
+        return offset
+
+    @contextlib.contextmanager
+    def prepared(self) -> Iterator[PostgresOffset]:
+        """What `create` returns, at which the block may create it by `create_prepared`, as often as wanted and without a wait.
+
+        A temporary slot holds the log meanwhile, which the server drops at an error, and with the session at the latest. So the position is
+        known before a slot exists that stays.
+        """
+        other = f"replicator_prepares_{secrets.token_hex(8)}"
+        offset = self._create(other, is_temporary=True)
+        self._prepared = other
+        try:
+            yield offset
+        finally:
+            self._prepared = ""
+            if not self._connection.closed:
+                self._connection.execute(_DROP_ANY, [other])
+
+    def create_prepared(self) -> None:
+        """Create it at the position that `prepared` has given."""
+        query = "SELECT pg_catalog.pg_copy_logical_replication_slot(%s, %s, false)"
+        self._connection.execute(query, [self._prepared, self.name])
+        log.info("slot.created", slot=self.name)
+
+    def _create(self, name: str, *, is_temporary: bool) -> PostgresOffset:
+        query = "SELECT lsn - '0/0'::pg_lsn FROM pg_catalog.pg_create_logical_replication_slot(%s, 'pgoutput', %s)"
         self._connection.execute("SET lock_timeout = 0")
         try:
-            row = self._connection.execute(query, [self.name]).fetchone()
+            row = self._connection.execute(query, [name, is_temporary]).fetchone()
         finally:
             if not self._connection.closed:
                 self._connection.execute("RESET lock_timeout")
         assert row is not None
-        offset = PostgresOffset(int(row[0]))
-        log.info("slot.created", slot=self.name, position=str(offset))
-        return offset
+        return PostgresOffset(int(row[0]))
 
     def drop(self) -> None:
         """Drop it; the server may remove the log then."""
         self._connection.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", [self.name])
         log.info("slot.dropped", slot=self.name)
 
-    def begin_derived(self, context: DeltaContext) -> PostgresOffset:
-        """The offset to start from when nothing was replicated yet, with a slot whose name is derived from the replicator's.
-
-        That a slot is about to be created is stored first. So one that exists is left from a start that crashed, or from a
-        former generation: it is created again, so that no old log has to be read. Of two starts of one name that look at the
-        same moment and find no slot, one creates it and the other fails without that note: it never drops the first one's slot.
-
-        Raises:
-            NeedsUserError: RPL-3214 when this state has created none: another state of that name may read it.
-            RetryableError: RPL-3104 when another session uses the slot, or begins with it.
-            FencedError: When a newer run took over; its slot stays.
-        """
-        with self._begun_by_no_other():
-            state = self.state()
-            if state is not None:
-                self._check_kind(state)
-                self._check_free(state)
-                if context.generation == 1 and not context.get_state(CREATED_KEY):
-                    raise self._not_created()
-            context.put_state(CREATED_KEY, self.name.encode())  # before the drop, since a superseded run fails here
-            if state is not None:
-                self.drop()
-            try:
-                return self.create()
-            except (
-                driver().errors.DuplicateObject
-            ):  # by one that takes no lock: in another database, or of a former release
-                context.put_state(CREATED_KEY, b"")
-                raise _is_begun(self.name) from None
-
-    @contextlib.contextmanager
-    def _begun_by_no_other(self) -> Iterator[None]:
-        """The server lets one session of the database into the block for each name of a slot; it ends with the session at the latest."""
-        key = int.from_bytes(hashlib.sha256(f"replicator slot {self.name}".encode()).digest()[:8], "big", signed=True)
-        row = self._connection.execute("SELECT pg_catalog.pg_try_advisory_lock(%s)", [key]).fetchone()
-        if row is None or not row[0]:
-            raise _is_begun(self.name)
-        try:
-            yield
-        finally:
-            if not self._connection.closed:
-                self._connection.execute("SELECT pg_catalog.pg_advisory_unlock(%s)", [key])
-
-    def _not_created(self) -> NeedsUserError:
-        return NeedsUserError(
-            f"the slot {self.name!r} exists, and this state has not created it: another replicator of this `namespace` and"
-            " `name` keeps its state elsewhere, or the state was deleted",
-            code="RPL-3214",
-            hint="give one of the two another `name`; if the state was deleted: `replicator reset PIPELINE --lost-state`; if no"
-            f" replicator reads it, drop it: SELECT pg_drop_replication_slot('{self.name}')",
-        )
-
     def begin_given(self) -> PostgresOffset:
-        """The same with a slot that the user has named: an existing one is used as it is, from its position."""
+        """The offset to start from when nothing was replicated yet, with a slot that the user has named: an existing one is used as it is."""
         state = self.state()
         if state is None:
             return self.create()
@@ -196,7 +169,8 @@ class Slot:
                 " read from it, or the state is an old copy",
                 code="RPL-3204",
                 position=str(offset),
-                hint=f"where the state is an old copy, put the newer state back; else {HEAL}; {DROP_SLOT}('{self.name}')",
+                hint="where the state is an old copy, put the newer state back; else, if no other replicator reads the slot, drop it: SELECT"
+                f" pg_drop_replication_slot('{self.name}'); then {HEAL}",
             )
         self._check_end(offset)
         return state
@@ -256,11 +230,3 @@ class Slot:
             code="RPL-3202",
             hint=f"raise max_slot_wal_keep_size; then {HEAL}; {DROP_SLOT}('{self.name}')",
         )
-
-
-def _is_begun(name: str) -> RetryableError:
-    return RetryableError(
-        f"another replicator of this `namespace` and `name` begins with the slot {name!r} at this moment",
-        code="RPL-3104",
-        hint="stop the other run, or give one of the two another `name`",
-    )

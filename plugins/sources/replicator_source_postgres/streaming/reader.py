@@ -26,6 +26,7 @@ from replicator_source_postgres.replication.log_continuity import (
     check_timeline,
     confirmable_lsn,
 )
+from replicator_source_postgres.replication.ownership import DerivedSlot
 from replicator_source_postgres.replication.publication import Publication
 from replicator_source_postgres.replication.replication_stream import ReplicationStream, StatusThread
 from replicator_source_postgres.replication.slot import Slot, SlotState
@@ -98,8 +99,8 @@ class PostgresEventReader(EventReader):
                 # The publication first: the server looks it up as of the slot's position.
                 publication.ensure(is_first_start=True)
                 with waiting_for_transactions(catalogue.connection.pgconn, self._endpoint, self._context):
-                    derived = self._owns_slot
-                    self._position.offset = slot.begin_derived(self._context) if derived else slot.begin_given()
+                    own = DerivedSlot(catalogue.connection, slot, self._context) if self._owns_slot else None
+                    self._position.offset = slot.begin_given() if own is None else own.begin()
             else:
                 assert isinstance(offset, PostgresOffset)
                 state = self._free_slot(slot, offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import uuid
 
-from replicator_sdk.context import DeltaContext
+from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.failpoint import failpoint, register
 from replicator_source_sqlite.capture.changelog import fact, put_fact
@@ -21,11 +21,12 @@ OWNER_KEY = "reader-owner"
 """In the source's state: the token of `owner namespace/name`."""
 
 
-def claim_reader(database: sqlite3.Connection, context: DeltaContext, *, is_first_start: bool) -> None:
+def claim_reader(database: sqlite3.Connection, context: DeltaSourceContext, *, is_first_start: bool) -> None:
     """Note that the readers of this replicator's name belong to this state; nothing changes once they do.
 
     The state has the token first. So a start that ends between the two is repeated, and a token in the database is one of some state.
-    A first start of a later generation, which `replicator reset` has begun, takes the readers over.
+    A first start of a later generation, which `replicator reset` has begun, takes over the readers of the generations before it; after a
+    lost state those of any.
 
     Raises:
         NeedsUserError: RPL-3514 when they belong to another state.
@@ -33,11 +34,10 @@ def claim_reader(database: sqlite3.Connection, context: DeltaContext, *, is_firs
     replicator = f"{context.namespace}/{context.replicator_name}"
     stored = context.get_state(OWNER_KEY)
     token = str(uuid.uuid4()) if stored is None else stored.decode()
-    takes_over = is_first_start and context.generation > 1
     owner = owner_of(database, replicator)
     if owner == token or (owner is not None and stored is None and not is_first_start):
         return  # the latter: a state that an earlier version has begun
-    if owner is not None and not takes_over:
+    if owner is not None and not (is_first_start and _takes_over(context, owner)):
         raise _elsewhere(replicator)
     if stored is None:
         context.put_state(OWNER_KEY, token.encode())
@@ -47,6 +47,12 @@ def claim_reader(database: sqlite3.Connection, context: DeltaContext, *, is_firs
             raise _elsewhere(replicator)  # it began at the same time
         put_fact(database, f"owner {replicator}", token)
     failpoint("sqlite.reader.noted")
+
+
+def _takes_over(context: DeltaSourceContext, owner: str) -> bool:
+    """Whether a former generation has the token `owner`, or nothing is known of the one that was lost."""
+    tokens = [one.get_state(OWNER_KEY) for one in context.former_states()]
+    return owner.encode() in tokens or (context.state_was_lost and not any(tokens))
 
 
 def _elsewhere(replicator: str) -> NeedsUserError:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replicator_runtime.engine.run_state.open_run import check_user, directory_of, is_known, keeping_lease, open_run
-from replicator_runtime.engine.run_state.plugin_contexts import TargetContext, source_key
+from replicator_runtime.engine.run_state.plugin_contexts import TargetContext, stored_by_source
 from replicator_runtime.engine.tables.table_store import TableStore
 from replicator_runtime.setting_edits import edited_settings
 from replicator_runtime.stored_forms import SETTINGS
-from replicator_sdk import StoredState
 from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import FencedError, NeedsUserError, ReplicatorError, RetryableError
 from replicator_sdk.failpoint import failpoint, register
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.rename_step import RenameStep
-    from replicator_sdk import Leftover, Offset, SourceCleanUp, TableId
-    from replicator_state import ReplicatorDirectory
+    from replicator_sdk import Leftover, SourceCleanUp, StoredState, TableId
 
 register("engine.delete.table", "engine.delete.tables", "engine.delete.source")
 log = structlog.get_logger()
@@ -234,16 +232,7 @@ def _clean_up(pipeline: Pipeline) -> SourceCleanUp | None:
 
 def _stored(pipeline: Pipeline) -> list[StoredState]:
     directory = directory_of(pipeline)
-    return [_of_generation(pipeline, directory.of_generation(n)) for n in reversed(directory.generations())]
-
-
-def _of_generation(pipeline: Pipeline, directory: ReplicatorDirectory) -> StoredState:
-    def offset() -> Offset | None:
-        saved = directory.offsets().latest()
-        return None if saved is None else pipeline.source.offset_type.from_fields(saved.fields)
-
-    states = directory.states().scoped("runtime")
-    return StoredState(offset, lambda key: states.get(source_key(key)))
+    return [stored_by_source(pipeline, directory.of_generation(n)) for n in reversed(directory.generations())]
 
 
 def _found(pipeline: Pipeline, clean_up: SourceCleanUp | None) -> tuple[Leftover, ...]:

@@ -89,6 +89,7 @@ def open_run(
                 lanes=directory.lanes(lease),
                 letter_files=directory.dead_letters(lease),
                 archive_stage=directory.archive_stage(lease),
+                former=directory.former,
                 stop=stop or threading.Event(),
                 progress=progress or Progress(),
                 metrics=MetricsRegistry(pipeline.target_stage),

@@ -6,21 +6,34 @@ import math
 from typing import TYPE_CHECKING
 
 from replicator_runtime.engine.tables.table_state import TableState
-from replicator_sdk import DeltaSourceContext, DeltaTargetContext, RangeConsumer
+from replicator_sdk import DeltaSourceContext, DeltaTargetContext, RangeConsumer, StoredState
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from replicator_runtime.config import Pipeline
     from replicator_runtime.engine.run_state.run import Run
     from replicator_sdk import EventReaderDefinition, Offset, TableId
+    from replicator_state import ReplicatorDirectory
 
 
 def source_key(key: str) -> str:
     """Under what the store has what the source kept under `key`."""
     return f"source-{key}"
+
+
+def stored_by_source(pipeline: Pipeline, directory: ReplicatorDirectory) -> StoredState:
+    """What one generation has stored of the source."""
+
+    def offset() -> Offset | None:
+        saved = directory.offsets().latest()
+        return None if saved is None else pipeline.source.offset_type.from_fields(saved.fields)
+
+    states = directory.states().scoped("runtime")
+    return StoredState(offset, lambda key: states.get(source_key(key)))
 
 
 class SourceContext(DeltaSourceContext):
@@ -48,6 +61,16 @@ class SourceContext(DeltaSourceContext):
         """`retries.maxDurationSeconds`: a wait is no progress either."""
         longest = self._run.config.retries.max_duration_seconds
         return math.inf if longest is None else longest
+
+    @property
+    def state_was_lost(self) -> bool:
+        """Whether this generation, or one before it that has stored nothing, was begun after a lost state."""
+        _, was_lost = self._run.former()
+        return was_lost
+
+    def former_states(self) -> Sequence[StoredState]:
+        """What the generations before stored, back to where the state was lost."""
+        return [stored_by_source(self._run.pipeline, one) for one in self._run.former()[0]]
 
     def get_state(self, key: str) -> bytes | None:
         """What the source kept."""

@@ -22,7 +22,7 @@ from replicator_sdk.failpoint import failpoint, register
 from replicator_state import SavedOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from replicator_runtime.config import Pipeline, PipelineConfig
     from replicator_runtime.engine.run_state.progress import Progress
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from replicator_runtime.observability.lineage import Lineage
     from replicator_runtime.observability.metrics import MetricsRegistry
     from replicator_sdk import Offset, TableId
-    from replicator_state import LaneFolder, Lease, OffsetStore, RequestFolder, StateStore
+    from replicator_state import LaneFolder, Lease, OffsetStore, ReplicatorDirectory, RequestFolder, StateStore
 
 log = structlog.get_logger()
 register("engine.offset.before_save", "engine.offset.after_save", "engine.offset.set_back")
@@ -75,6 +75,7 @@ class Run:
         lanes: The files of changes that paused tables do not take yet.
         letter_files: The files of rows that were put aside.
         archive_stage: The files of changes that are to be archived.
+        former: The generations before, and whether the state of those before them was lost; see `ReplicatorDirectory.former`.
         stop: Set when the run is to end; everything that waits checks it.
         requested: Set when operators ask for something: the attempt ends soon, so that it is carried out before the next.
         saved_offset: What is durable at target and state; None before the first save.
@@ -106,6 +107,7 @@ class Run:
     progress: Progress
     metrics: MetricsRegistry
     lineage: Lineage
+    former: Callable[[], tuple[list[ReplicatorDirectory], bool]] = lambda: ([], False)
     saved_offset: Offset | None = None
     saved_sequence: int = 0
     committed_offset: Offset | None = None

@@ -114,7 +114,7 @@ def test_of_two_replicators_of_one_name_the_one_that_began_last_removes_the_chan
     first, other = TestSourceContext("shop"), TestSourceContext("shop")
     made(shop, schemas, first).initialize(None)
     assert "whose state is elsewhere" in remove(shop, [stored(other)])
-    other.generation = 2  # as `replicator reset --lost-state` begins
+    other.generation, other.lost = 2, True  # as `replicator reset --lost-state` begins
     made(shop, schemas, other).initialize(None)
     assert "whose state is elsewhere" in remove(shop, [stored(first, SqliteOffset(0))])
     assert names(shop) == ["default/shop/2"]
@@ -134,15 +134,23 @@ def test_a_replicator_of_the_same_name_with_another_state_leaves_the_reader_to_t
         assert other.state == {}
     made(shop, schemas, first).initialize(None)
     made(shop, schemas, first).initialize(SqliteOffset(0))
-    other.generation = 2
+    other.generation = 2  # as `replicator reset` begins
+    other.former = [stored(TestSourceContext("shop"))]
+    with pytest.raises(NeedsUserError, match="RPL-3514"):
+        made(shop, schemas, other).initialize(None)
+    other.lost = True  # as with --lost-state
     made(shop, schemas, other).initialize(None)
     for offset in (None, SqliteOffset(0)):
         with pytest.raises(NeedsUserError, match="RPL-3514"):
             made(shop, schemas, first).initialize(offset)
     assert names(shop) == ["default/shop/2"]
-    first.generation = 3
+    first.generation, first.lost = 3, True
     made(shop, schemas, first).initialize(None)
     assert names(shop) == ["default/shop/3"]
+    later = TestSourceContext("shop")
+    later.generation, later.former = 4, [stored(TestSourceContext("shop")), stored(first)]
+    made(shop, schemas, later).initialize(None)
+    assert names(shop) == ["default/shop/4"]
 
 
 def test_of_two_that_begin_at_the_same_time_one_is_refused(

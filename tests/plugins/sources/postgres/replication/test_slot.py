@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from replicator_sdk import StoredState
 from replicator_sdk.errors import (
     FencedError,
     HistoryLostError,
@@ -14,7 +15,7 @@ from replicator_sdk.errors import (
 )
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
-from replicator_source_postgres.replication.slot import CREATED_KEY
+from replicator_source_postgres.replication.ownership import CREATED_KEY
 from tests.plugins.sources.postgres.faults import PREPARED, ids, publication_of, slot_of
 from tests.plugins.sources.postgres.pump import Pump
 from tests.services.postgres.fixtures import PrivatePostgres
@@ -123,11 +124,96 @@ def test_a_replicator_of_the_same_name_with_another_state_leaves_the_slot_to_the
     with pytest.raises(NeedsUserError, match=r"RPL-3214.*another `name`"):
         other.prepare()
     assert ids(pump) == [1]
-    other.context.generation = 2  # as `replicator reset --lost-state` begins
+    other.context.generation = 2  # as `replicator reset` begins
+    other.context.former = [never_ran()]
+    with pytest.raises(NeedsUserError, match=r"RPL-3214.*--lost-state"):
+        other.prepare()
+    pump.database.execute("INSERT INTO t VALUES (3)")
+    assert ids(pump) == [3]
+    other.context.lost = True  # as `replicator reset --lost-state` begins
     other.prepare()
     pump.database.execute("INSERT INTO t VALUES (2)")
     assert ids(other) == [2]
     is_refused(pump, "RPL-3204")
+
+
+def never_ran() -> StoredState:
+    return StoredState(lambda: None, lambda _: None)
+
+
+def test_a_generation_that_a_reset_begins_takes_over_the_slot_of_the_one_before(pump: Pump) -> None:
+    pump.database.execute("INSERT INTO t VALUES (1)")
+    pump.read()
+    later = Pump(pump.database, "t")
+    later.context.generation = 3
+    former = StoredState(lambda offset=pump.offset: offset, pump.context.get_state)  # type: ignore[misc]
+    later.context.former = [never_ran(), former]
+    later.prepare()
+    pump.database.execute("INSERT INTO t VALUES (2)")
+    assert ids(later) == [2]
+
+
+def test_after_the_slot_was_created_again_by_another_state_a_reset_or_a_heal_leaves_it(pump: Pump) -> None:
+    """Both begin without an offset where the state has one."""
+    pump.read()
+    pump.database.execute(f"SELECT pg_drop_replication_slot('{slot_of(pump)}')")
+    other = Pump(pump.database, "t")
+    other.prepare()
+    later = Pump(pump.database, "t")
+    later.context.generation = 2
+    later.context.former = [StoredState(pump.context.get_offset, pump.context.get_state)]
+    pump.offset = None  # as a heal
+    for one in (later, pump):
+        with pytest.raises(NeedsUserError, match="RPL-3214"):
+            one.prepare()
+    pump.database.execute("INSERT INTO t VALUES (1)")
+    assert ids(other) == [1]
+
+
+@pytest.mark.parametrize("point", ["postgres.slot.dropped", "postgres.slot.noted", "postgres.slot.created"])
+def test_a_first_start_that_was_cut_off_begins_again_and_leaves_the_slot_of_another_state(
+    pump: Pump, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """What was cut off: the creation after a first start that had crashed, too, so that a slot was dropped."""
+    pump.offset = None
+    cut_off(pump, monkeypatch, point)
+    left, other = pump.database.execute(CONFIRMED), Pump(pump.database, "t")
+    if left:
+        with pytest.raises(NeedsUserError, match="RPL-3214"):
+            other.prepare()
+        assert pump.database.execute(CONFIRMED) == left
+    else:
+        other.prepare()
+        with pytest.raises(NeedsUserError, match="RPL-3214"):
+            pump.prepare()
+        pump.database.execute("INSERT INTO t VALUES (1)")
+        assert ids(other) == [1]
+        pump.database.execute(f"SELECT pg_drop_replication_slot('{slot_of(other)}')")
+    pump.prepare()
+    pump.database.execute("INSERT INTO t VALUES (2)")
+    assert ids(pump) == [2]
+
+
+def cut_off(pump: Pump, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    def end(reached: str) -> None:
+        if reached == point:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("replicator_source_postgres.replication.ownership.failpoint", end)
+        with pytest.raises(KeyboardInterrupt):
+            pump.prepare()
+
+
+def test_a_server_with_one_slot_to_spare_is_enough(private_postgres: PrivatePostgres) -> None:
+    with private_postgres(max_replication_slots=1).database() as db:
+        db.execute(PREPARED)
+        pump = Pump(db, "t")
+        pump.prepare()
+        pump.offset = None
+        pump.prepare()
+        db.execute("INSERT INTO t VALUES (1)")
+        assert ids(pump) == [1]
 
 
 def between_look_and_creation(pump: Pump, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
