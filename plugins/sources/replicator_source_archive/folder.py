@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 _GROUP_ROWS = 65_536
 
 
+class UnusableFileError(Exception):
+    """A file of rows that does not exist, or is not as its manifest says; never leaves the source.
+
+    Attributes:
+        name: The file's path inside the archive.
+        is_missing: Whether it does not exist.
+    """
+
+    def __init__(self, name: str, *, is_missing: bool = False) -> None:
+        super().__init__(name)
+        self.name, self.is_missing = name, is_missing
+
+
 @dataclass(frozen=True)
 class ArchiveFolder:
     """Files by their path inside the archive. Safe from any thread.
@@ -88,14 +101,17 @@ class ArchiveFolder:
         """The rows of a Parquet file, some ten thousand at once.
 
         Raises:
-            FileNotFoundError: When it does not exist.
+            UnusableFileError: When it does not exist, or is no whole Parquet file.
             ReplicatorError: As `names`.
         """
-        content = self.read(name)
+        try:
+            content = self.read(name)
+        except FileNotFoundError:
+            raise UnusableFileError(name, is_missing=True) from None
         try:
             yield from pq.ParquetFile(pa.BufferReader(content)).iter_batches(_GROUP_ROWS)
-        except pa.ArrowInvalid as error:
-            raise self._unreadable(error) from error
+        except (pa.ArrowException, OSError):  # the bytes are here: it is not the file system that fails
+            raise UnusableFileError(name) from None
 
     @cached_property
     def _opened(self) -> tuple[Any, str]:

@@ -12,7 +12,7 @@ from replicator_sdk.authoring.stored_form import check_form
 from replicator_sdk.change_archive.checkpoints import CHECKPOINTS, NO_COPY, TableState, TableStates, checkpoint_of
 from replicator_sdk.change_archive.ddl_json import event_of
 from replicator_sdk.change_archive.names import FORM, MANIFESTS, OWNER, manifest_of, numbers_of
-from replicator_sdk.errors import HistoryLostError, NeedsUserError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, TableHistoryLostError
 from replicator_source_archive.offset import ArchiveOffset
 
 if TYPE_CHECKING:
@@ -220,10 +220,26 @@ class Manifests:
         since = ArchiveOffset(state.manifest, state.entry) if state.manifest else None
         return tables_of(self.history(until, since))[table].entries
 
+    def check_next(self, number: int) -> None:
+        """Check that a manifest which cannot be read is being written, or comes: none after it is there.
+
+        Raises:
+            NeedsUserError: RPL-3555 when it is missing or damaged.
+            ReplicatorError: As `read`.
+        """
+        last = max(self.numbers(), default=0)
+        if self.read(number) is None:
+            self._check_gap(number, last)
+
     def _check_gap(self, number: int, last: int) -> None:
         """Check that a manifest which cannot be read is being written, or was deleted for its age meanwhile."""
         if number < last and number >= self.numbers()[0]:
-            raise damaged(self.folder, manifest_of(number))
+            raise NeedsUserError(
+                f"the file {manifest_of(number)} of the archive at {self.folder.place} is missing or damaged",
+                code="RPL-3555",
+                hint="put it back from a backup; without one, have a new archive written (another `archive.path` of the pipeline that writes it),"
+                " give the source that `path`, and have every table copied again: `replicator reset PIPELINE`",
+            )
 
 
 @dataclass(slots=True)
@@ -273,13 +289,22 @@ def _rename(tables: dict[TableId, TableHistory], entry: Entry) -> None:
         tables[schema.table] = known
 
 
-def damaged(folder: ArchiveFolder, name: str) -> NeedsUserError:
-    """The error for a file of the archive that is missing or not as its manifest says."""
-    return NeedsUserError(
+def damaged(folder: ArchiveFolder, name: str, table: TableId, position: ArchiveOffset) -> TableHistoryLostError:
+    """The error for a file of a table's rows that is missing or not as its manifest says.
+
+    Args:
+        folder: The archive.
+        name: The file, or the files of one entry.
+        table: The table, as it is called at `position`.
+        position: The offset before the entry.
+    """
+    return TableHistoryLostError(
         f"the file {name} of the archive at {folder.place} is missing or damaged",
         code="RPL-3555",
-        hint="put it back from a backup; or copy the file's table again in the pipeline that writes the archive (`replicator table resync`), then"
-        " `replicator reset PIPELINE`: every table begins with its newest copy",
+        hint="put it back from a backup, or copy the table again in the pipeline that writes the archive (`replicator table resync`); then"
+        " `replicator table retry NAME TABLE`: it begins with its newest copy there",
+        table=str(table),
+        position=str(position),
     )
 
 

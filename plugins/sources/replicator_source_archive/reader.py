@@ -13,6 +13,7 @@ from replicator_sdk.errors import BugError, TableHistoryLostError
 from replicator_source_archive.captured_tables import CapturedTables
 from replicator_source_archive.catalogue import incomplete
 from replicator_source_archive.config import ArchiveConfig, Incomplete
+from replicator_source_archive.folder import UnusableFileError
 from replicator_source_archive.manifests import damaged
 from replicator_source_archive.offset import ArchiveOffset
 
@@ -100,6 +101,7 @@ class ArchiveReader(EventReader):
         """Listing the manifests costs an object store many requests where there are many."""
         if time.monotonic() >= self._check_at:
             self._manifests.check_reach(self._next)
+            self._manifests.check_next(self._next.manifest)
             self._check_at = time.monotonic() + _CHECK_SECONDS
 
     def _pass(self, entry: Entry) -> None:
@@ -157,11 +159,12 @@ class ArchiveReader(EventReader):
                     batch = changes_of_rows(schema, rows, ordinal, overlap=overlap)
                     self._emitter.emit_batch(replace(batch, is_unordered=entry.facts["unordered"]))
                     ordinal += len(batch)
-            except FileNotFoundError:
-                self._manifests.check_reach(entry.start)  # deleted after `keepDays`
-                raise damaged(folder, name) from None
+            except UnusableFileError as error:
+                if error.is_missing:
+                    self._manifests.check_reach(entry.start)  # deleted after `keepDays`
+                raise damaged(folder, name, table, entry.start) from None
         if ordinal != entry.facts["rows"]:
-            raise damaged(folder, ", ".join(entry.facts["files"]))
+            raise damaged(folder, ", ".join(entry.facts["files"]), table, entry.start)
         self._tables.learn(table, schema)
 
     def _emit_ddl(self, table: TableId, entry: Entry) -> None:

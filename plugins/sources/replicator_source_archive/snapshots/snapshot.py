@@ -10,6 +10,8 @@ from replicator_sdk import SnapshotReader, TableSchema, TableSnapshot
 from replicator_sdk.errors import RetryableError
 from replicator_source_archive.catalogue import incomplete
 from replicator_source_archive.config import ArchiveConfig, Incomplete
+from replicator_source_archive.folder import UnusableFileError
+from replicator_source_archive.manifests import damaged
 from replicator_source_archive.snapshots.table_copy import CopyReader, write_copy
 
 if TYPE_CHECKING:
@@ -33,10 +35,8 @@ class ArchiveSnapshotReader(SnapshotReader):
         folder = tempfile.TemporaryDirectory(prefix="replicator-", dir=self._config.snapshot_folder)
         try:
             return self._copy(schema, folder)
-        except BaseException as error:
+        except BaseException:
             folder.cleanup()
-            if isinstance(error, FileNotFoundError):
-                raise _gone("a file", schema) from error
             raise
 
     def _copy(self, wanted: TableSchema, folder: tempfile.TemporaryDirectory[str]) -> TableSnapshot:
@@ -48,7 +48,15 @@ class ArchiveSnapshotReader(SnapshotReader):
             raise incomplete(wanted.table, known.why)
         schema, entries = TableSchema.from_json(known.schema), self._manifests.entries_of(wanted.table, known, end)
         path = Path(folder.name) / "copy.arrow"
-        plan = write_copy(self._manifests.folder, entries, schema, str(path))
+        try:
+            plan = write_copy(self._manifests.folder, entries, schema, str(path))
+        except UnusableFileError as error:
+            first = entries[0].start
+            if error.is_missing and first.manifest < min(
+                self._manifests.numbers(), default=1
+            ):  # deleted after `keepDays`
+                raise _gone("a file", wanted) from None
+            raise damaged(self._manifests.folder, error.name, wanted.table, end) from None
         if wanted.table in self._narrowed:
             if missing := [name for name in wanted.names if name not in schema]:
                 raise _gone(f"the columns {missing}", wanted)

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from replicator_sdk import DDLOperation, SnapshotChunk, TableSchema
 from replicator_sdk.change_archive.rows import changes_of_rows, struct_of
-from replicator_source_archive.manifests import Entry, damaged
+from replicator_source_archive.folder import UnusableFileError
+from replicator_source_archive.manifests import Entry
 from replicator_source_archive.snapshots.fold import with_changes, with_structure
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def write_copy(folder: ArchiveFolder, entries: Sequence[Entry], schema: TableSch
         path: The file.
 
     Raises:
-        FileNotFoundError: When a file of the archive was deleted meanwhile.
-        NeedsUserError: RPL-3555 when a file is damaged, RPL-3559 when values do not fit a later type.
+        UnusableFileError: When a file of the archive is damaged, or does not exist.
+        NeedsUserError: RPL-3559 when values do not fit a later type.
     """
     chunks: list[SnapshotChunk] = []
     batches = rows = begun = 0
@@ -101,7 +102,7 @@ def _copied(folder: ArchiveFolder, entry: Entry) -> Iterator[pa.RecordBatch]:
             rows += batch.num_rows
             yield pa.RecordBatch.from_struct_array(struct_of(schema, batch.column("after"))).cast(schema.arrow)
     if rows != entry.facts.get("rows", 0):
-        raise damaged(folder, ", ".join(entry.facts["files"]))
+        raise UnusableFileError(", ".join(entry.facts["files"]))
 
 
 def _changed(
@@ -122,5 +123,5 @@ def _changed(
                 changes.append(replace(change, sequence_numbers=numbers))
                 number += len(change)
         if number - first != entry.facts["rows"]:
-            raise damaged(folder, ", ".join(entry.facts["files"]))
+            raise UnusableFileError(", ".join(entry.facts["files"]))
     return with_changes(rows, changes, schema)

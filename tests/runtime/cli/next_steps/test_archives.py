@@ -87,6 +87,6 @@ def test_a_table_whose_file_is_missing_is_copied_again_into_the_archive(shop: Op
     refused = replay.refused("RPL-3555", "run", replay.file, "--until-current")
     replay.follow(refused, "RPL-3555", "table resync", str(shop.file), "customers", "--in-place")
     shop.until_current()
-    replay.follow(refused, "RPL-3555", "reset")
+    replay.follow(refused, "RPL-3555", "table retry")
     replay.until_current()
     replay.assert_equal()
