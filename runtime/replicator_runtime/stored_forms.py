@@ -1,7 +1,8 @@
 """The forms in which the engine stores its state values, and the refusal of later ones.
 
 Every value begins with its form and the release that stored it: `{"version": 2, "release": "0.1.0", …`. Values of form 1
-of earlier releases have neither. Later forms keep this beginning.
+of earlier releases have neither. Later forms keep this beginning. A value is stored in the lowest form that can be read right, so that an
+earlier release is refused only where it would misread something.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ TOTALS, TOTALS_CHANGES = "engine-totals", "engine-totals-changes"
 SCHEDULE, VERIFIED, GAPS = "engine-schedule", "engine-verified", "engine-gaps"
 NOTICES = "engine-notices"
 _FORMS: Final = {
-    TABLES: 2,
-    CHANGES: 2,
+    TABLES: 3,
+    CHANGES: 3,
     SLICES: 1,
     POSITIONS: 1,
     MAINTENANCE: 1,
@@ -46,9 +47,9 @@ _FORMS: Final = {
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 
 
-def head(key: str) -> dict[str, Any]:
-    """What a value under `key` begins with."""
-    return {"version": _FORMS[key], "release": release()}
+def head(key: str, form: int | None = None) -> dict[str, Any]:
+    """What a value under `key` begins with; in the highest form unless `form` is given."""
+    return {"version": _FORMS[key] if form is None else form, "release": release()}
 
 
 def parsed(key: str, content: bytes) -> Any:

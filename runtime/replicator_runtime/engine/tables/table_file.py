@@ -4,6 +4,9 @@
 tables that changed since, whole, and the same number. A save writes the second, until it is so long that writing the first is
 cheaper: with n tables a save writes about the root of n of them. Each is one atomic write: a reader sees all of a save or nothing of it.
 
+Their form is 3 where a table waits in the source's log (`inLog`): a release that knows form 2 takes it for one with a lane, and passes
+its changes over. Without such a table it is 2.
+
 The changes are those since the number *before* the newest one. Where the newest file of `engine-tables` is damaged and the state
 store gives the one before it, the changes fit that one as well.
 """
@@ -16,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 from replicator_runtime.stored_forms import CHANGES, TABLES, head, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from replicator_state import StateStore
 
 _LOOKS = 5
+_FORM, _IN_LOG_FORM = 2, 3
 
 Texts = dict[str, str | None]
 """By table: its JSON; None for a table that is not there any more."""
@@ -41,6 +45,7 @@ class TableFile:
         self._wrote_all = False
         self._since: Texts = {}
         self._since_before: Texts = {}
+        self._in_log: set[str] = set()
 
     @property
     def is_known(self) -> bool:
@@ -60,17 +65,21 @@ class TableFile:
                 tables.pop(key, None)
         self._stored = {key: json.dumps(table) for key, table in tables.items()}
         self._selection = json.dumps(selection)
+        self._in_log = {key for key, table in tables.items() if (table.get("pause") or {}).get("inLog")}
         # After the number of any changes there are, so that these are never taken for changes since the next writing of all tables.
         self._number, self._wrote_all = max(whole.get("number", 0), changes["number"] if changes else 0), False
         return list(tables.values()), selection
 
-    def put(self, texts: Mapping[str, str], selection: str, *, only_these: bool) -> None:
+    def put(
+        self, texts: Mapping[str, str], selection: str, *, only_these: bool, in_log: Collection[str] = frozenset()
+    ) -> None:
         """Store these tables, and the selection; durable when this returns. What is stored already is not written.
 
         Args:
             texts: By table (`table_key`), its JSON.
             selection: JSON.
             only_these: Whether other tables are forgotten; else they stay as they are.
+            in_log: Those of `texts` that wait in the source's log.
         """
         stored = self._stored or {}
         changed: Texts = {key: text for key, text in texts.items() if stored.get(key) != text}
@@ -79,6 +88,7 @@ class TableFile:
         if self.is_known and not changed and selection == self._selection:
             return
         kept = {key: text for key, text in (stored | changed).items() if text is not None}
+        self._in_log = (self._in_log & kept.keys()) - texts.keys() | set(in_log)
         self._wrote_all &= self.is_known
         self._stored = None  # not known, should the write fail
         self._write(kept, changed, selection)
@@ -88,12 +98,19 @@ class TableFile:
         since = self._since | changed
         if self._wrote_all and 3 * len(since) ** 2 <= 2 * len(kept):
             before = self._since_before | changed
-            self._store.put(CHANGES, _document(CHANGES, before, selection, self._number))
+            self._store.put(CHANGES, self._document(CHANGES, before, selection, self._number))
             self._since, self._since_before = since, before
             return
         self._wrote_all = False
-        self._store.put(TABLES, _document(TABLES, kept, selection, self._number + 1))
+        self._store.put(TABLES, self._document(TABLES, kept, selection, self._number + 1))
         self._number, self._wrote_all, self._since, self._since_before = self._number + 1, True, {}, since
+
+    def _document(self, place: str, texts: Mapping[str, str | None], selection: str, number: int) -> bytes:
+        tables = ", ".join(text for text in texts.values() if text is not None)
+        gone = json.dumps([key for key, text in texts.items() if text is None])
+        begin = json.dumps(head(place, _FORM if self._in_log.isdisjoint(texts) else _IN_LOG_FORM))[:-1]
+        content = f'{begin}, "number": {number}, "selection": {selection}, "gone": {gone}, "tables": [{tables}]}}'
+        return content.encode()
 
     def _read(self) -> tuple[Any, Any]:
         """All tables, and the changes that belong to them; None for none."""
@@ -119,11 +136,3 @@ def table_key(table: Mapping[str, Any]) -> str:
 
 def _key(entry: Mapping[str, Any]) -> str:
     return table_key(entry["table"])
-
-
-def _document(place: str, texts: Mapping[str, str | None], selection: str, number: int) -> bytes:
-    tables = ", ".join(text for text in texts.values() if text is not None)
-    gone = json.dumps([key for key, text in texts.items() if text is None])
-    begin = json.dumps(head(place))[:-1]
-    content = f'{begin}, "number": {number}, "selection": {selection}, "gone": {gone}, "tables": [{tables}]}}'
-    return content.encode()

@@ -390,7 +390,8 @@ class TableStore:
             list(self.records.values()) if everything else [self.records[t] for t in save.tables if t in self.records]
         )
         texts = {table_key(r.table.to_json()): json.dumps(self._json(r)) for r in records}
-        self._file.put(texts, self._selection_text(), only_these=everything)
+        in_log = [table_key(r.table.to_json()) for r in records if r.is_in_log]
+        self._file.put(texts, self._selection_text(), only_these=everything, in_log=in_log)
 
     def _selection_text(self) -> str:
         """The selection, with what is to be deleted at the target, and what may be left there, where there is any."""

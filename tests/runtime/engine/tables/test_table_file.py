@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replicator_runtime.engine.tables.pause import Pause
 from replicator_runtime.engine.tables.table_file import TableFile, table_key
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.engine.tables.table_store import TableStore
+from replicator_runtime.stored_forms import CHANGES, TABLES
 from replicator_sdk import TableId
 from replicator_state import ReplicatorDirectory
 from tests.runtime.engine.log_model import Place, table
@@ -224,3 +226,35 @@ def test_a_reader_beside_a_run_that_writes_finds_one_of_its_saves(store: Countin
     tables, _ = again.load()
     assert len(calls) > 2
     assert {table_key(t["table"]) for t in tables if t["created"]} == {table_key(t.to_json()) for t in found.records}
+
+
+def forms(store: Counting) -> tuple[int, int]:
+    """The forms of all tables and of the changes since."""
+    stored = [json.loads(store.get(key) or b'{"version": 0}') for key in (TABLES, CHANGES)]
+    return stored[0]["version"], stored[1]["version"]
+
+
+def test_a_table_that_waits_in_the_log_is_stored_in_a_form_that_earlier_releases_refuse(store: Counting) -> None:
+    """They know form 2, take the table for one with a lane, and pass its changes over."""
+    tables = filled(store, 20)
+    tables.save()
+    record = tables.records[TableId("db", "t7")]
+    record.pause = Pause("lane", "request", 1.0)
+    tables.save(record)
+    assert forms(store) == (2, 2)
+    record.pause.in_log = True
+    tables.save(record)
+    assert forms(store) == (2, 3)
+    again = opened(store)
+    again.save(again.records[TableId("db", "t3")])
+    again.records[TableId("db", "t3")].released = True
+    again.save()
+    assert forms(store)[0] == 3
+    found = opened(store).records[TableId("db", "t7")]
+    assert found.is_in_log
+    again.records[TableId("db", "t7")].pause = None
+    again.save(again.records[TableId("db", "t7")])
+    again = opened(store)
+    again.records[TableId("db", "t3")].released = False
+    again.save()
+    assert forms(store)[0] == 2
