@@ -40,8 +40,7 @@ class TableProgress:
         batch: The batch's identity as text.
         snapshot_chunks: Indexes of the snapshot chunks loaded so far; None once the snapshot is finished.
         snapshot_id: Which plan those chunks belong to; empty when none.
-        valid_through: Every change the source committed up to then is in the table, as far as its last commit knew;
-            microseconds since 1970 UTC, -1 when it could not.
+        valid_through: Every change that the source committed up to then is in the table; microseconds since 1970 UTC, -1 unknown.
     """
 
     generation: int
@@ -273,8 +272,7 @@ class DeferredConsumer(BatchConsumer):
     the last batch they hold. The runtime saves no offset, and raises no table's position, beyond what `settled` says;
     after a crash it replays from there. So what was taken and not committed must have no effect on a table, ever.
 
-    The runtime calls `settle` for a table before each `apply_ddl` of it, and for all tables before a run ends, before
-    tables join and before a step of maintenance that holds applies.
+    The runtime calls `settle` for a table before each `apply_ddl` of it, and for all before a run ends, tables join, or maintenance holds applies.
     """
 
     @abstractmethod
@@ -349,10 +347,10 @@ class SnapshotLoader(ABC):
     ) -> int:
         """Load all chunks of a new plan and finish it; returns the number of rows loaded.
 
-        The engine calls it for small tables in place of the three methods above, which this calls by default. A target that
-        overrides it may do so in one commit; what the table had before stays until then. An interrupted call is followed
-        by `begin_snapshot` with the same plan, or by another plan. With `DeltaTarget.copies_beside` it is called for large tables,
-        too: readers see nothing of the plan before that commit, which no superseded run can make.
+        The engine calls it for small tables in place of the three methods above, which this calls by default. A target that overrides it may
+        do so in one commit; what the table had before stays until then. An interrupted call is followed by `begin_snapshot` with the same plan,
+        or by another plan. With `DeltaTarget.copies_beside` it is called for large tables, too: readers see nothing of the plan before that
+        commit, which no superseded run can make.
 
         Args:
             schema: The table's schema at `position`.
@@ -427,6 +425,7 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
         title: One line for lists.
         config_type: Its settings model.
         copies_beside: Whether `load_whole` of its consumers takes tables of any size in one commit, as `table resync` without --in-place needs.
+        copies_other_columns_beside: Whether it does so where the table has kept columns that the source has dropped.
         takes_lane: Whether `onDataError: lane` may be set: its consumers are `SnapshotLoader`s, and none is a `DeferredConsumer`.
     """
 
@@ -436,6 +435,7 @@ class DeltaTarget(ABC, Generic[ConfigT_co]):
     config_type: ClassVar[type[PluginConfig]]
     takes_lane: ClassVar[bool] = False
     copies_beside: bool = False
+    copies_other_columns_beside: ClassVar[bool] = True
 
     def __init__(self, config: ConfigT_co) -> None:
         self.config = config

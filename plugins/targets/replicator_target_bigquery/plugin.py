@@ -20,6 +20,7 @@ class BigQueryTarget(DeltaTarget[BigQueryConfig]):
     name: ClassVar[str] = "bigquery"
     title: ClassVar[str] = "BigQuery tables, by load jobs and MERGE"
     config_type: ClassVar[type[PluginConfig]] = BigQueryConfig
+    copies_other_columns_beside: ClassVar[bool] = False  # no transaction of BigQuery changes columns
 
     def __init__(self, config: BigQueryConfig) -> None:
         super().__init__(config)

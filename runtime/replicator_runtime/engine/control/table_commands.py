@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from replicator_runtime.config.selection import entry_parts, is_pattern
 from replicator_runtime.engine.control.table_names import find_table, parse_name
 from replicator_runtime.engine.run_state.plugin_contexts import reads_tables_alone, takes_snapshots
+from replicator_runtime.engine.structure.kept_columns import prevents_copy_beside
 from replicator_sdk import EventReaderDefinition
 from replicator_sdk.errors import NeedsUserError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from replicator_runtime.engine.lifecycle.table_lifecycle import TableLifecycle
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import TableId
+    from replicator_sdk import DeltaTarget, TableId
     from replicator_state import Request
 
 
@@ -95,7 +96,7 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
 
     Raises:
         NeedsUserError: RPL-1220 for an unknown table; RPL-1222 when the source takes no snapshots; RPL-1223 when the copy is
-            to be made beside the table and the target cannot; RPL-1237 when that cannot be throttled;
+            to be made beside the table and the target cannot; RPL-1237 when that cannot be throttled; RPL-1305 for a table with kept columns;
             RPL-1225 without tables; RPL-1293 for a paused one; RPL-1294 for one that waits for a decision.
     """
     records = _records(lifecycle, request.arguments)
@@ -121,6 +122,8 @@ def resync(lifecycle: TableLifecycle, request: Request) -> Work:
         )
     for record in records:
         _refuse_waiting(record)
+        if beside:
+            _refuse_kept(record, lifecycle.run.pipeline.target)
         if record.pause is not None and not (record.pause.resuming or record.pause.failed):
             raise NeedsUserError(
                 f"{record.table} is paused",
@@ -214,6 +217,18 @@ def resume(lifecycle: TableLifecycle, request: Request) -> Work:
     how = {r.table: "copied again" if r.awaits_copy else "resumed" for r in records}
     by = "the next run" if lifecycle.run.alone else "the run that goes on"
     return Work(tuple(f"{table} will be {what} by {by}" for table, what in how.items()), carry_out)
+
+
+def _refuse_kept(record: TableRecord, target: DeltaTarget) -> None:
+    if prevents_copy_beside(record, target):
+        kept = ", ".join(column.name for column in record.kept_columns)
+        raise NeedsUserError(
+            f"{record.table} has kept columns that the source has dropped ({kept}), and the target {target.name} cannot make a copy without"
+            " them beside the table",
+            code="RPL-1305",
+            hint="give --in-place: until the copy has ended, readers of the target see a part of the table",
+            table=str(record.table),
+        )
 
 
 def _refuse_waiting(record: TableRecord) -> None:

@@ -22,6 +22,7 @@ from replicator_runtime.engine.repair.history_gaps import HealedTable, HistoryGa
 from replicator_runtime.engine.repair.table_repair import TableRepair
 from replicator_runtime.engine.run_state.open_run import check_user, has_run, keeping_lease, open_run
 from replicator_runtime.engine.run_state.plugin_contexts import SourceContext, TargetContext, takes_snapshots
+from replicator_runtime.engine.structure.kept_columns import prevents_copy_beside
 from replicator_runtime.engine.tables.rewind_note import load_note
 from replicator_runtime.engine.verification.reading import no_rows, snapshot_definition
 from replicator_sdk import BatchConsumer
@@ -272,7 +273,9 @@ class _Heal:
         if record.pause is not None:
             lifecycle.drop_lane(record, why="the log after it is lost")
         else:
-            beside = run.pipeline.target.copies_beside and run.config.snapshot.max_rows_per_second is None
+            target = run.pipeline.target
+            beside = target.copies_beside and run.config.snapshot.max_rows_per_second is None
+            beside &= not prevents_copy_beside(record, target)
             lifecycle.want_copy(record, f"heal {run.run_id}", beside=beside and not record.needs_snapshot)
         return HealedTable(record.table, "copied", why=why)
 

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replicator_runtime.engine.tables.table_store import TableRecord
-    from replicator_sdk import ChangeBatch, Column, DDLEvent, TableSchema
+    from replicator_sdk import ChangeBatch, Column, DDLEvent, DeltaTarget, TableSchema
+
+
+def prevents_copy_beside(record: TableRecord, target: DeltaTarget) -> bool:
+    """Whether the target cannot make a new copy of the table beside it, since the table has kept columns that the copy has not."""
+    return bool(record.kept_columns) and not target.copies_other_columns_beside
 
 
 def changes_for_target(changes: TableChanges, record: TableRecord | None) -> TableChanges:

@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control import control
+from replicator_runtime.engine.run_state.open_run import open_run
 from replicator_runtime.engine.snapshot import table_copy
+from replicator_sdk import Column
+from replicator_sdk.datatype import INT64
 from replicator_sdk.errors import FencedError
 from replicator_state import OutcomeState
+from replicator_target_bigquery.plugin import BigQueryTarget
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import at_work, count
 from tests.runtime.engine.control.test_control import ask, copies, outcome, works
 from tests.runtime.engine.in_memory_target import InMemoryConsumer, InMemoryTarget
 from tests.runtime.engine.requests import requests
-from tests.runtime.engine.test_run import Shop, _wait, fill, shop
+from tests.runtime.engine.test_run import Host, Shop, _wait, fill, shop
 
 if TYPE_CHECKING:
     from replicator_sdk import TableId
@@ -144,3 +149,27 @@ def test_where_copies_are_throttled_it_has_to_be_in_place(filled: Shop, copies: 
     filled.run()
     assert outcome(filled, request).code == "RPL-1237"
     assert copies == []
+
+
+def test_a_copy_beside_kept_columns_is_refused_at_the_command_where_the_target_cannot_make_it(
+    filled: Shop, copies: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was refused once the copy ran, and the table failed from then on."""
+    assert not BigQueryTarget.copies_other_columns_beside
+    monkeypatch.setattr(InMemoryTarget, "copies_other_columns_beside", False)
+    with open_run(build_pipeline(filled.document, host=Host())) as opened:  # type: ignore[arg-type]
+        opened.table_store.load()
+        [notes] = [one for table, one in opened.table_store.records.items() if table.table == "notes"]
+        notes.kept_columns = (Column("more", INT64),)
+        opened.table_store.save(notes)
+    copies.clear()
+    refused, other = ask(filled, "resync", "notes"), ask(filled, "resync", "customers")
+    filled.run()
+    assert (outcome(filled, refused).state, outcome(filled, refused).code) == (OutcomeState.REFUSED, "RPL-1305")
+    assert outcome(filled, other).state is OutcomeState.DONE
+    assert copies == ["customers"]
+    done = ask(filled, "resync", "notes", inPlace=True)
+    filled.run()
+    assert outcome(filled, done).state is OutcomeState.DONE
+    assert copies == ["customers", "notes"]
+    filled.assert_equal()
