@@ -50,6 +50,15 @@ class LaneFolder:
         """
         return self._retry.run("read what the target did not take", lambda: self._folder.read(name))
 
+    def read_start(self, name: str, nbytes: int) -> bytes:
+        """The first bytes of a file, at most so many.
+
+        Raises:
+            FileNotFoundError: When it does not exist.
+            ReplicatorError: As `read`.
+        """
+        return self._retry.run("read what the target did not take", lambda: self._folder.read_start(name, nbytes))
+
     def create(self, name: str, content: bytes) -> None:
         """Write a file, durable when this returns.
 

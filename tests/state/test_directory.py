@@ -142,3 +142,15 @@ def test_former_generations_are_known_back_to_where_the_state_was_lost(base: str
         former, was_lost = newest.former()
         found.append(([newest.generation - one.generation for one in former], was_lost))
     assert found == [([1], False), ([1, 2], False), ([], True), ([], True), ([1], True)]
+
+
+def test_the_first_bytes_of_a_file_are_read_alone(base: str) -> None:
+    directory = ReplicatorDirectory(base, "n", "shop")
+    lease = directory.acquire("r")
+    letters = directory.dead_letters(lease)
+    letters.create("letter", b"head and rows")
+    assert letters.read_start("letter", 4) == b"head"
+    assert letters.read_start("letter", 1000) == b"head and rows"
+    with pytest.raises(FileNotFoundError):
+        letters.read_start("none", 4)
+    lease.release()

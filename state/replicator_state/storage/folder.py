@@ -35,6 +35,10 @@ class Folder(ABC):
         """The whole content."""
 
     @abstractmethod
+    def read_start(self, name: str, nbytes: int) -> bytes:
+        """The first bytes, at most so many; no more is read."""
+
+    @abstractmethod
     def exists(self, name: str) -> bool:
         """Whether the file exists now, past any cache."""
 

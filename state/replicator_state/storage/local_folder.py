@@ -51,9 +51,13 @@ class LocalFolder(Folder):
 
     def read(self, name: str) -> bytes:
         """See `Folder.read`."""
+        return self.read_start(name, -1)
+
+    def read_start(self, name: str, nbytes: int) -> bytes:
+        """See `Folder.read_start`; all where `nbytes` is negative."""
         descriptor = os.open(self.path / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as file:
-            return file.read()
+            return file.read(nbytes)
 
     def exists(self, name: str) -> bool:
         """See `Folder.exists`."""

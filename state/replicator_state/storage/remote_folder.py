@@ -51,6 +51,11 @@ class RemoteFolder(Folder):
         self._fs.invalidate_cache()  # s3fs takes a file for missing that an older listing does not have
         return bytes(self._fs.cat_file(self._full(name)))
 
+    def read_start(self, name: str, nbytes: int) -> bytes:
+        """See `Folder.read_start`."""
+        self._fs.invalidate_cache()
+        return bytes(self._fs.cat_file(self._full(name), start=0, end=nbytes))
+
     def exists(self, name: str) -> bool:
         """See `Folder.exists`."""
         self._fs.invalidate_cache()
