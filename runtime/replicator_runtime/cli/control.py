@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replicator_runtime.cli.report import say
+from replicator_runtime.observability.next_steps import completed
 from replicator_sdk.errors import BugError, NeedsUserError, RetryableError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def outcome_of(
     request = requests.submit(command, arguments)
     report.data = {"request": request.request_id, "state": "waiting", "lines": []}
     if timeout is None:
-        report.line(f"asked for: {request.request_id}; `replicator requests {name}` shows what happens to it")
+        report.line(f"asked for: {request.request_id}; `replicator requests NAME` shows what happens to it")
         return None
     outcome = _Wait(requests, request, pipeline, timeout).outcome()
     report.data |= {"state": outcome.state.value, "by": outcome.by, "lines": list(outcome.lines)}
@@ -91,7 +92,7 @@ def outcome_of(
         raise NeedsUserError(f"{command} was withdrawn", code="RPL-1230", hint="give the command again")
     if outcome.code:
         kind = BugError if outcome.state is OutcomeState.FAILED else NeedsUserError
-        raise kind(outcome.message, code=outcome.code, hint=outcome.hint)
+        raise kind(outcome.message, code=outcome.code, hint=outcome.hint, table=outcome.table or None)
     return outcome
 
 
@@ -123,7 +124,7 @@ class _Wait:
             return self._awaited()
         except BaseException:
             if not self._requests.withdraw(self._request.request_id) and not self._has_ended():
-                say(f"the request {self._request.request_id} is still to be done: see `replicator requests`")
+                say(completed(f"the request {self._request.request_id} is still to be done: see `replicator requests`"))
             raise
 
     def _awaited(self) -> Outcome:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from replicator_runtime.cli.report import printable, say
+from replicator_runtime.observability.next_steps import completed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +58,7 @@ class PlainLines:
     def update(self, view: RunView) -> None:
         """Print what changed since the last call."""
         message = view.message.partition(":")[0] if view.phase == "failed" else view.message  # `run` ends with its text
-        if (phase := f"{view.phase} {message}".strip()) != self._phase:
+        if (phase := completed(f"{view.phase} {message}".strip())) != self._phase:
             self._phase = phase
             _say(phase)
         for table in view.tables:
@@ -118,7 +119,9 @@ class LiveTable:
         from rich.table import Table
         from rich.text import Text
 
-        title = f"{view.phase} · {' · '.join(run_words(view))}" + (f" · {view.message}" if view.message else "")
+        title = f"{view.phase} · {' · '.join(run_words(view))}" + (
+            f" · {completed(view.message)}" if view.message else ""
+        )
         drawn = Table(title=Text(printable(title)), title_justify="left", box=None, pad_edge=False)
         for heading in ("table", "state", "rows", "snapshot", "rows/s", "lag"):
             drawn.add_column(heading, justify="left" if heading in ("table", "state") else "right")

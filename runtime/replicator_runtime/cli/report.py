@@ -62,16 +62,19 @@ class Report:
         if not self._as_json:
             say(redacted(completed(message)))
 
-    def line(self, text: str = "") -> None:
-        """Print a line of data; in text mode only."""
-        if not self._as_json:
-            typer.echo(redacted(printable(text)))
+    def line(self, text: str = "", table: str = "") -> None:
+        """Print a line of data, with the commands that it names completed for `table`, if it is about one; in text mode only."""
+        self._echo(completed(text, table))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Print data in columns; in text mode only. Numbers are right-aligned."""
         if not self._as_json:
             for text in columns(headings, rows):
-                self.line(text)
+                self._echo(text)
+
+    def _echo(self, text: str) -> None:
+        if not self._as_json:
+            typer.echo(redacted(printable(text)))
 
     def __enter__(self) -> Self:
         set_subject(self._subject)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from replicator_runtime.engine.repair.history_gaps import stored_gaps
 from replicator_runtime.engine.schedule.schedule import stored_schedule
 from replicator_runtime.engine.schedule.verified_tables import stored
-from replicator_runtime.observability.next_steps import completed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,9 +50,9 @@ class Comparisons:
         }
 
 
-def print_comparisons(report: Report, name: str, found: Comparisons) -> None:
-    """Print the same, with the replicator's name as the operator gave it."""
-    print_verified(report, name, found.schedule, found.verified)
+def print_comparisons(report: Report, found: Comparisons) -> None:
+    """Print the same."""
+    print_verified(report, found.schedule, found.verified)
     for gap in found.gaps[-_GAPS_SHOWN:]:
         report.line(f"the history from {gap.after} to {gap.until} was lost ({gap.code}), and healed at {gap.at}")
 
@@ -84,9 +83,7 @@ def verification_json(schedule: Schedule | None, found: Mapping[TableId, Verifie
     }
 
 
-def print_verified(
-    report: Report, name: str, schedule: Schedule | None, found: Mapping[TableId, VerifiedTable]
-) -> None:
+def print_verified(report: Report, schedule: Schedule | None, found: Mapping[TableId, VerifiedTable]) -> None:
     """Print when each table was verified last, and which differed then."""
     if found:
         report.line()
@@ -101,10 +98,11 @@ def print_verified(
         if one.result == "different":
             report.line(
                 f"{table} differed: {one.missing:,} rows missing, {one.surplus:,} surplus, {one.different:,} different;"
-                f" `replicator verify {name} {table} --repair` compares again, and repairs (it needs the pipeline's file)"
+                " `replicator verify PIPELINE TABLE --repair` compares again, and repairs (it needs the pipeline's file)",
+                str(table),
             )
         if one.error:
-            report.line(f"{table} could not be compared, and is tried again: {completed(one.error, str(table))}")
+            report.line(f"{table} could not be compared, and is tried again: {one.error}", str(table))
     if schedule is not None and not found:
         report.line(
             f"tables are compared every {schedule.every_seconds / 3600:g} h beside `replicator run`; none has been so far"

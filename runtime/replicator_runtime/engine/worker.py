@@ -286,7 +286,9 @@ class _Attempts:
                 raise NeedsUserError(
                     f"the replicator is {found}", code="RPL-1247", hint="`replicator resume NAME` lets it go on"
                 )
-            run.progress.set_phase("paused", f"by {found.by} since {found.since}; replicator resume {run.config.name}")
+            run.progress.set_phase(
+                "paused", f"by {found.by} since {found.since}; `replicator resume NAME` lets it go on"
+            )
             self._wait(_PAUSED_SECONDS)
             self._carry_out_requests()
             has_waited = True

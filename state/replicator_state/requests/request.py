@@ -85,6 +85,7 @@ class Outcome:
         message: The same in words.
         hint: What to do next.
         data: What was done, in JSON values as the command defines them.
+        table: The table that it was refused for; empty for none.
     """
 
     state: OutcomeState
@@ -95,6 +96,7 @@ class Outcome:
     message: str = ""
     hint: str = ""
     data: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    table: str = ""
 
     def to_bytes(self) -> bytes:
         """The file's content."""
@@ -107,6 +109,7 @@ class Outcome:
             message=self.message,
             hint=self.hint,
             **({"data": dict(self.data)} if self.data else {}),
+            **({"table": self.table} if self.table else {}),
         )
 
     @classmethod
@@ -127,6 +130,7 @@ class Outcome:
                 str(value["message"]),
                 str(value["hint"]),
                 dict(value.get("data") or {}),
+                str(value.get("table", "")),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"no outcome: {type(error).__name__}") from error

@@ -29,7 +29,7 @@ def assess(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False
         if not as_json:
             _print(report, assessed)
         assessed.raise_for_errors()
-        report.note(f"Next: replicator run {pipeline}")
+        report.note("Next: `replicator run PIPELINE`")
 
 
 def _print(report: Report, assessed: PipelineAssessment) -> None:

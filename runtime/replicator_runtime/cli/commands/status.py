@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
 from replicator_runtime.cli.report import Report
-from replicator_runtime.observability.next_steps import Subject, completed
+from replicator_runtime.observability.next_steps import Subject
 
 if TYPE_CHECKING:
     from replicator_sdk import TableId
@@ -33,7 +33,7 @@ def status(
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
         from replicator_runtime.cli.verified import Comparisons, print_comparisons
         from replicator_runtime.engine.control.pause import stored_pause
-        from replicator_runtime.engine.letters.letter_file import newest_files
+        from replicator_runtime.engine.letters.letter_file import row_counts
         from replicator_sdk.errors import NeedsUserError
 
         location = find_state(name, namespace, base)
@@ -52,7 +52,7 @@ def status(
         waiting, since = directory.requests().waiting(), _done_since(directory, found)
         scoped = directory.states().scoped("runtime")
         paused, comparisons = stored_pause(scoped), Comparisons.of(scoped)
-        aside = sorted((head.table, len(rows)) for head, rows in newest_files(directory.dead_letters()) if rows)
+        aside = sorted((table, rows) for table, rows in row_counts(directory.dead_letters()).items() if rows)
         report.data = {
             **found,
             "processEnded": lives.process_ended,
@@ -67,12 +67,12 @@ def status(
         elif lives.silent_seconds:
             report.warn(f"{lives}, so it may have been killed, or its host cannot be reached; look at its process")
         _print(report, found)
-        _print_since(report, name, since, aside)
-        print_comparisons(report, name, comparisons)
+        _print_since(report, since, aside)
+        print_comparisons(report, comparisons)
         if paused is not None:
-            report.line(f"{paused}: the source has to keep its log; `replicator resume {name}` lets it go on")
+            report.line(f"{paused}: the source has to keep its log; `replicator resume NAME` lets it go on")
         if waiting:
-            report.line(f"requests that wait: {len(waiting)}; `replicator requests {name}` lists them")
+            report.line(f"requests that wait: {len(waiting)}; `replicator requests NAME` lists them")
 
 
 def _done_since(directory: ReplicatorDirectory, found: Mapping[str, Any]) -> list[str]:
@@ -83,13 +83,13 @@ def _done_since(directory: ReplicatorDirectory, found: Mapping[str, Any]) -> lis
     return [line for one in reversed(done) for line in one.lines]
 
 
-def _print_since(report: Report, name: str, since: list[str], aside: list[tuple[TableId, int]]) -> None:
+def _print_since(report: Report, since: list[str], aside: list[tuple[TableId, int]]) -> None:
     """What the status that a run wrote does not say."""
     for text in since:
         report.line(f"since this was written: {text}")
     for table, rows in aside:
         report.line(
-            f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list {name}`"
+            f"{table}: the target lacks rows put aside, {rows:,} in all; see `replicator dead-letters list NAME`"
         )
 
 
@@ -102,7 +102,7 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
     if text := _kept(found.get("source")):
         report.line(text)
     if error := found.get("sourceError"):
-        report.line(f"  {completed(_error(error))}")
+        report.line(f"  {_error(error)}")
     elif last := found.get("lastError"):
         report.line(f"  {_last(last)}")
     report.line()
@@ -113,7 +113,7 @@ def _print(report: Report, found: Mapping[str, Any]) -> None:
         report.table(("table", "maintained"), maintained)
     for table in found["tables"]:
         for text in _about(table):
-            report.line(f"{_table(table)}: {completed(text, _table(table))}")
+            report.line(f"{_table(table)}: {text}", _table(table))
 
 
 def _about(table: Mapping[str, Any]) -> Iterator[str]:

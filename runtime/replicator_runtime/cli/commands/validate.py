@@ -25,4 +25,4 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = Fal
             "target": {"stage": loaded.target_stage, "plugin": loaded.target.name},
         }
         report.line(f"{pipeline} is valid: {loaded.source.name} to {loaded.target.name}")
-        report.note(f"Next: replicator assess {pipeline}")
+        report.note("Next: `replicator assess PIPELINE`")

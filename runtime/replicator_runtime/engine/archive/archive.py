@@ -252,7 +252,13 @@ class ChangeArchive:
 
     def _break(self, table: TableId, position: Position, why: str) -> None:
         """Note that the table cannot be rebuilt from the archive until it is copied again; durable when this returns."""
-        log.warning("archive.broken", table=str(table), position=str(position), why=why, next="replicator table resync")
+        log.warning(
+            "archive.broken",
+            table=str(table),
+            position=str(position),
+            why=why,
+            hint="`replicator table resync NAME TABLE` copies it again",
+        )
         self._manifests.write([self._entry(table, position, kind="break", why=why)], {table: position})
 
     def _end_table(self, table: TableId) -> None:

@@ -129,7 +129,8 @@ class Control:
 
     def _not_done(self, state: OutcomeState, request_id: str, error: ReplicatorError) -> Outcome:
         log.warning("request.not_done", request=request_id, state=state.value, code=error.code, error=error.message)
-        return Outcome(state, datetime.now(UTC), self._name, (), error.code, error.message, error.hint)
+        table = error.table or ""
+        return Outcome(state, datetime.now(UTC), self._name, (), error.code, error.message, error.hint, table=table)
 
     def _outcome(self, state: OutcomeState, *lines: str) -> Outcome:
         return Outcome(state, datetime.now(UTC), self._name, lines)

@@ -82,7 +82,7 @@ def _decided_before(lifecycle: TableLifecycle, change_id: str, *, approved: bool
             raise NeedsUserError(
                 f"{change_id} is {_word(decision.approved)} already, and cannot be {_word(approved)} any more; nothing was changed",
                 code="RPL-1296",
-                hint=f"to have the table as the source has it: `replicator table resync NAME {record.table} --in-place`",
+                hint="to have the table as the source has it: `replicator table resync NAME TABLE --in-place`",
                 table=str(record.table),
             )
     raise NeedsUserError(

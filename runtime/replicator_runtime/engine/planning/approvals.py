@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -134,9 +135,9 @@ class Approvals:
     def _command(self, plan: Plan, config: PipelineConfig) -> str:
         """The command that approves `plan`."""
         base = self._requests.place.removesuffix(f"/{config.namespace}/{config.name}/requests")
-        namespace = "" if config.namespace == "default" else f" --namespace {config.namespace}"
-        elsewhere = "" if base == default_base_path() else f" --base {base}"
-        return f"replicator approve {config.name} {plan.plan_id}{namespace}{elsewhere}"
+        namespace = () if config.namespace == "default" else ("--namespace", config.namespace)
+        elsewhere = () if base == default_base_path() else ("--base", base)
+        return shlex.join(("replicator", "approve", config.name, plan.plan_id, *namespace, *elsewhere))
 
 
 def _shown(steps: tuple[Step, ...]) -> str:

@@ -172,7 +172,7 @@ class _Work:
                 code="RPL-5030",
                 position=found.position,
                 **counts,
-                next=f"replicator verify {self._run.config.name} --repair, with the pipeline's file",
+                hint="`replicator verify PIPELINE TABLE --repair` compares again, and repairs",
             )
         else:
             log.info("verification.equal", table=table, seconds=round(compared.seconds, 1))

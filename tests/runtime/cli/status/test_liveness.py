@@ -69,7 +69,8 @@ def test_after_a_reset_status_and_list_say_that_a_run_comes_next(replicator: Rep
     assert "no status yet" in replicator("status", sqlite_pipeline).stderr, "of a first run that has just begun"
     assert replicator("reset", sqlite_pipeline, "--yes").exit_code == 0
     done = replicator("status", sqlite_pipeline)
-    assert (done.exit_code, done.stdout) == (0, "generation 2 has not run yet: start it with `replicator run`\n")
+    says = f"generation 2 has not run yet: start it with `replicator run {sqlite_pipeline}`\n"
+    assert (done.exit_code, done.stdout) == (0, says)
     found = listed(replicator, base)
     assert (found["phase"], found["generation"]) == ("reset", 2)
     data = json.loads(replicator("status", sqlite_pipeline, "--json").stdout)["data"]

@@ -97,7 +97,7 @@ def test_a_run_that_is_paused_waits_and_goes_on(shop: Shop) -> None:
         time.sleep(1.0)
         assert applied() == before
         wait_until(lambda: shop.status()["phase"] == "paused")
-        assert "replicator resume shop" in progress.message
+        assert "`replicator resume NAME`" in progress.message
         assert "it goes on" in ask(shop, "resume", alone=False)
         wait_until(lambda: is_equal(shop))
         assert ask(shop, "resume", alone=False) == "it is not paused"

@@ -87,7 +87,8 @@ def test_after_a_change_was_decided_a_copy_makes_the_table_as_the_source_has_it(
     assert decide(shop, "approve", held["id"]).state is OutcomeState.DONE
     refused = decide(shop, "reject", held["id"])
     assert refused.code == "RPL-1296"
-    assert "`replicator table resync NAME main.notes --in-place`" in refused.hint
+    assert "`replicator table resync NAME TABLE --in-place`" in refused.hint
+    assert refused.table == "main.notes"
     policies(shop)
     resync(shop, "main.notes")
     three_runs(shop)

@@ -55,7 +55,7 @@ def list_changes(
         for change in waiting:
             if change["onlyApproved"]:
                 report.line(f"{change['id']} cannot be rejected: {change['onlyApproved']}")
-        report.note(f"Next: replicator ddl approve {name} ID, or replicator ddl reject {name} ID")
+        report.note("Next: `replicator ddl approve NAME ID`, or `replicator ddl reject NAME ID`")
 
 
 @app.command("approve")

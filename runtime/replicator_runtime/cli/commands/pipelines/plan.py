@@ -48,8 +48,8 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False) 
         _print(report, found, missing)
         _raise_refused(found)
         if missing:
-            raise _needs_approval(found, missing, pipeline)
-        report.note(f"Next: replicator run {pipeline}")
+            raise _needs_approval(found, missing)
+        report.note("Next: `replicator run PIPELINE`")
 
 
 def approve(
@@ -98,7 +98,7 @@ def _check_plan(name: str, plan_id: str, location: StateLocation) -> None:
     raise NeedsUserError(
         f"plan {plan_id} is out of date: {now}; nothing was approved",
         code="RPL-1263",
-        hint=f"look at `replicator plan {name}` and approve the plan that it shows",
+        hint="look at `replicator plan PIPELINE` and approve the plan that it shows",
     )
 
 
@@ -113,7 +113,7 @@ def _print(report: Report, found: Plan, missing: tuple[Step, ...]) -> None:
         )
         for label, text in (("effect", step.effect), ("cost", step.cost), ("why", step.why), ("do", step.suggestion)):
             if text:
-                report.line(f"         {label + ':':<8}{completed(text, step.subject)}")
+                report.line(f"         {label + ':':<8}{text}", step.subject)
     report.line()
     count = len(found.steps)
     report.line(f"plan {found.plan_id}: {count} step{'s' * (count > 1)}, {len(missing)} to approve")
@@ -149,12 +149,12 @@ def _raise_refused(found: Plan) -> None:
             )
 
 
-def _needs_approval(found: Plan, missing: tuple[Step, ...], pipeline: Path) -> Exception:
+def _needs_approval(found: Plan, missing: tuple[Step, ...]) -> Exception:
     from replicator_sdk.errors import SchemaDriftError
 
     count = len(missing)
     return SchemaDriftError(
         f"{count} step{'s' * (count > 1)} of plan {found.plan_id} need{'s' * (count == 1)} an approval; nothing was changed",
         code="RPL-1260",
-        hint=f"`replicator approve {pipeline} {found.plan_id}`, then `replicator run {pipeline}`; or take the edit back",
+        hint=f"`replicator approve NAME {found.plan_id}`, then `replicator run PIPELINE`; or take the edit back",
     )
