@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
+from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
 from replicator_source_kafka.client.fail_fast import answers_otherwise, is_permanent, is_tls_error
 from replicator_source_kafka.record_batches.decoding import OldFormatError
 from replicator_source_kafka.record_batches.record_fields import CorruptBatchError
@@ -19,7 +19,7 @@ OWN_PIPELINE = "let the connector snapshot the table again; take it out of `tabl
 """For one table whose topic lost some of its changes."""
 
 RECORDS_GONE = "RPL-3971"
-"""The code of records that retention deleted before they were read, as a broker's answer says it."""
+"""The code of records that retention deleted while they were read, as a broker's answer says it."""
 
 
 @contextlib.contextmanager
@@ -75,9 +75,8 @@ def _of_kafka(error: Exception, doing: str, table: str | None) -> ReplicatorErro
     if is_permanent(error):
         return _of_permanent_error(error, doing, table)
     if isinstance(error, errors.OffsetOutOfRangeError):
-        return HistoryLostError(
-            f"{doing}: the broker no longer has these records", code=RECORDS_GONE, hint=NEW_SNAPSHOT
-        )
+        hint = "the attempt is repeated, and says which records are lost, if any that were not read; give another command again"
+        return RetryableError(f"{doing}: the broker no longer has these records", code=RECORDS_GONE, hint=hint)
     if isinstance(error, errors.LeaderNotAvailableError):
         hint = "if it persists, check the brokers"
         return RetryableError(f"{doing}: the partition {error.args[0]} has no leader", code="RPL-3968", hint=hint)

@@ -49,8 +49,7 @@ def read_range(config: KafkaConfig, ids: Mapping[str, str], wanted: PartitionRan
         wanted: What to read.
 
     Raises:
-        HistoryLostError: When the broker no longer has some of them.
-        ReplicatorError: When the range cannot be read.
+        ReplicatorError: When the range cannot be read, or the broker no longer has some of it.
     """
     with diagnosed(f"reading {wanted}"), Cluster(config) as cluster:
         cluster.pin(ids)

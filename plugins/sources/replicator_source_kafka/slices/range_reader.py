@@ -10,7 +10,7 @@ import numpy as np
 from replicator_sdk.batch import ChangeBatch
 from replicator_sdk.config import OutOfRange
 from replicator_sdk.distributed.partitioned_log import LogItem, LogPartition, ReadUntil, SchemaSeen
-from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
+from replicator_sdk.errors import NeedsUserError, ReplicatorError, RetryableError
 from replicator_sdk.schema import TableId, TableSchema
 from replicator_source_kafka.client.cluster import Cluster
 from replicator_source_kafka.client.diagnosis import RECORDS_GONE, diagnosed
@@ -67,7 +67,7 @@ class KafkaRangeReader:
         """See `LogPartitionReader`; one block of one answer of the broker is in memory at a time."""
         try:
             yield from self._read(partition, tables)
-        except HistoryLostError as error:
+        except RetryableError as error:
             if error.code != RECORDS_GONE:
                 raise
             if self.config.names_tables:  # the driver decides, and stores it, that nothing more is read of the topic

@@ -21,6 +21,7 @@ from replicator_source_kafka.partition_range import TopicPartition
 from replicator_source_kafka.tables import quarantine
 from replicator_source_kafka.tables.schema_evolution import reconcile
 from replicator_source_kafka.topics.selection import check_any_record, check_named, find_topics
+from replicator_source_kafka.topics.start_position import first_read
 
 _LAST: Final = 100
 _PARTITIONS: Final = 8
@@ -30,7 +31,7 @@ _BYTES: Final = 1 << 20
 class KafkaTableRegistry(TableRegistry):
     """The tables in the first and the last records of each topic, read once at the first call.
 
-    A table with records only in between is not listed. It is created with its first record, like a new one. While no topic
+    Of a topic with records since `startFrom`, these only: older ones may have another key. A table with records only in between is not listed. It is created with its first record, like a new one. While no topic
     has a record, nothing can be listed, and calls raise a retryable error.
     """
 
@@ -91,11 +92,15 @@ class KafkaTableRegistry(TableRegistry):
         all_begins = cluster.offsets(dict.fromkeys(all_partitions, EARLIEST))
         all_ends = cluster.offsets(dict.fromkeys(all_partitions, LATEST))
         check_any_record(all_ends)
+        all_firsts = first_read(cluster, self._config, all_begins)
         for topic in topics:
             partitions = topic.partitions
             begins, ends = ({tp: all_[tp] for tp in partitions} for all_ in (all_begins, all_ends))
             schemas: dict[TableId, TableSchema] = {}
-            for decoded in samples(cluster, self._config, begins, ends):
+            firsts = {tp: all_firsts[tp] for tp in partitions}
+            if all(firsts[tp] >= ends[tp] for tp in partitions):  # the older records say more than none
+                firsts = begins
+            for decoded in samples(cluster, self._config, firsts, ends):
                 # A TRUNCATE has no key: a part of nothing else says nothing of the table's columns.
                 for part in sorted(filter(len, decoded.parts), key=lambda part: int(part.index[0])):
                     schemas[part.table] = self._joined(schemas.get(part.table), part.schema)

@@ -33,6 +33,24 @@ def resolve_start(cluster: Cluster, config: KafkaConfig, topics: Mapping[str, To
     return KafkaOffset({name: topic.id for name, topic in topics.items()}, begin)
 
 
+def first_read(
+    cluster: Cluster, config: KafkaConfig, begins: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The offset of the first record of each partition that is read at any time, as far as `startFrom` says it.
+
+    Args:
+        cluster: The brokers.
+        config: The source's settings.
+        begins: Where each partition begins.
+    """
+    chosen = config.start_from
+    if isinstance(chosen, datetime):
+        return cluster.offsets(dict.fromkeys(begins, int(chosen.timestamp() * 1000)))
+    if isinstance(chosen, dict):
+        return {tp: max(begin, chosen.get(tp[0], {}).get(tp[1], begin)) for tp, begin in begins.items()}
+    return dict(begins)  # what was the latest record at the first start is not known here
+
+
 def _chosen(
     cluster: Cluster, chosen: Mapping[str, Mapping[int, int]], begin: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:

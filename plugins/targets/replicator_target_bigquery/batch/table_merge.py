@@ -211,8 +211,8 @@ def _refused(outcome: str, changes: TableChanges) -> Exception:
             code="RPL-6543",
             table=table,
             position=position,
-            hint="have all records of a key written to one partition of one topic, let the source's connector snapshot the"
-            " table again into such a topic, then `replicator reset PIPELINE`",
+            hint="have all records of a key written to one partition of one topic, let the source's connector snapshot its tables again,"
+            " set the source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics",
         )
     if outcome == UNMATCHED:
         return DataError(
@@ -221,7 +221,8 @@ def _refused(outcome: str, changes: TableChanges) -> Exception:
             code="RPL-6532",
             table=table,
             position=position,
-            hint="give the records keys (Debezium: message.key.columns) or the topic one partition, let the connector snapshot the table again, then `replicator reset PIPELINE`",
+            hint="give the records keys (Debezium: message.key.columns) or the topic one partition, let the connector snapshot its tables again,"
+            " set the source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics",
         )
     if changes.overlap:
         return SnapshotNeededError(

@@ -92,5 +92,5 @@ def _must_declare(changes: TableChanges, key: tuple[str, ...], found: TableInfo)
             code="RPL-6704",
             table=str(changes.table),
             position=str(changes.identity.position),
-            hint=f"ALTER TABLE … ADD PRIMARY KEY ({', '.join(key)}) NOT ENFORCED, or copy the table again: `replicator table resync NAME TABLE --in-place`",
+            hint=f"ALTER TABLE … {'DROP PRIMARY KEY, then ' if found.key else ''}ADD PRIMARY KEY ({', '.join(key)}) NOT ENFORCED, or copy the table again: `replicator table resync NAME TABLE --in-place`",
         )

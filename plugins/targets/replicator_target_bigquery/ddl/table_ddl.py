@@ -70,7 +70,7 @@ class TableDDL:
                 code="RPL-6553",
                 table=str(event.table),
                 position=str(event.position),
-                hint="copy the table again: `replicator table resync NAME TABLE --in-place`, or move the target's table away",
+                hint="move the target's table away, and it is created again; or, where the source can copy a table again: `replicator table resync NAME TABLE --in-place`",
             )
         self._commit(event)
 

@@ -266,7 +266,8 @@ class KeyedApply:
                 table=table,
                 position=position,
                 hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), let its connector"
-                " snapshot the table again, then `replicator reset PIPELINE`",
+                " snapshot its tables again, set the source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`:"
+                " every table is emptied and filled from the topics",
             )
         raise DataError(
             f"{len(lost)} updates do not carry columns whose old values the target's rows should have, "
@@ -285,8 +286,8 @@ def in_several_partitions(table: TableId, position: Position, keys: int) -> Data
         code="RPL-5406",
         table=str(table),
         position=str(position),
-        hint="have all records of a key written to one partition of one topic, let the source's connector snapshot the"
-        " table again into such a topic, then `replicator reset PIPELINE`",
+        hint="have all records of a key written to one partition of one topic, let the source's connector snapshot its tables again,"
+        " set the source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics",
     )
 
 

@@ -128,5 +128,6 @@ def _too_many(table: TableId, position: object) -> DataError:
         code="RPL-5407",
         table=str(table),
         position=str(position),
-        hint="give the records keys (Debezium: message.key.columns) or the topic one partition, let the connector snapshot the table again, then `replicator reset PIPELINE`",
+        hint="give the records keys (Debezium: message.key.columns) or the topic one partition, let the connector snapshot its tables again,"
+        " set the source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics",
     )

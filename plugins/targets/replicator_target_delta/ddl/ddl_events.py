@@ -79,7 +79,7 @@ class TableDDL:
                 code="RPL-6402",
                 table=str(event.table),
                 position=str(event.position),
-                hint="copy the table again: `replicator table resync NAME TABLE`, or move the target's table away",
+                hint="move the target's table away, and it is created again; or, where the source can copy a table again: `replicator table resync NAME TABLE`",
             )
         else:
             self._commit(attempt, event)

@@ -225,8 +225,8 @@ def refuse_unordered(changes: TableChanges, *, keeps_unmatched: bool) -> None:
             code="RPL-5002",
             table=str(changes.table),
             position=str(changes.identity.position),
-            hint="have all records of a key written to one partition of one topic, let the source's connector snapshot the"
-            " table again into such a topic, then `replicator reset PIPELINE`",
+            hint="have all records of a key written to one partition of one topic, let the source's connector snapshot its tables again,"
+            " set the source's `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`: every table is emptied and filled from the topics",
         )
     if keeps_unmatched:
         return

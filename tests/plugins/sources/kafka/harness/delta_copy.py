@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.control.reset import reset
 from replicator_source_kafka import KafkaSource
 from replicator_target_delta import DeltaLakeTarget
 from tests.plugins.sources.kafka.harness.source_runs import orders
@@ -34,11 +36,16 @@ class DeltaCopy:
             "kafka": {"fetch.max.wait.ms": 50},
             **settings,
         }
+        self._host = Host(DeltaLakeTarget, KafkaSource)
         self._document["stages"][0]["plugin"]["properties"] = self.source
 
     def run(self) -> None:
         """Read to the end."""
-        run_pipeline({**self._document, "retries": {"maxDurationSeconds": 0}}, Host(DeltaLakeTarget, KafkaSource))
+        run_pipeline({**self._document, "retries": {"maxDurationSeconds": 0}}, self._host)
+
+    def reset(self) -> None:
+        """`replicator reset`; the next run empties the tables."""
+        reset(build_pipeline(self._document, host=self._host))  # type: ignore[arg-type]
 
     def notes(self, table: str = "orders") -> list[tuple[int, str]]:
         """Id and note of every row."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from replicator_sdk import EventReaderDefinition, TableId, TableSchema
@@ -17,7 +19,7 @@ from tests.plugins.sources.kafka.harness.simulated_database import source_of
 from tests.plugins.sources.pump import Run, SourcePump
 from tests.services.kafka.client import Content, KafkaClient
 
-__all__ = ["Planner", "Pump", "Run", "deletes", "inserts", "orders"]
+__all__ = ["Planner", "Pump", "Run", "deletes", "inserts", "now", "orders", "snapshot"]
 
 
 def orders(table: str = "orders", *more: Column, keyless: bool = False) -> TableSchema:
@@ -42,6 +44,19 @@ def deletes(ids: Iterable[int], schema: TableSchema | None = None) -> list[Conte
         key = key_of(schema, {"id": number})
         found += [(key, envelope(schema, "d", {"id": number})), (key, None)]
     return found
+
+
+def snapshot(rows: Mapping[int, str], schema: TableSchema | None = None) -> list[Content]:
+    """What the connector writes when it snapshots the table again: its rows, id → note."""
+    schema = schema or orders()
+    records = ({"id": number, "note": note} for number, note in rows.items())
+    return [(key_of(schema, row), envelope(schema, "r", None, row)) for row in records]
+
+
+def now() -> str:
+    """A time after all records that were written, as `startFrom` has it."""
+    time.sleep(0.01)
+    return datetime.now(UTC).isoformat()
 
 
 class Pump(SourcePump):

@@ -6,11 +6,12 @@ import pytest
 
 from replicator_sdk import TableId
 from replicator_sdk.datatype import INT64, STRING
-from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.errors import NeedsUserError, RetryableError, SchemaDriftError
 from replicator_sdk.schema import Column
 from replicator_source_kafka.offset import KafkaOffset
+from replicator_source_kafka.tables import table_registry
 from tests.plugins.sources.kafka.harness.simulated_database import source_of
-from tests.plugins.sources.kafka.harness.source_runs import inserts, orders
+from tests.plugins.sources.kafka.harness.source_runs import inserts, now, orders
 from tests.services.kafka.broker import KafkaBroker
 from tests.services.kafka.fixtures import MakeTopic
 
@@ -31,6 +32,25 @@ def test_a_table_has_the_columns_of_its_first_and_of_its_last_records(
     assert schema.primary_key == ("id",)
 
 
+def test_records_from_before_the_start_say_nothing_of_a_table(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
+    """They may have another key: what RPL-3920 advises was stopped by it again."""
+    topic = kafka_topic(2)
+    kafka.produce(topic, inserts([1], orders(keyless=True)), partition=0)
+    begins = now()
+    before = source_of(kafka, topics=[topic], startFrom=begins)
+    with before.create_table_registry() as registry:
+        assert registry.describe_table(orders().table).primary_key == (), "there are no others"
+    kafka.produce(topic, inserts([2]), partition=1)
+    for start in (begins, {topic: {0: 1}}):
+        with source_of(kafka, topics=[topic], startFrom=start).create_table_registry() as registry:
+            assert registry.describe_table(orders().table).primary_key == ("id",)
+    with (
+        source_of(kafka, topics=[topic]).create_table_registry() as registry,
+        pytest.raises(SchemaDriftError, match="RPL-3920"),
+    ):
+        registry.describe_table(orders().table)
+
+
 def test_topics_without_any_record_are_a_retryable_error(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     with (
@@ -49,6 +69,21 @@ def test_topics_whose_records_were_deleted_have_no_table(kafka: KafkaBroker, kaf
         assert registry.list_tables() == []
         with pytest.raises(NeedsUserError, match="RPL-3970"):
             registry.describe_table(TableId("shop", "orders", "public"))
+
+
+def test_records_that_are_deleted_while_they_are_sampled_are_no_lost_history(
+    kafka: KafkaBroker, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was to be read of them: the next look finds the table."""
+    topic = kafka_topic()
+    kafka.produce(topic, inserts([1]))
+    monkeypatch.setattr(table_registry, "check_any_record", lambda ends: kafka.delete_records(topic, {0: 1}))
+    source = source_of(kafka, topics=[topic])
+    with source.create_table_registry() as registry, pytest.raises(RetryableError, match="RPL-3971"):
+        registry.list_tables()
+    kafka.produce(topic, inserts([2]))
+    with source.create_table_registry() as registry:
+        assert [summary.table.table for summary in registry.list_tables()] == ["orders"]
 
 
 def test_the_quarantine_table_is_listed_if_configured(kafka: KafkaBroker, kafka_topic: MakeTopic) -> None:

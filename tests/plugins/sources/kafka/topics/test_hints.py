@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,9 @@ from replicator_sdk import TableId
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, SchemaDriftError
 from replicator_sdk.testing.in_memory.target import MemoryStore, MemoryTarget
 from replicator_source_kafka import KafkaSource
-from tests.plugins.sources.kafka.harness.connect_json import envelope, key_of
+from tests.follows import follows
 from tests.plugins.sources.kafka.harness.lost_end import LostEnd
-from tests.plugins.sources.kafka.harness.source_runs import deletes, inserts, orders
+from tests.plugins.sources.kafka.harness.source_runs import deletes, inserts, now, orders, snapshot
 from tests.runtime.engine.partitioned_shop import Host, PartitionedShop, run_pipeline
 from tests.services.kafka.broker import KafkaBroker
 from tests.services.kafka.client import Content
@@ -40,8 +38,8 @@ class Copies:
         rows = MemoryStore.of(self._store(name)).rows(TableId("shop", "orders", "public"))
         return {row["id"]: row["note"] for row in rows}
 
-    def run_again(self, name: str, *topics: str, **settings: Any) -> dict[int, str]:
-        """Reset a pipeline, then run it as above."""
+    def reset(self, name: str, *topics: str, **settings: Any) -> dict[int, str]:
+        """`replicator reset`, then a run as above."""
         reset(build_pipeline(self._document(name, topics, settings), host=self._host))  # type: ignore[arg-type]
         return self.run(name, *topics, **settings)
 
@@ -78,18 +76,6 @@ def copies(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Copies]:
     made.forget()
 
 
-def snapshot(rows: dict[int, str]) -> list[Content]:
-    """What the connector writes when it snapshots the table again."""
-    records = ({"id": number, "note": note} for number, note in rows.items())
-    return [(key_of(orders(), row), envelope(orders(), "r", None, row)) for row in records]
-
-
-def now() -> str:
-    """A time after all records that were written, as `startFrom` has it."""
-    time.sleep(0.01)
-    return datetime.now(UTC).isoformat()
-
-
 def changed(ids: Iterable[int], note: str) -> list[Content]:
     """Rows that get another note."""
     return inserts(ids, note=note)
@@ -98,6 +84,7 @@ def changed(ids: Iterable[int], note: str) -> list[Content]:
 BOTH = pytest.mark.parametrize("distributed", [True, False])
 
 
+@follows("RPL-3953")
 @BOTH
 def test_after_retention_a_new_snapshot_and_a_reset_are_equal(
     kafka: KafkaBroker, kafka_topic: MakeTopic, copies: Copies, *, distributed: bool
@@ -112,7 +99,7 @@ def test_after_retention_a_new_snapshot_and_a_reset_are_equal(
     assert "`replicator reset PIPELINE`" in hint
     rows = {n: f"n{n}" for n in range(10) if n != 3} | {4: "late", 5: "later"}
     kafka.produce(topic, snapshot(rows))
-    assert copies.run_again("first", topic, distributed=distributed) == rows
+    assert copies.reset("first", topic, distributed=distributed) == rows
 
 
 def test_a_topic_that_is_no_longer_selected_goes_on_when_its_name_is_back(
@@ -128,6 +115,7 @@ def test_a_topic_that_is_no_longer_selected_goes_on_when_its_name_is_back(
     assert copies.run("first", topic, other) == {n: f"n{n}" for n in range(5)}
 
 
+@follows("RPL-3954", "RPL-3955")
 @BOTH
 def test_a_deleted_topic_is_copied_from_its_successor_after_a_reset(
     kafka: KafkaBroker, kafka_topic: MakeTopic, copies: Copies, *, distributed: bool
@@ -146,7 +134,7 @@ def test_a_deleted_topic_is_copied_from_its_successor_after_a_reset(
     again = copies.fails(HistoryLostError, "RPL-3955", "first", **pattern)
     assert "`replicator reset PIPELINE`" in gone
     assert "`replicator reset PIPELINE`" in again
-    assert copies.run_again("first", **pattern) == rows
+    assert copies.reset("first", **pattern) == rows
     kafka.delete_topics(f"{topic}.other")
 
 
@@ -164,6 +152,7 @@ def test_partitions_added_to_a_topic_that_was_read_to_its_end_are_read(
     assert copies.run("first", topic, onNewPartitions="read") == rows
 
 
+@follows("RPL-3957")
 @BOTH
 def test_partitions_added_before_the_end_was_read_need_a_snapshot_from_its_beginning_on(
     kafka: KafkaBroker, kafka_topic: MakeTopic, copies: Copies, *, distributed: bool
@@ -180,9 +169,10 @@ def test_partitions_added_before_the_end_was_read_need_a_snapshot_from_its_begin
     begins = now()
     rows = dict.fromkeys(range(5), "late") | dict.fromkeys(range(5, 10), "unread")
     kafka.produce(topic, snapshot(rows), partition=0)
-    assert copies.run_again("first", topic, distributed=distributed, startFrom=begins) == rows
+    assert copies.reset("first", topic, distributed=distributed, startFrom=begins) == rows
 
 
+@follows("RPL-3956", "RPL-3974")
 @BOTH
 def test_after_a_lost_end_records_from_the_new_snapshot_on_are_equal(
     private_kafka: PrivateKafka, tmp_path: Path, *, distributed: bool
@@ -201,5 +191,5 @@ def test_after_a_lost_end_records_from_the_new_snapshot_on_are_equal(
     lost_end.broker.produce(lost_end.topic, snapshot(rows))
     for hint in (ended, grown):
         assert "set `startFrom` to the time when that snapshot began, then `replicator reset PIPELINE`" in hint
-    assert copies.run_again("first", lost_end.topic, distributed=distributed, startFrom=begins) == rows
+    assert copies.reset("first", lost_end.topic, distributed=distributed, startFrom=begins) == rows
     copies.forget()
