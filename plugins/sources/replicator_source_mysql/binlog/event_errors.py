@@ -6,6 +6,9 @@ from replicator_sdk.errors import BugError, HistoryLostError, NeedsUserError, Re
 from replicator_source_mysql.binlog.event import STATEMENT_LOADS, Kind
 from replicator_source_mysql.hints import COPY_AGAIN
 
+INCIDENT = "RPL-3708"
+"""The code of an incident that the server wrote into its log."""
+
 _REPORT = "report it with the server's version; the log was not read past this event"
 
 
@@ -14,7 +17,7 @@ def refused(kind: int, place: str) -> ReplicatorError:
     if kind == Kind.INCIDENT:
         return HistoryLostError(
             "the server wrote an incident into its log: changes are missing there",
-            code="RPL-3708",
+            code=INCIDENT,
             position=place,
             hint=f"look for the cause in the server's error log, then {COPY_AGAIN}",
         )

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from replicator_sdk.authoring.driver_errors import translated_errors
 from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError, RetryableError
-from replicator_source_mysql.hints import COPY_AGAIN
+from replicator_source_mysql.hints import COPY_AGAIN, HEAL
 
 _Kind = tuple[type[ReplicatorError], str, str]
 
@@ -41,7 +41,7 @@ _UNREACHABLE: _Kind = (
 _LOST: _Kind = (
     HistoryLostError,
     "RPL-3805",
-    f"the log after the saved offset is gone: raise binlog_expire_logs_seconds, then {COPY_AGAIN}",
+    f"the log after the saved offset is gone: raise binlog_expire_logs_seconds, then {HEAL}",
 )
 _DIVERGED: _Kind = (
     HistoryLostError,

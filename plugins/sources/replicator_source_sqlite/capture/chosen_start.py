@@ -50,7 +50,7 @@ def _number(text: str) -> int:
         raise NeedsUserError(
             f"{text[:80]!r} is no offset of a SQLite source, which is the number of a change",
             code="RPL-3515",
-            hint='write `"from": {"offset": "1200"}`, as `replicator offsets list` shows it for another pipeline of this database',
+            hint='write `"from": {"offset": "1200"}`, as `replicator offsets list OTHER` shows it for another pipeline of this database',
         )
     return int(text)
 

@@ -199,7 +199,7 @@ def _would_be_lost(table: TableId, error: SnapshotNeededError) -> NeedsUserError
         code="RPL-6005",
         table=str(table),
         position=error.position,
-        hint="copy what is to be kept elsewhere, then `replicator table resync NAME TABLE`",
+        hint="copy what is to be kept elsewhere, then `replicator table resync NAME TABLE --in-place`",
     )
 
 

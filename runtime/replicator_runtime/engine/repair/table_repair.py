@@ -202,6 +202,6 @@ def _not_repairable(target: str, record: TableRecord) -> NeedsUserError:
     return NeedsUserError(
         f"the target {target} cannot write single rows again",
         code="RPL-1370",
-        hint="copy the table again: `replicator table resync NAME TABLE`",
+        hint="copy the table again: `replicator table resync NAME TABLE --in-place`",
         table=str(record.table),
     )

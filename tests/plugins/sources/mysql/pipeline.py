@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.control.reset import reset
 from replicator_runtime.engine.worker import RunResult, run
 from replicator_source_mysql import MySqlSource
 from tests.end_to_end.replicator import mysql_source
@@ -59,6 +60,10 @@ class Pipeline:
     def run(self) -> RunResult:
         """A run until the target is current."""
         return run(build_pipeline(self.document, host=Host()), until_current=True)  # type: ignore[arg-type]
+
+    def reset(self) -> None:
+        """`replicator reset`."""
+        reset(build_pipeline(self.document, host=Host()))  # type: ignore[arg-type]
 
     @contextmanager
     def running(self) -> Iterator[None]:

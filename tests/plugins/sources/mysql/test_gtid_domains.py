@@ -11,6 +11,7 @@ from replicator_sdk import TableId
 from replicator_sdk.errors import FencedError, HistoryLostError
 from tests.end_to_end.mysql.test_failover import catch_up, promote, replicate
 from tests.end_to_end.replicator import mysql_source
+from tests.follows import follows
 from tests.plugins.sources.mysql.pipeline import Pipeline
 from tests.runtime.engine import in_memory_target
 from tests.services.mysql.fixtures import PrivateMysql
@@ -79,6 +80,7 @@ def two_servers(mysql_server: PrivateMysql) -> Iterator[tuple[MysqlDatabase, Mys
         yield here, MysqlDatabase(replica, here.name)
 
 
+@follows("RPL-3799")
 def test_a_failover_while_two_domains_went_on_is_refused(
     two_servers: tuple[MysqlDatabase, MysqlDatabase], tmp_path: Path
 ) -> None:
@@ -91,8 +93,14 @@ def test_a_failover_while_two_domains_went_on_is_refused(
     for domain in (2, 1):
         _execute(there, domain, _INSERT.format(domain), 1)
     pipeline.document["stages"][0]["plugin"]["properties"] |= mysql_source(there)[1]
-    with pytest.raises(HistoryLostError, match="RPL-3799"):
+    with pytest.raises(HistoryLostError, match=r"RPL-3799.*replicator reset PIPELINE"):
         pipeline.run()
+    pipeline.reset()
+    pipeline.database = there
+    for number in (3, 4):
+        pipeline.run()
+        assert pipeline.target_rows() == pipeline.source_rows()
+        _execute(there, 1, _INSERT.format(number))
 
 
 def test_a_failover_while_one_domain_of_two_went_on_is_followed(

@@ -19,6 +19,7 @@ from tests.runtime.engine.stream.test_paused_tables import change_more
 from tests.runtime.engine.test_run import Shop
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from typer.testing import Result
@@ -69,6 +70,10 @@ class OperatorShop(Shop):
     def directory(self) -> ReplicatorDirectory:
         """The state."""
         return ReplicatorDirectory(self.base, "default", "shop")
+
+    def read(self, plugin: str, properties: Mapping[str, Any]) -> None:
+        """Have another source than the database in the folder."""
+        self.document["stages"][0]["plugin"] = {"name": plugin, "type": "cdcSource", "properties": dict(properties)}
 
     def replicator(self, *words: object) -> Result:
         """The command, with the pipeline's file as the document is now."""

@@ -170,18 +170,12 @@ def test_tables_whose_key_is_not_declared_or_that_change_are_copied(
     shop.assert_equal("customers", "later")
 
 
-def read_postgres(shop: DatasetShop, database: PostgresDatabase) -> None:
-    """Have the source be the database."""
-    name, properties = postgres_source(database)
-    shop.document["stages"][0]["plugin"] = {"name": name, "type": "cdcSource", "properties": dict(properties)}
-
-
 @follows("RPL-6607")
 def test_a_table_with_another_key_is_copied_again(
     dataset_shop: DatasetShop, postgres_database: PostgresDatabase
 ) -> None:
     shop, database = dataset_shop, postgres_database
-    read_postgres(shop, database)
+    shop.read(*postgres_source(database))
     shop.target(**MERGING, upsertEnabled=True, deleteEnabled=True)
     database.execute("CREATE TABLE keyed (id int PRIMARY KEY, name text NOT NULL)")
     database.execute("INSERT INTO keyed VALUES (1, 'a'), (2, 'b')")
@@ -200,7 +194,7 @@ def test_a_table_with_another_key_is_copied_again(
 @follows("RPL-6533", "RPL-6563")
 def test_tables_of_postgres_are_copied_again(dataset_shop: DatasetShop, postgres_database: PostgresDatabase) -> None:
     shop, database = dataset_shop, postgres_database
-    read_postgres(shop, database)
+    shop.read(*postgres_source(database))
     database.execute("CREATE TABLE document (id int PRIMARY KEY, name text, body text)")
     database.execute("ALTER TABLE document ALTER body SET STORAGE EXTERNAL")
     database.execute("CREATE TABLE tagged (id int PRIMARY KEY)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from replicator_runtime.engine.repair import request_keys, rows
+from replicator_runtime.engine.repair import request_keys, rows, table_repair
 from replicator_runtime.engine.schedule import regular_verification
 from replicator_runtime.engine.verification import table_comparison
 from replicator_runtime.engine.verification.table_comparison import Settings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ROWS = {"wide": 3, "bulk": 7, "many": 15}
 
 
-@follows("RPL-5030", "RPL-5031", "RPL-1282", "RPL-1368", "RPL-1371", "RPL-1372", "RPL-1376")
+@follows("RPL-5030", "RPL-5031", "RPL-1282", "RPL-1368", "RPL-1370", "RPL-1371", "RPL-1372", "RPL-1373", "RPL-1376")
 def test_tables_that_differ_are_repaired_or_copied_again(
     lake_shop: OperatorShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,9 +45,24 @@ def test_tables_that_differ_are_repaired_or_copied_again(
         refused = shop.refused("RPL-5030", "verify", file, "notes", *_ROWS, "--repair", "--yes")
     for code in ("RPL-1368", "RPL-1371", "RPL-1372", "RPL-1376", "RPL-5030"):
         shop.follow(refused, code, "table resync")
+    for code, owner, name, other in (
+        ("RPL-1370", table_repair, "RepairableConsumer", type(None)),  # a target that is read, and repairs nothing
+        ("RPL-1373", rows, "original", refuse),
+    ):
+        shop.until_current()
+        shop.damage("wide")
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, other)
+            refused = shop.refused("RPL-5030", "verify", file, "wide", "--repair", "--yes")
+        shop.follow(refused, code, "table resync")
     shop.until_current()
     shop.follow(keyless, "RPL-1282", "verify")
     shop.assert_equal("customers", "notes", *_ROWS)
+
+
+def refuse(values: object, kind: object) -> None:
+    """A form of values from which the source's do not come back."""
+    raise ValueError
 
 
 @follows("RPL-1364", "RPL-1365", "RPL-1367", "RPL-1360")

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from deltalake import DeltaTable
+
+from replicator_sdk import TableId
+from replicator_target_delta.location import table_path
+from tests.end_to_end.comparison import table_rows
+from tests.end_to_end.replicator import postgres_source
 from tests.follows import follows
 from tests.runtime.cli.next_steps.test_rewinds import begin, listed
 from tests.runtime.engine.test_run import fill
@@ -13,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.runtime.cli.next_steps.operator_shop import OperatorShop
+    from tests.services.postgres.server import PostgresDatabase
 
 
 @follows("RPL-6403", "RPL-6407", "RPL-6408", "RPL-3414")
@@ -62,3 +70,37 @@ def test_a_table_whose_earlier_files_are_gone_is_copied_again(lake_shop: Operato
     shop.done("rewind", file, "--offset", oldest, "--yes")
     shop.until_current()
     shop.assert_equal()
+
+
+@follows("RPL-5401", "RPL-5020")
+def test_updates_whose_other_values_are_nowhere_are_followed_by_a_copy(
+    lake_shop: OperatorShop, spark: SparkSession, postgres_database: PostgresDatabase
+) -> None:
+    """PostgreSQL does not log a large value that stays: of rows that another program removed, or that a filter left out."""
+    shop, database, large = lake_shop, postgres_database, "repeat('x', 9000)"
+    shop.read(*postgres_source(database))
+    shop.document["tables"] = [{"table": "removed"}, {"table": "filtered", "dmlBlacklist": ["INSERT"]}]
+    for table in ("removed", "filtered"):
+        database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, name text, body text)")
+        database.execute(f"ALTER TABLE {table} ALTER body SET STORAGE EXTERNAL")
+        database.execute(f"INSERT INTO {table} VALUES (1, 'a', {large}), (2, 'a', {large})")
+    shop.until_current()
+    place = {
+        name: table_path(str(shop.lake), TableId(database.name, name, "public")) for name in ("removed", "filtered")
+    }
+    spark.sql(f"DELETE FROM delta.`{place['removed']}` WHERE id = 1")
+    database.execute("UPDATE removed SET name = 'b'")
+    database.execute(  # in one transaction
+        f"DELETE FROM filtered WHERE id = 1; INSERT INTO filtered VALUES (1, 'c', {large}); UPDATE filtered SET name = 'b'"
+    )
+    stopped = shop.replicator("run", shop.file, "--until-current")
+    del shop.document["tables"][1]["dmlBlacklist"]
+    for code in ("RPL-5401", "RPL-5020"):
+        shop.follow(stopped, code, "table resync")
+    database.execute("UPDATE removed SET name = 'd' WHERE id = 2")
+    database.execute("UPDATE filtered SET name = 'd' WHERE id = 2")
+    shop.until_current()
+    for path in place.values():
+        assert Counter(table_rows(DeltaTable(path), ["id", "name", "body"])) == Counter(
+            [(1, "b", "x" * 9000), (2, "d", "x" * 9000)]
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.follows import follows
+from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.archive.test_archive import assert_archived
 from tests.runtime.engine.archive.test_half_files import manifests
+from tests.runtime.engine.in_memory_target import TargetStorage
 from tests.runtime.engine.test_run import fill
 
 if TYPE_CHECKING:
@@ -96,3 +99,22 @@ def test_a_damaged_archive_is_left_and_another_begins_with_copies(shop: Operator
     shop.follow(refused, "RPL-1253", "reset")
     shop.until_current()
     assert_archived(shop, shop.path.with_name("new"))
+
+
+@follows("RPL-3515")
+def test_an_offset_to_begin_at_is_in_the_list_of_another_pipeline(shop: OperatorShop) -> None:
+    """The command is not completed with the pipeline that never ran."""
+    fill(shop)
+    shop.until_current()
+    shop.sql("INSERT INTO notes VALUES ('read')")
+    shop.until_current()
+    shop.sql("INSERT INTO notes VALUES ('new')")
+    other = shop.file.rename(shop.file.with_name("other.json"))
+    shop.document |= {"name": "second", "snapshot": {"mode": "never", "from": {"offset": "offset.1"}}}
+    in_memory_target.STORAGE = TargetStorage()
+    refused = shop.refused("RPL-3515", "run", shop.file, "--until-current")
+    [printed] = set(re.findall(r"`replicator (offsets list [^`]+)`", refused.stderr))
+    _, newest, *_ = shop.done(*printed.replace("OTHER", str(other)).split()).stdout.splitlines()
+    shop.document["snapshot"]["from"] = {"offset": newest.split()[-1]}
+    shop.until_current()
+    assert in_memory_target.STORAGE.rows("notes") == [{"text": "new"}]

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replicator_sdk.errors import SnapshotNeededError
 from tests.end_to_end.replicator import postgres_source
 from tests.follows import follows
 from tests.runtime.cli.next_steps.operator_shop import OperatorShop
 from tests.runtime.engine import in_memory_target
 
 if TYPE_CHECKING:
+    from replicator_sdk import TableId
     from tests.services.postgres.server import PostgresDatabase
 
 
@@ -68,6 +70,30 @@ def test_a_column_with_the_name_of_one_that_was_kept_comes_with_a_new_copy(postg
     postgres.database.execute("INSERT INTO notes VALUES (5, 'e', 'large')")
     refused = shop.refused("RPL-6004", "run", shop.file, "--until-current")
     shop.follow(refused, "RPL-6004", "table resync")
+    postgres.assert_equal()
+
+
+@follows("RPL-6005")
+def test_a_table_that_keeps_a_column_is_copied_once_an_operator_says_so(
+    postgres: PostgresShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target lacks a row from which an update leaves values out, while the table keeps a column."""
+
+    def lacks_row(at: str, table: TableId) -> None:
+        if (at, table.table) == ("before", "notes"):
+            raise SnapshotNeededError("a row has moved", code="RPL-9197", table=str(table))
+
+    shop, database = postgres.operator, postgres.database
+    shop.document["ddlPolicies"] = {"dropColumn": "ignore"}
+    shop.until_current()
+    database.execute("ALTER TABLE notes DROP COLUMN size")
+    database.execute("INSERT INTO notes VALUES (4, 'd')")
+    shop.until_current()
+    database.execute("UPDATE notes SET name = 'changed' WHERE id = 4")
+    with monkeypatch.context() as patch:
+        patch.setattr(in_memory_target.STORAGE, "fault", lacks_row)
+        refused = shop.refused("RPL-6005", "run", shop.file, "--until-current")
+    shop.follow(refused, "RPL-6005", "table resync")
     postgres.assert_equal()
 
 

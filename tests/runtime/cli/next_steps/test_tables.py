@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from replicator_sdk.errors import RetryableError
-from tests.follows import follows
+import pytest
+
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.plugin_host import PluginHost
+from replicator_sdk import TableId
+from replicator_sdk.errors import NeedsUserError, RetryableError
+from tests.end_to_end.replicator import mysql_source, postgres_source
+from tests.follows import advised, follows
+from tests.plugins.sources.kafka.harness.source_runs import inserts, orders
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.apply.test_rejoining import fails
+from tests.runtime.engine.archive.test_archive import archived
 from tests.runtime.engine.lifecycle.test_long_failures import SOON, too_large, works
 from tests.runtime.engine.test_run import change, fill
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.runtime.cli.next_steps.operator_shop import OperatorShop
+    from tests.services.kafka.broker import KafkaBroker
+    from tests.services.mysql.server import MysqlDatabase
+    from tests.services.postgres.server import PostgresDatabase
 
 
 @follows("RPL-1201")
@@ -110,3 +124,58 @@ def test_a_change_that_does_not_wait_is_not_in_the_list_of_those_that_do(shop: O
     shop.until_current()
     shop.document["ddlPolicies"] = {}
     shop.goes_on()
+
+
+def sqlite(shop: OperatorShop, request: pytest.FixtureRequest) -> TableId:
+    fill(shop)
+    return TableId("main", "customers")
+
+
+def postgres(shop: OperatorShop, request: pytest.FixtureRequest) -> TableId:
+    database: PostgresDatabase = request.getfixturevalue("postgres_database")
+    database.execute("CREATE TABLE customers (id int PRIMARY KEY)")
+    shop.read(*postgres_source(database))
+    return TableId(database.name, "customers", "public")
+
+
+def mysql(shop: OperatorShop, request: pytest.FixtureRequest) -> TableId:
+    database: MysqlDatabase = request.getfixturevalue("mariadb_database")
+    database.execute("CREATE TABLE customers (id int PRIMARY KEY)")
+    shop.read(*mysql_source(database))
+    return TableId(database.name, "customers")
+
+
+def kafka(shop: OperatorShop, request: pytest.FixtureRequest) -> TableId:
+    broker: KafkaBroker = request.getfixturevalue("kafka")
+    topic = request.getfixturevalue("kafka_topic")()
+    broker.produce(topic, inserts([1], orders("customers")))
+    shop.read("kafka", {"bootstrapServers": broker.bootstrap, "topics": [topic]})
+    return orders("customers").table
+
+
+def archive(shop: OperatorShop, request: pytest.FixtureRequest) -> TableId:
+    path = archived(shop)
+    fill(shop)
+    shop.until_current()
+    del shop.document["archive"]
+    shop.read("archive", {"path": str(path)})
+    return TableId("main", "customers")
+
+
+@follows("RPL-3505", "RPL-3301", "RPL-3825", "RPL-3970", "RPL-3557")
+@pytest.mark.parametrize(
+    ("prepare", "code"),
+    [(sqlite, "RPL-3505"), (postgres, "RPL-3301"), (mysql, "RPL-3825"), (kafka, "RPL-3970"), (archive, "RPL-3557")],
+)
+def test_what_the_source_has_is_listed_where_a_table_is_not_there(
+    shop: OperatorShop, request: pytest.FixtureRequest, prepare: Callable[..., TableId], code: str
+) -> None:
+    """It was dropped, or renamed, since it was listed."""
+    table = prepare(shop, request)
+    gone = replace(table, table="costumers")
+    source = build_pipeline(shop.document, host=PluginHost()).source
+    with source.create_table_registry() as registry, pytest.raises(NeedsUserError, match=code) as refused:
+        registry.describe_table(gone)
+    shown = shop.done(*advised([refused.value.hint], "tables"), shop.file).stdout
+    assert str(table) in shown.split()
+    assert str(gone) not in shown

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
+import zlib
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.control.reset import reset
-from replicator_runtime.engine.run_state.open_run import open_run
+from replicator_runtime.engine.run_state.open_run import directory_of, open_run
 from replicator_runtime.engine.run_state.plugin_contexts import source_key
 from replicator_runtime.engine.worker import run
-from replicator_sdk.errors import HistoryLostError, NeedsUserError
+from replicator_sdk.errors import HistoryLostError, NeedsUserError, ReplicatorError
 from replicator_source_mysql import MySqlSource
+from replicator_source_mysql.binlog.dump import binlog_stream
+from replicator_source_mysql.binlog.event import Kind
+from replicator_source_mysql.connect.packets import PacketReader, Packets
+from replicator_source_mysql.ddl.apply import apply_effects
+from replicator_source_mysql.ddl.parse.effect import AlterTable, Unreadable
+from replicator_source_mysql.streaming import reader
 from replicator_source_mysql.streaming.schema_tracker import HISTORY_KEY
 from replicator_source_postgres import PostgresSource
 from tests.follows import follows
@@ -27,6 +37,8 @@ if TYPE_CHECKING:
 
     from replicator_runtime.config import Pipeline
     from replicator_sdk import DeltaSource
+    from replicator_source_mysql.ddl.apply.known_tables import KnownTables
+    from replicator_source_mysql.ddl.apply.table_change import TableChange
     from tests.services.mysql.server import MysqlDatabase
     from tests.services.postgres.server import PostgresDatabase
 
@@ -69,6 +81,10 @@ class ServerShop:
     def run(self) -> None:
         assert run(self.pipeline(), until_current=True).reached_goal
 
+    def resync(self, table: str) -> None:
+        """`replicator table resync NAME TABLE --in-place`; the next run does it."""
+        directory_of(self.pipeline()).requests().submit("table.resync", {"tables": [table], "inPlace": True})
+
     def three_runs(self) -> None:
         """After each, source and copy are equal; rows and columns change between."""
         for number in range(3):
@@ -103,8 +119,31 @@ def without_publication(shop: ServerShop) -> None:
     shop.database.execute("DELETE FROM customers WHERE id = 1")
 
 
-@follows("RPL-3204", "RPL-3208")
-@pytest.mark.parametrize(("lose", "code"), [(read_by_another, "RPL-3204"), (without_publication, "RPL-3208")])
+def save(shop: ServerShop, change: Callable[[Any], Any]) -> None:
+    """The saved offset is another one, as when the server was restored since."""
+    kind = shop.pipeline().source.offset_type
+    with open_run(shop.pipeline()) as opened:
+        saved = opened.offsets.latest()
+        assert saved is not None
+        opened.offsets.save(replace(saved, fields=dict(change(kind.from_fields(saved.fields)).fields())))
+
+
+def restored(shop: ServerShop) -> None:
+    save(shop, lambda offset: replace(offset, lsn=1 << 60))
+
+
+def failed_over(shop: ServerShop) -> None:
+    save(shop, lambda offset: replace(offset, timeline=offset.timeline + 7))
+
+
+@follows("RPL-3204", "RPL-3208", "RPL-3205", "RPL-3211")
+@pytest.mark.parametrize(
+    ("lose", "code"),
+    [
+        (read_by_another, "RPL-3204"), (without_publication, "RPL-3208"), (restored, "RPL-3205"),
+        (failed_over, "RPL-3211"),
+    ],
+)  # fmt: skip
 def test_after_a_reset_postgres_is_copied_again(postgres: ServerShop, lose: Callable[..., None], code: str) -> None:
     postgres.run()
     lose(postgres)
@@ -147,4 +186,94 @@ def test_without_the_schema_history_a_reset_copies_everything_again(
     with pytest.raises(HistoryLostError, match=f"{code}.*replicator reset PIPELINE"):
         mariadb.run()
     reset(mariadb.pipeline())
+    mariadb.three_runs()
+
+
+def damage(monkeypatch: pytest.MonkeyPatch, after: int, kind: int, other: int | None) -> None:
+    """The server's events of a kind, after a position, have another one, or a flipped bit."""
+
+    class Damaged(PacketReader):
+        def take(self) -> Packets:
+            found = super().take()
+            data = found.data.copy()
+            for start, end in zip(found.start.tolist(), found.end.tolist(), strict=True):
+                body = start + 1  # the packet's own byte
+                ends_at = int.from_bytes(data[body + 13 : body + 17].tobytes(), "little")
+                if data[body + 4] != kind or ends_at <= after:
+                    continue
+                if other is None:
+                    data[end - 5] ^= 1
+                else:
+                    data[body + 4] = other
+                    checksum = struct.pack("<I", zlib.crc32(data[body : end - 4].tobytes()))
+                    data[end - 4 : end] = list(checksum)
+            return Packets(data, found.start, found.end)
+
+    monkeypatch.setattr(binlog_stream, "PacketReader", Damaged)
+
+
+@follows("RPL-3707", "RPL-3708", "RPL-3709", "RPL-3788")
+@pytest.mark.parametrize(
+    ("kind", "other", "code"),
+    [
+        (Kind.XID, None, "RPL-3707"), (Kind.XID, Kind.INCIDENT, "RPL-3708"),
+        (Kind.XID, Kind.EXECUTE_LOAD_QUERY, "RPL-3709"), (Kind.MARIADB_GTID, Kind.GTID_TAGGED, "RPL-3788"),
+    ],
+)  # fmt: skip
+def test_after_an_event_that_cannot_be_followed_a_reset_copies_everything_again(
+    mariadb: ServerShop, monkeypatch: pytest.MonkeyPatch, kind: int, other: int | None, code: str
+) -> None:
+    """Its bytes come from the server as they are in the log."""
+    mariadb.run()
+    with monkeypatch.context() as patch:
+        damage(patch, mariadb.database.query("SHOW MASTER STATUS")[0][1], kind, other)
+        mariadb.database.execute("DELETE FROM customers WHERE id = 1")
+        with pytest.raises(ReplicatorError, match=f"{code}.*replicator reset PIPELINE"):
+            mariadb.run()
+    reset(mariadb.pipeline())
+    mariadb.three_runs()
+
+
+class Ended(PacketReader):
+    """The server ends the dump after what it had sent before, as when a file is purged that it has not opened yet."""
+
+    def take(self) -> Packets:
+        super().take()
+        said = b"\xff" + (1236).to_bytes(2, "little") + b"#HY000could not find next log"
+        return Packets(np.frombuffer(said, np.uint8), np.array([0], np.int64), np.array([len(said)], np.int64))
+
+
+@follows("RPL-3805")
+def test_after_the_server_has_no_more_of_its_log_a_reset_copies_everything_again(
+    mariadb: ServerShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mariadb.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(reader, "is_same_file", lambda *_, **__: True)
+        patch.setattr(binlog_stream, "PacketReader", Ended)
+        mariadb.database.execute("DELETE FROM customers WHERE id = 1")
+        with pytest.raises(HistoryLostError, match=r"RPL-3805.*replicator heal PIPELINE.*replicator reset PIPELINE"):
+            mariadb.run()
+    reset(mariadb.pipeline())
+    mariadb.three_runs()
+
+
+@follows("RPL-3790")
+def test_a_table_whose_statement_is_not_understood_is_copied_again(
+    mariadb: ServerShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader is one that does not know a word of it."""
+
+    def unread(effect: AlterTable, known: KnownTables) -> list[TableChange]:
+        return apply_effects._unread(Unreadable((effect.table,), "it has a new word", "ALTER TABLE"), known)
+
+    mariadb.run()
+    with monkeypatch.context() as patch:
+        patch.setitem(apply_effects._APPLY, AlterTable, unread)
+        mariadb.database.execute("ALTER TABLE notes ADD word int")
+        mariadb.database.execute("UPDATE notes SET word = 5 WHERE id = 2")
+        for _ in range(2):
+            with pytest.raises(ReplicatorError, match=r"RPL-3790.*table resync NAME TABLE --in-place"):
+                mariadb.run()
+    mariadb.resync("notes")
     mariadb.three_runs()

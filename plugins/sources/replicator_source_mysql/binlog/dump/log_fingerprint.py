@@ -20,6 +20,7 @@ from replicator_sdk.errors import BugError, HistoryLostError, RetryableError
 from replicator_sdk.offset import Offset
 from replicator_source_mysql.binlog.dump.binlog_stream import BinlogStream
 from replicator_source_mysql.binlog.event import Events, FilePosition, Kind
+from replicator_source_mysql.binlog.event_errors import INCIDENT
 from replicator_source_mysql.connect.connection import Endpoint, Server, server_of
 from replicator_source_mysql.connect.diagnosis import diagnosed
 from replicator_source_mysql.offset import MySqlOffset
@@ -105,7 +106,9 @@ def is_same_file(
         return True
     try:
         found = read_fingerprint(endpoint, server, place, proof.begin, server_id=server_id)
-    except (HistoryLostError, BugError):
+    except HistoryLostError as error:
+        return error.code == INCIDENT  # that one follows: reading on says so
+    except BugError:
         return False  # no event begins there
     return found.created == proof.created and (not found.begin or found.digest == proof.digest)
 

@@ -13,11 +13,14 @@ from typing import Any, Self
 import pymysql
 import pytest
 
+from replicator_sdk.discovery.assessment import Severity
 from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_source_mysql.assessment.assessor import MySqlTableAssessor
 from replicator_source_mysql.offset import MySqlOffset
 from replicator_source_mysql.snapshots import locked_snapshot as held_table
 from replicator_source_mysql.snapshots.snapshot_relay import RelayAddress, relayed
-from tests.plugins.sources.mysql.snapshot_reading import reader_of, rows_of, schema_of
+from tests.follows import follows
+from tests.plugins.sources.mysql.snapshot_reading import endpoint_of, reader_of, rows_of, schema_of
 from tests.services.mysql.server import MysqlDatabase
 
 _WRITERS = 3
@@ -250,6 +253,7 @@ def test_an_engine_without_transactions_stays_locked(mysql_and_mariadb: MysqlDat
     assert done.is_set()
 
 
+@follows("RPL-3802")
 def test_without_the_right_to_lock_it_says_so(mysql_and_mariadb: MysqlDatabase) -> None:
     db = mysql_and_mariadb
     _filled(db)
@@ -260,7 +264,15 @@ def test_without_the_right_to_lock_it_says_so(mysql_and_mariadb: MysqlDatabase) 
         db.execute(
             f"GRANT REPLICATION SLAVE, {'BINLOG MONITOR' if db.is_mariadb else 'REPLICATION CLIENT'} ON *.* TO {user}"
         )
-        with pytest.raises(NeedsUserError, match="RPL-3802"):
+        with pytest.raises(NeedsUserError, match=r"RPL-3802.*`replicator assess` prints the grants"):
             reader_of(db, user=user, password="x1").open(schema_of(db))
+        with MySqlTableAssessor(endpoint_of(db, user=user, password="x1")) as assessor:
+            found = [*assessor.assess().findings, *assessor.assess_table(schema_of(db)).findings]
+        for finding in found:
+            if finding.severity is Severity.ERROR:
+                db.execute(finding.fix)
+        db.execute("INSERT INTO t VALUES (1, 1, 'x')")
+        with reader_of(db, user=user, password="x1").open(schema_of(db)) as snapshot:
+            assert len(rows_of(snapshot)) == 1
     finally:
         db.execute(f"DROP USER {user}")

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.control.reset import reset
 from replicator_sdk.errors import HistoryLostError, TableHistoryLostError
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
 from replicator_source_postgres.offset import CommitRecord
 from replicator_source_postgres.replication.log_continuity import HELD_BYTES, confirmable_lsn
 from replicator_source_postgres.replication.timelines import Timelines
-from tests.plugins.sources.postgres.pipeline import Pipeline
+from tests.follows import follows
+from tests.plugins.sources.postgres.pipeline import Host, Pipeline
 from tests.plugins.sources.postgres.pump import Pump
 from tests.services.postgres.fixtures import PrivatePostgres
 from tests.services.postgres.server import PostgresDatabase, PostgresServer
@@ -53,6 +56,7 @@ def put_back(server: PostgresServer, backup: Path) -> None:
     server.start()
 
 
+@follows("RPL-3212")
 @pytest.mark.parametrize("version", [13, 16, 18])
 def test_a_file_backup_put_back_and_written_past_the_saved_offset_is_lost_history(
     version: int, private_postgres: PrivatePostgres, tmp_path: Path
@@ -78,8 +82,7 @@ def test_a_file_backup_put_back_and_written_past_the_saved_offset_is_lost_histor
         with pytest.raises(HistoryLostError, match="RPL-3212") as caught:
             pipeline.run()
         assert "replicator reset" in caught.value.hint
-        pipeline.document["name"] = "again"  # what the hint advises
-        pipeline.forget_target()
+        reset(build_pipeline(pipeline.document, host=Host()))  # type: ignore[arg-type]
         pipeline.run()
         pipeline.assert_equal()
         insert(db, 2000)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.engine.control.reset import reset
 from replicator_sdk import StoredState
 from replicator_sdk.errors import (
     FencedError,
@@ -16,7 +19,9 @@ from replicator_sdk.errors import (
 from replicator_sdk.testing.contexts import CollectingEmitter
 from replicator_source_postgres import PostgresOffset
 from replicator_source_postgres.replication.ownership import CREATED_KEY
+from tests.follows import follows
 from tests.plugins.sources.postgres.faults import PREPARED, ids, publication_of, slot_of
+from tests.plugins.sources.postgres.pipeline import Host, Pipeline
 from tests.plugins.sources.postgres.pump import Pump
 from tests.services.postgres.fixtures import PrivatePostgres
 
@@ -72,12 +77,15 @@ def test_a_slot_for_two_phase_commits_is_refused(pump: Pump) -> None:
         Pump(db, "t", slot=slot).prepare()
 
 
-def test_a_slot_whose_log_was_removed_is_lost_history(private_postgres: PrivatePostgres) -> None:
+@follows("RPL-3202")
+def test_a_slot_whose_log_was_removed_is_lost_history(private_postgres: PrivatePostgres, tmp_path: Path) -> None:
     server = private_postgres(max_slot_wal_keep_size="1MB", max_wal_size="32MB", min_wal_size="32MB")
     with server.database() as db:
         db.execute(PREPARED)
         pump = Pump(db, "t")
         pump.prepare()
+        pipeline = Pipeline(db, tmp_path, "t")
+        pipeline.run()
         for _ in range(4):
             db.execute("INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; TRUNCATE t")
             db.execute("SELECT pg_switch_wal()")
@@ -85,6 +93,14 @@ def test_a_slot_whose_log_was_removed_is_lost_history(private_postgres: PrivateP
         is_refused(pump, "RPL-3202")
         with pytest.raises(HistoryLostError, match="RPL-3202"):
             pump.read()
+        with pytest.raises(HistoryLostError, match=r"RPL-3202.*replicator reset PIPELINE"):
+            pipeline.run()
+        db.execute("INSERT INTO t VALUES (1)")
+        reset(build_pipeline(pipeline.document, host=Host()))  # type: ignore[arg-type]
+        pipeline.run()
+        db.execute("INSERT INTO t VALUES (2)")
+        pipeline.run()
+        pipeline.assert_equal()
 
 
 def test_a_slot_in_use_is_waited_for_and_then_reported(pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
