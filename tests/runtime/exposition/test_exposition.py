@@ -35,7 +35,18 @@ def get(address: str) -> str:
         return text
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", ""])
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+_SIX = pytest.param("[::1]", marks=pytest.mark.skipif(not _has_ipv6(), reason="this host has no IPv6"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", _SIX, ""])
 def test_a_free_port_is_taken_and_served_until_the_run_ends(tmp_path: Path, host: str) -> None:
     exposition = Exposition(config(tmp_path, address=f"{host}:0"))
     with exposition.shown(Progress()):
