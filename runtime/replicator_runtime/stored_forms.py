@@ -25,6 +25,7 @@ ONLY_COPIED, ARCHIVE = "engine-only-copied", "engine-archive"
 TOTALS, TOTALS_CHANGES = "engine-totals", "engine-totals-changes"
 SCHEDULE, VERIFIED, GAPS = "engine-schedule", "engine-verified", "engine-gaps"
 NOTICES = "engine-notices"
+FRESHNESS, FRESHNESS_DAYS = "engine-freshness", "engine-freshness-days"
 _FORMS: Final = {
     TABLES: 3,
     CHANGES: 3,
@@ -43,6 +44,8 @@ _FORMS: Final = {
     NOTICES: 1,
     TOTALS: 1,
     TOTALS_CHANGES: 1,
+    FRESHNESS: 1,
+    FRESHNESS_DAYS: 1,
 }
 _HEAD: Final = re.compile(rb'\{"version": (\d+)(?:, "release": "([^"]*)")?')
 

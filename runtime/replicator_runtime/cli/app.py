@@ -20,7 +20,7 @@ from replicator_runtime.cli.commands import (
     tables,
     validate,
 )
-from replicator_runtime.cli.commands.checks import dead_letters, explain_row, verify
+from replicator_runtime.cli.commands.checks import dead_letters, explain_row, slo, verify
 from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, logs, notifications, pause, plan
 
 app = typer.Typer(
@@ -43,6 +43,7 @@ for command in (
     plan.approve,
     tables.tables,
     status.status,
+    slo.slo,
     requests.requests,
     maintain.maintain,
     verify.verify,

@@ -91,6 +91,50 @@ def _named_column(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _whole_days(text: str) -> str:
+    if not 1 <= int(text.removesuffix("d")) <= 90:
+        raise ValueError("a window has 1 to 90 days")
+    return text
+
+
+_Window = Annotated[
+    str,
+    Field(pattern=r"^[0-9]{1,4}d$", json_schema_extra={"rule": "is a number of days, such as 30d"}),
+    AfterValidator(_whole_days),
+]
+
+
+class SloConfig(Settings):
+    """A freshness objective: so many percent of the time, what the source committed is in the target within so many minutes."""
+
+    percent: float = Field(default=99.0, gt=0, le=100, description="For how much of the time.")
+    minutes: float = Field(default=5.0, gt=0, description="Within how many minutes.")
+    window: _Window = Field(
+        default="30d", description="Over how many days in UTC, the present one included: `1d` to `90d`."
+    )
+
+    @property
+    def days(self) -> int:
+        """The days of the window."""
+        return int(self.window.removesuffix("d"))
+
+
+class TableSloConfig(Settings):
+    """What is other in the objective of these tables; the rest is as the pipeline's `slo` says."""
+
+    percent: float | None = Field(
+        default=None, ge=0, le=100, description="For how much of the time; 0 for tables without an objective."
+    )
+    minutes: float | None = Field(default=None, gt=0, description="Within how many minutes.")
+    window: _Window | None = Field(default=None, description="Over how many days: `1d` to `90d`.")
+
+    def within(self, of_all: SloConfig | None) -> SloConfig | None:
+        """The objective of a table, with what the pipeline says of all; None when it has none."""
+        if self.percent == 0:
+            return None
+        return (of_all or SloConfig()).model_copy(update=self.model_dump(exclude_none=True))
+
+
 class TableConfig(Settings):
     """Tables to replicate: one by name, or many by pattern (`*` any characters, `?` one character)."""
 
@@ -112,13 +156,17 @@ class TableConfig(Settings):
         description="A condition in the source's SQL, such as `created_at >= '2024-01-01'`: a copy of these tables has only the rows for"
         " which it holds. Changes are not filtered.",
     )
+    slo: TableSloConfig | None = Field(
+        default=None, description="The freshness objective of these tables, where it is not the pipeline's."
+    )
     exclude: bool = Field(default=False, description="Replicate none of these tables, whatever other entries select.")
 
     @model_validator(mode="after")
     def _excludes_whole_tables(self) -> Self:
-        if self.exclude and (self.columns is not None or self.dml_blacklist or self.ddl_blacklist or self.where):
+        others = (self.columns, self.dml_blacklist, self.ddl_blacklist, self.where, self.slo)
+        if self.exclude and any(others):
             raise ValueError(
-                "an entry with `exclude` leaves whole tables out: it has no columns, no blacklists and no `where`"
+                "an entry with `exclude` leaves whole tables out: it has no columns, no blacklists, no `where` and no `slo`"
             )
         return self
 
@@ -445,6 +493,9 @@ class PipelineConfig(Settings):
     )
     logs: LogsConfig = Field(default_factory=LogsConfig, description="The log lines that are kept beside the state.")
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="Where a run shows its metrics.")
+    slo: SloConfig | None = Field(
+        default=None, description="The freshness objective of all tables; none is measured when left out."
+    )
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig, description="What one process may use.")
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from replicator_runtime.config.model import PipelineConfig, TableConfig
+from replicator_runtime.config.model import PipelineConfig, SloConfig, TableConfig
 from replicator_sdk.event import DDLOperation, DMLOperation
 from replicator_sdk.schema import TableId
 
@@ -21,6 +21,7 @@ class SelectedTable:
         ddl_blacklist: Schema changes left out, likewise.
         quiet_columns: Columns an assessment says nothing about.
         where: The condition of the rows that a copy has; all when it is empty.
+        slo: Its freshness objective; None when it has none.
     """
 
     table: TableId
@@ -29,6 +30,7 @@ class SelectedTable:
     ddl_blacklist: frozenset[DDLOperation]
     quiet_columns: frozenset[str] = frozenset()
     where: str = ""
+    slo: SloConfig | None = None
 
 
 class Selection:
@@ -42,6 +44,7 @@ class Selection:
         self._excluded, self._entries = _divided(config.tables)
         self._dml = config.dml_blacklist
         self._ddl = config.ddl_blacklist
+        self._slo = config.slo
 
     def matches(self, table: TableId) -> SelectedTable | None:
         """How `table` is replicated; None when it is not."""
@@ -57,6 +60,7 @@ class Selection:
             frozenset(DDLOperation(name) for name in (*self._ddl, *entry.ddl_blacklist)),
             frozenset(c.name for c in columns if c.suppress_warning),
             entry.where or "",
+            self._slo if entry.slo is None else entry.slo.within(self._slo),
         )
 
     def selects(self, table: TableId) -> bool:

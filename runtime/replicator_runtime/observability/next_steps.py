@@ -24,7 +24,7 @@ BY_FILE = frozenset(
 BY_NAME = frozenset(
     {
         "approve", "dead-letters list", "dead-letters replay", "ddl approve", "ddl list", "ddl reject", "logs", "offsets list", "offsets show",
-        "pause", "requests", "resume", "status", "table drop", "table pause", "table resume", "table resync", "table retry",
+        "pause", "requests", "resume", "slo", "status", "table drop", "table pause", "table resume", "table resync", "table retry",
     }
 )  # fmt: skip
 """Commands for which a name does as well."""

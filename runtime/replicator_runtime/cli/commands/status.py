@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from replicator_runtime.cli.commands.checks.slo import print_slo, slo_json, stored_figures
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
 from replicator_runtime.cli.report import Report
 from replicator_runtime.observability.next_steps import Subject
@@ -51,7 +52,7 @@ def status(
         lives = liveness(directory, found)
         waiting, since = directory.requests().waiting(), _done_since(directory, found)
         scoped = directory.states().scoped("runtime")
-        paused, comparisons = stored_pause(scoped), Comparisons.of(scoped)
+        paused, comparisons, figures = stored_pause(scoped), Comparisons.of(scoped), stored_figures(scoped)
         aside = sorted((table, rows) for table, rows in row_counts(directory.dead_letters()).items() if rows)
         report.data = {
             **found,
@@ -61,6 +62,7 @@ def status(
             "paused": None if paused is None else {"by": paused.by, "since": paused.since},
             "rowsPutAside": [{**table.to_json(), "rows": rows} for table, rows in aside],
             **comparisons.to_json(),
+            "slo": slo_json(figures),
         }
         if lives.process_ended:
             report.warn(f"{lives}; it loses nothing: start it again with `replicator run`")
@@ -69,6 +71,7 @@ def status(
         _print(report, found)
         _print_since(report, since, aside)
         print_comparisons(report, comparisons)
+        print_slo(report, figures)
         if paused is not None:
             report.line(f"{paused}: the source has to keep its log; `replicator resume NAME` lets it go on")
         if waiting:

@@ -438,8 +438,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         renamed[0][0].renames = steps
         self.save()
         names = {rename.former: rename.table for rename in renames}
-        self.run.progress.rename_tables(names)
-        self.run.totals.rename(names)
+        self.run.rename_tables(names)
         for record, _ in renamed:
             self.run.progress.set_table(record.table, record.state)
 

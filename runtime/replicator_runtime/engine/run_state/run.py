@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline, PipelineConfig
     from replicator_runtime.engine.run_state.progress import Progress
     from replicator_runtime.engine.tables.archiving import Archiving
+    from replicator_runtime.freshness.measurement import Measurement
     from replicator_runtime.observability.lineage import Lineage
     from replicator_runtime.observability.metrics import MetricsRegistry
     from replicator_sdk import Offset, TableId
@@ -86,6 +87,7 @@ class Run:
         expects_more: Whether the source may still emit what was committed before the commits read last (`Commits.more`).
         accepted_copies: The tables that the accepted plan has copied again; None where nothing was planned.
         archive: The change archive; none until the run makes attempts.
+        freshness: Measures the tables by their freshness objectives; None where the pipeline has none, or does not run.
         alone: Whether it carries out commands only: what they ask for of tables is done by the next run.
         spark: The Spark session, which starts when a plugin asks for it.
         table_store: What is stored of the tables; their states are changed by `TableLifecycle` only.
@@ -114,6 +116,7 @@ class Run:
     next_slice_at: float = -math.inf
     expects_more: bool = False
     accepted_copies: frozenset[TableId] | None = None
+    freshness: Measurement | None = None
     alone: bool = False
     archive: Archiving = field(default_factory=NoArchive)
     requested: threading.Event = field(default_factory=threading.Event)
@@ -167,6 +170,13 @@ class Run:
         if table is not None:
             waits = {} if retried_in is None else {"seconds": round(retried_in, 1)}
             log.error("table.failing", table=str(table), code=code, error=summary(error), **waits)
+
+    def rename_tables(self, names: Mapping[TableId, TableId]) -> None:
+        """Tables have other names from now on, all at once: what is shown and counted of each goes on under its new name."""
+        self.progress.rename_tables(names)
+        self.totals.rename(names)
+        if self.freshness is not None:
+            self.freshness.rename(names)
 
     def load_offset(self) -> None:
         """Read the offset saved last, by an earlier run or attempt."""

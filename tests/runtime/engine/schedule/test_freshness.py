@@ -1,0 +1,159 @@
+"""A run measures its tables by the pipeline's objective; what fails of that fails no run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from replicator_runtime.engine.run_state.progress import Progress
+from replicator_runtime.engine.run_state.run import Run
+from replicator_runtime.engine.schedule import freshness
+from replicator_runtime.engine.tables.table_state import TableState
+from replicator_runtime.freshness.history import load, save
+from replicator_runtime.freshness.measurement import Measurement
+from replicator_runtime.stored_forms import FRESHNESS
+from replicator_sdk import TableId
+from replicator_sdk.errors import NeedsUserError
+from replicator_state import ReplicatorDirectory, StateStore
+from tests.runtime.engine import in_memory_target
+from tests.runtime.engine.test_run import Shop, fill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CUSTOMERS, NOTES = TableId("main", "customers"), TableId("main", "notes")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    in_memory_target.STORAGE = in_memory_target.TargetStorage()
+    made = Shop(tmp_path)
+    made.document["slo"] = {"minutes": 5}
+    fill(made)
+    return made
+
+
+def stored(shop: Shop) -> StateStore:
+    return ReplicatorDirectory(str(shop.path.parent / "state"), "default", "shop").states().scoped("runtime")
+
+
+def test_a_bounded_run_counts_its_end_and_the_time_since_the_run_before(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.run()
+    assert set(load(stored(shop)).tables) == {CUSTOMERS, NOTES}
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + 3600)
+    shop.run()
+    history = load(stored(shop))
+    for one in (history.whole, history.tables[CUSTOMERS], history.tables[NOTES]):
+        assert one is not None
+        counts = one.days.values()
+        assert 50 <= sum(broken for _, broken in counts) <= 56, "of an hour without a run, five minutes were fresh"
+
+
+def test_the_ratio_can_be_read_from_the_run_and_a_dropped_table_is_measured_no_more(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "_MINUTE", 0.05)
+    runs: list[Run] = []
+    made = Run.__post_init__
+
+    def kept(run: Run) -> None:
+        made(run)
+        runs.append(run)
+
+    monkeypatch.setattr(Run, "__post_init__", kept)
+    stop, ended = threading.Event(), threading.Event()
+
+    def ratios() -> dict[TableId | None, float]:
+        return runs[0].freshness.ratios if runs and runs[0].freshness is not None else {}
+
+    def work() -> None:
+        shop.run(until_current=False, stop=stop)
+        ended.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        wait_for(lambda: ratios() == {None: 1.0, CUSTOMERS: 1.0, NOTES: 1.0})
+        shop.sql("DROP TABLE notes")
+        wait_for(lambda: ratios() == {None: 1.0, CUSTOMERS: 1.0})
+    finally:
+        stop.set()
+        thread.join(60)
+    assert ended.is_set()
+
+
+def wait_for(is_so: Any, seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_store_that_refuses_fails_no_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[int] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        refused.append(1)
+        raise NeedsUserError("full", code="RPL-7103", hint="free some space")
+
+    monkeypatch.setattr(Measurement, "_save", refuse)
+    assert shop.run().reached_goal
+    assert refused
+    shop.assert_equal()
+
+
+def test_without_an_objective_nothing_is_written_and_what_was_counted_is_forgotten(shop: Shop) -> None:
+    del shop.document["slo"]
+    shop.run()
+    assert stored(shop).get(FRESHNESS) is None
+    shop.document["slo"] = {}
+    shop.run()
+    assert load(stored(shop)).until is not None
+    del shop.document["slo"]
+    shop.run()
+    assert load(stored(shop)).until is None
+
+
+def test_a_renamed_table_keeps_its_minutes(shop: Shop) -> None:
+    shop.run()
+    directory = ReplicatorDirectory(str(shop.path.parent / "state"), "default", "shop")
+    lease = directory.acquire("counts")
+    store = directory.states(lease).scoped("runtime")
+    history = load(store)
+    [day] = history.tables[NOTES].days
+    history.tables[NOTES].days[day] = (500, 7)
+    save(history, store, with_days=False)
+    lease.release()
+    shop.sql("ALTER TABLE notes RENAME TO remarks")
+    shop.run()
+    tables = load(stored(shop)).tables
+    assert NOTES not in tables
+    renamed = tables[TableId("main", "remarks")].days.values()
+    assert sum(fresh for fresh, _ in renamed) >= 500
+    assert sum(broken for _, broken in renamed) == 7
+
+
+def test_each_state_of_a_table_is_measured_as_it_is() -> None:
+    """What the thread reads of the progress, once."""
+    seen: list[Any] = []
+
+    class Kept:
+        def measure(self, now: float, lags: Any, *, is_whole: bool) -> None:
+            seen.append((lags, is_whole))
+
+    progress = Progress()
+    run: Any = type("R", (), {"progress": progress})()
+    work = freshness._Work(run, Kept())  # type: ignore[arg-type]
+    assert work.measure()
+    progress.set_table(CUSTOMERS, TableState.REPLICATING)
+    progress.set_table(NOTES, TableState.SNAPSHOTTING)
+    progress.read(True, -1)
+    progress.set_phase("streaming")
+    assert work.measure()
+    assert seen == [({}, False), ({CUSTOMERS: (True, 0.0), NOTES: (False, None)}, True)]
