@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
 
 from replicator_runtime.cli.commands.checks.slo import print_slo, slo_json, stored_figures
 from replicator_runtime.cli.options import AsJson, Base, Debug, Namespace, Replicator
@@ -16,20 +18,33 @@ if TYPE_CHECKING:
     from replicator_state import ReplicatorDirectory
 
 _NEWEST_REQUESTS: Final = 20
+Watch = Annotated[
+    bool, typer.Option("--watch", help="Show it again and again until Ctrl-C, the tables first that need you.")
+]
+Every = Annotated[float, typer.Option(min=0.1, help="With --watch: read it every so many seconds.")]
 
 
 def status(
     name: Replicator,
     namespace: Namespace = "default",
     base: Base = None,
+    watch: Watch = False,
+    every: Every = 2.0,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show the state a replicator wrote last. Starts nothing and connects to nothing.
 
+    With --watch and --json it prints one document a line, each time a run has written another.
+
     Example: replicator status pipeline.json
     """
     with Report("status", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
+        if watch:
+            from replicator_runtime.cli.state_lookup import find_state
+            from replicator_runtime.cli.watch.watch import watch as watch_status
+
+            watch_status(find_state(name, namespace, base).directory, every, as_json=as_json)
         from replicator_runtime.cli.liveness import liveness, waits_for_first_run
         from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
         from replicator_runtime.cli.verified import Comparisons, print_comparisons

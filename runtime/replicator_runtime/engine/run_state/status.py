@@ -93,6 +93,7 @@ def status(run: Run, error: BaseException | None = None) -> dict[str, Any]:
                 "rows": t.rows,
                 "snapshotPercent": t.snapshot_percent,
                 "lagSeconds": t.lag_seconds,
+                "rowsPerSecond": round(t.rows_per_second, 1),
                 "error": t.error_parts,
                 "lastError": None if t.last_error is None else t.last_error.to_json(),
                 "failingSince": _time(t.failing_since),

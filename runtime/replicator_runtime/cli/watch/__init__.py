@@ -1,0 +1,1 @@
+"""`replicator status --watch`: a replicator's tables, those first that need an operator."""
