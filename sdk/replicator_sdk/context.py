@@ -29,11 +29,21 @@ class Metrics(ABC):
 
 
 class LineageRecorder(ABC):
-    """Collects which source columns are written to which target columns; aggregated and published by the runtime, may lose the last minutes."""
+    """Collects which source columns are written to which target columns; aggregated and published by the runtime, may lose the last minutes.
+
+    The runtime publishes the lineage of each table by what source and target say of it (`dataset`, `dataset_columns`). A plugin
+    records what only a run shows.
+    """
 
     @abstractmethod
     def record(self, table: TableId, target: str, columns: Mapping[str, str]) -> None:
-        """`table` is written to `target`; `columns` maps source column to target column."""
+        """`table` is written to `target`; `columns` maps source column to target column.
+
+        Args:
+            table: The table.
+            target: The dataset's name, in the namespace of the target's `dataset(table)`.
+            columns: Source column → target column; others of the source are not written.
+        """
 
 
 class DeltaContext(ABC):

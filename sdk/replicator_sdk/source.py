@@ -13,6 +13,7 @@ from replicator_sdk.config import ConfigT_co, OutOfRange, PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.discovery.clean_up import SourceCleanUp, StoredState
+from replicator_sdk.discovery.dataset import NamesDatasets
 from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
@@ -203,7 +204,7 @@ class EventReader(ABC):
         """Make `run` return soon and release connections; idempotent, from any thread, also before `run`."""
 
 
-class DeltaSource(ABC, Generic[ConfigT_co]):
+class DeltaSource(NamesDatasets, ABC, Generic[ConfigT_co]):
     """Describes a source and creates its parts. Holds no connection itself, so that it is cheap to create.
 
     Generic over its settings: in a subclass of `DeltaSource[MyConfig]`, `self.config` is a `MyConfig` for the type checker.

@@ -14,6 +14,7 @@ from replicator_sdk.batch import BatchIdentity, ChangeBatch, Refusal, TableChang
 from replicator_sdk.config import ConfigT_co, PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
+from replicator_sdk.discovery.dataset import NamesTargetDatasets
 from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.event import DDLEvent, DMLEvent
 from replicator_sdk.offset import Offset, Position, offset_to_json
@@ -98,8 +99,8 @@ class TableProgress:
 class EventConsumer(ABC):
     """Applies events at the target. All of it idempotent: after a failure the same events arrive again.
 
-    Called by the runtime's apply thread only. Every exception resets the replicator to the last saved offset and
-    replays, except by error type (see `replicator_sdk.errors`).
+    Called by the runtime's apply thread only. Every exception resets the replicator to the last saved offset and replays, except by
+    error type (see `replicator_sdk.errors`).
 
     Class attributes:
         follows_databases: Whether `apply_ddl` takes CREATE_DATABASE and DROP_DATABASE; otherwise the runtime sends none.
@@ -125,8 +126,7 @@ class EventConsumer(ABC):
         Raises:
             FencedError: When the table was written by a higher epoch; nothing is changed then.
             SchemaDriftError: When the target cannot follow; the table is copied again once a person has decided so.
-            SnapshotNeededError: When the target cannot follow a RENAME_TABLE, such as to a name that another table has:
-                the runtime copies the table under its new name.
+            SnapshotNeededError: When the target cannot follow a RENAME_TABLE: the runtime copies the table under its new name.
         """
 
     def can_rename(self, former: TableId, table: TableId) -> bool:  # noqa: ARG002 - for those that can
@@ -414,7 +414,7 @@ class TableReader(ABC):
         """
 
 
-class DeltaTarget(ABC, Generic[ConfigT_co]):
+class DeltaTarget(NamesTargetDatasets, ABC, Generic[ConfigT_co]):
     """Describes a target and creates its parts. Holds no connection itself, so that it is cheap to create.
 
     Generic over its settings: in a subclass of `DeltaTarget[MyConfig]`, `self.config` is a `MyConfig` for the type checker.

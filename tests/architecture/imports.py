@@ -37,6 +37,7 @@ DRIVERS: dict[str, frozenset[str]] = {
     "keyring": frozenset({_RUNTIME}),
     "prometheus_client": frozenset({_RUNTIME}),
     "psycopg": frozenset({_POSTGRES}),
+    "openlineage": frozenset({_RUNTIME}),
     "ptars": frozenset({_KAFKA}),
     "py4j": frozenset({_DELTA}),
     "pymysql": frozenset({_MYSQL}),

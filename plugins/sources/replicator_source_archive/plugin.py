@@ -16,8 +16,10 @@ from replicator_sdk import (
     PluginConfig,
     SnapshotReader,
     TableAssessor,
+    TableId,
     TableRegistry,
 )
+from replicator_sdk.discovery.dataset import Dataset, path_dataset
 from replicator_source_archive.config import ArchiveConfig
 from replicator_source_archive.offset import ArchiveOffset
 
@@ -35,6 +37,11 @@ class ArchiveSource(DeltaSource[ArchiveConfig]):
     unseen_ddl: ClassVar[frozenset[DDLOperation]] = frozenset(
         {DDLOperation.CREATE_DATABASE, DDLOperation.DROP_DATABASE}
     )
+
+    def dataset(self, table: TableId) -> Dataset:
+        """The name in lineage: the archive's place, and the table in it."""
+        place = path_dataset(self.config.path)
+        return Dataset(place.namespace, f"{place.name}/{super().dataset(table).name}")
 
     def identity(self) -> str:
         """The pipeline that writes the archive."""

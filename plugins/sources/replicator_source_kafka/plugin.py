@@ -10,9 +10,11 @@ from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.clean_up import Leftover, NothingToRemove, SourceCleanUp, StoredState
+from replicator_sdk.discovery.dataset import Dataset
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.offset import Offset
+from replicator_sdk.schema import TableId
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_kafka.client.cluster import LATEST, Cluster
 from replicator_source_kafka.client.diagnosis import diagnosed
@@ -40,6 +42,15 @@ class KafkaSource(DeltaSource[KafkaConfig]):
             if name.endswith(".location") and not Path(str(plain(value))).is_file():
                 hint = "give a file in PEM form"
                 configurer.add_failure(f"the file of {name} does not exist", path=f"kafka.{name}", hint=hint)
+
+    def dataset(self, table: TableId) -> Dataset:
+        """The name in lineage: the first broker, and the topic where the settings name the table's, else the table's full name."""
+        broker = self.config.bootstrap_servers.split(",")[0].strip()
+        endings = (f".{table.folder}.{table.table}", f".{table.table}")
+        topics = self.config.topics
+        found = [topic for ending in endings for topic in topics if f".{topic}".endswith(ending)]
+        name = topics[0] if len(topics) == 1 else next(iter(found), super().dataset(table).name)
+        return Dataset(f"kafka://{broker}", name)
 
     def identity(self) -> str:
         """The id of the Kafka cluster: topics of another cluster are another source, even with the same names."""

@@ -11,10 +11,12 @@ from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.clean_up import NothingToRemove, SourceCleanUp, StoredState
+from replicator_sdk.discovery.dataset import Dataset
 from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.event import DDLOperation
 from replicator_sdk.offset import Offset
+from replicator_sdk.schema import TableId
 from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, StartFrom
 from replicator_source_mysql.binlog.log_availability import check_readable, current_offset, origin_of
@@ -54,6 +56,10 @@ class MySqlSource(DeltaSource[MySqlConfig]):
     def endpoint(self, application: str = "replicator") -> Endpoint:
         """Where and as whom to connect."""
         return Endpoint(self.config, application)
+
+    def dataset(self, table: TableId) -> Dataset:
+        """The name in lineage: host and port, and database and table; the same of MariaDB."""
+        return Dataset(f"mysql://{self.config.host}:{self.config.port}", f"{table.database}.{table.table}")
 
     def identity(self) -> str:
         """Whether it is MySQL or MariaDB. A foreign server is recognised by its identity or GTIDs when reading begins: after a

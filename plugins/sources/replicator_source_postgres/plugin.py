@@ -12,9 +12,11 @@ from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.clean_up import SourceCleanUp, StoredState
+from replicator_sdk.discovery.dataset import Dataset
 from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.offset import Offset
+from replicator_sdk.schema import TableId
 from replicator_sdk.snapshot import SnapshotReader
 from replicator_sdk.source import DeltaSource, EventEmitter, EventReader, EventReaderDefinition, StartFrom
 from replicator_source_postgres.config import PostgresConfig
@@ -47,6 +49,12 @@ class PostgresSource(DeltaSource[PostgresConfig]):
     def endpoint(self, application: str = "replicator") -> Endpoint:
         """Where and as whom to connect."""
         return Endpoint(self.config, application)
+
+    def dataset(self, table: TableId) -> Dataset:
+        """The name in lineage: host and port, and database, schema and table. A Unix socket is this host's."""
+        host = "localhost" if self.config.host.startswith("/") else self.config.host
+        name = f"{table.database}.{table.schema}.{table.table}"
+        return Dataset(f"postgres://{host}:{self.config.port}", name)
 
     def identity(self) -> str:
         """The cluster's system identifier and the database's object identifier."""

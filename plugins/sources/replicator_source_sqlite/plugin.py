@@ -19,8 +19,10 @@ from replicator_sdk import (
     StartFrom,
     StoredState,
     TableAssessor,
+    TableId,
     TableRegistry,
 )
+from replicator_sdk.discovery.dataset import Dataset, path_dataset
 from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_source_sqlite.config import SqliteConfig
 from replicator_source_sqlite.offset import SqliteOffset
@@ -39,6 +41,11 @@ class SqliteSource(DeltaSource[SqliteConfig]):
     marks_refused: ClassVar[bool] = True
     filters_snapshots: ClassVar[bool] = True
     starts_from: ClassVar[frozenset[Literal["offset", "time"]]] = frozenset({"offset", "time"})
+
+    def dataset(self, table: TableId) -> Dataset:
+        """The name in lineage: the database's file, and the table in it."""
+        file = path_dataset(str(self.config.path))
+        return Dataset(file.namespace, f"{file.name}/{table.table}")
 
     def identity(self) -> str:
         """An identity stored inside the database; the first call creates the replicator's tables there."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import DeltaTargetContext
 from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.dataset import Dataset
 from replicator_sdk.discovery.maintenance import AppliesHeld, MaintenanceReport, MaintenanceTask
-from replicator_sdk.schema import TableId
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.target import DeltaTarget, EventConsumer, TableReader
 from replicator_target_bigquery.config import BigQueryConfig, Mode
 
@@ -25,6 +26,18 @@ class BigQueryTarget(DeltaTarget[BigQueryConfig]):
     def __init__(self, config: BigQueryConfig) -> None:
         super().__init__(config)
         self.copies_beside = config.mode is not Mode.CDC  # BigQuery allows no TRUNCATE where changes are streamed
+
+    def dataset(self, table: TableId) -> Dataset:
+        """The name in lineage: project, dataset and table."""
+        from replicator_target_bigquery.sql.table_ref import TableRef
+
+        return Dataset("bigquery", TableRef.of(table, self.config).id)
+
+    def dataset_columns(self, schema: TableSchema) -> Mapping[str, str]:
+        """The columns' names at BigQuery."""
+        from replicator_target_bigquery.schema.names import column_name
+
+        return {column.name: column_name(column.name) for column in schema.columns}
 
     def create_table_assessor(self) -> TableAssessor:
         """Checks credentials, bucket, datasets and schemas."""

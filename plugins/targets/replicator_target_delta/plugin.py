@@ -9,12 +9,13 @@ from typing import ClassVar, Final
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaTargetContext
 from replicator_sdk.discovery.assessment import TableAssessor
+from replicator_sdk.discovery.dataset import Dataset, path_dataset
 from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
 from replicator_sdk.schema import TableId
 from replicator_sdk.target import DeltaTarget, EventConsumer, TableReader
 from replicator_target_delta.assessment import DeltaAssessor
 from replicator_target_delta.config import DeltaConfig
-from replicator_target_delta.location import absolute, is_on_disk, is_on_s3
+from replicator_target_delta.location import absolute, is_on_disk, is_on_s3, table_path
 
 # Both are named because jars from the local cache come without what they depend on.
 DELTA_PACKAGES: Final = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
@@ -66,6 +67,10 @@ class DeltaLakeTarget(DeltaTarget[DeltaConfig]):
     def configure(self, configurer: Configurer) -> None:
         """Ask for Spark with Delta's jars and settings."""
         configurer.require_spark(packages=DELTA_PACKAGES, conf=session_settings(os.cpu_count() or 2, self.config.path))
+
+    def dataset(self, table: TableId) -> Dataset:
+        """The name in lineage: the folder of the Delta table."""
+        return path_dataset(table_path(self.config.path, table))
 
     def create_table_assessor(self) -> TableAssessor:
         """A judge of settings and schemas; needs no Spark."""

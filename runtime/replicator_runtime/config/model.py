@@ -12,10 +12,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
 
 from replicator_runtime.config.default_paths import default_base_path
+from replicator_runtime.config.sections.lineage import LineageConfig
 from replicator_runtime.config.sections.logs import LogsConfig
 from replicator_runtime.config.sections.metrics import MetricsConfig
 from replicator_runtime.config.sections.notifications import NotificationConfig
 from replicator_runtime.config.sections.settings import Settings
+from replicator_runtime.config.sections.slo import SloConfig, TableSloConfig
 from replicator_sdk.authoring.sql_condition import condition_problem
 from replicator_sdk.source import StartFrom
 
@@ -89,50 +91,6 @@ class ColumnConfig(Settings):
 
 def _named_column(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
-
-
-def _whole_days(text: str) -> str:
-    if not 1 <= int(text.removesuffix("d")) <= 90:
-        raise ValueError("a window has 1 to 90 days")
-    return text
-
-
-_Window = Annotated[
-    str,
-    Field(pattern=r"^[0-9]{1,4}d$", json_schema_extra={"rule": "is a number of days, such as 30d"}),
-    AfterValidator(_whole_days),
-]
-
-
-class SloConfig(Settings):
-    """A freshness objective: so many percent of the time, what the source committed is in the target within so many minutes."""
-
-    percent: float = Field(default=99.0, gt=0, le=100, description="For how much of the time.")
-    minutes: float = Field(default=5.0, gt=0, description="Within how many minutes.")
-    window: _Window = Field(
-        default="30d", description="Over how many days in UTC, the present one included: `1d` to `90d`."
-    )
-
-    @property
-    def days(self) -> int:
-        """The days of the window."""
-        return int(self.window.removesuffix("d"))
-
-
-class TableSloConfig(Settings):
-    """What is other in the objective of these tables; the rest is as the pipeline's `slo` says."""
-
-    percent: float | None = Field(
-        default=None, ge=0, le=100, description="For how much of the time; 0 for tables without an objective."
-    )
-    minutes: float | None = Field(default=None, gt=0, description="Within how many minutes.")
-    window: _Window | None = Field(default=None, description="Over how many days: `1d` to `90d`.")
-
-    def within(self, of_all: SloConfig | None) -> SloConfig | None:
-        """The objective of a table, with what the pipeline says of all; None when it has none."""
-        if self.percent == 0:
-            return None
-        return (of_all or SloConfig()).model_copy(update=self.model_dump(exclude_none=True))
 
 
 class TableConfig(Settings):
@@ -493,6 +451,9 @@ class PipelineConfig(Settings):
     )
     logs: LogsConfig = Field(default_factory=LogsConfig, description="The log lines that are kept beside the state.")
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="Where a run shows its metrics.")
+    lineage: LineageConfig | None = Field(
+        default=None, description="Lineage is published as OpenLineage events; none is when left out."
+    )
     slo: SloConfig | None = Field(
         default=None, description="The freshness objective of all tables; none is measured when left out."
     )

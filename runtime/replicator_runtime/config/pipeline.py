@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from replicator_sdk.errors import NeedsUserError
 from replicator_sdk.source import DeltaSource
 from replicator_sdk.target import DeltaTarget
 
-_WITH_SECRETS = frozenset({"stages", "notifications"})
+_WITH_SECRETS = frozenset({"stages", "notifications", "lineage"})
 """Keys whose macros are resolved where the values are used."""
 
 
@@ -43,6 +43,7 @@ class Pipeline:
         selection: Which tables and columns are replicated.
         spark: What the plugins need in the Spark session; `config.spark.conf` wins over it.
         destinations: The services that are notified of conditions; secrets resolved.
+        lineage_transport: The settings of `lineage.transport`, secrets resolved: never to be shown. None where no lineage is published.
     """
 
     config: PipelineConfig
@@ -53,6 +54,7 @@ class Pipeline:
     selection: Selection
     spark: SparkRequirements
     destinations: tuple[Destination, ...] = ()
+    lineage_transport: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def out_of_range(self) -> OutOfRange:
@@ -90,6 +92,8 @@ def build_pipeline(
     document: Mapping[str, Any], *, host: PluginHost | None = None, where: str = "the pipeline"
 ) -> Pipeline:
     """As `load_pipeline`, from parsed JSON; `where` names it in errors."""
+    from replicator_runtime.lineage.transport import resolved_transport
+
     host, configurer = host or PluginHost(), CollectingConfigurer()
     config, problems = _settings(document)
     if config is None or problems:
@@ -100,11 +104,13 @@ def build_pipeline(
     problems += [*configurer.problems, *wrong]
     if ends is not None and isinstance(source := made[ends.source], DeltaSource):
         problems += copying_problems(config, source)
+    transport, found = resolved_transport(None if config.lineage is None else config.lineage.transport)
+    problems += found
     if problems or ends is None:
         raise InvalidPipelineError(problems, where=where)
     if unable := data_error_problem(config, made[ends.source], made[ends.target]):
         raise InvalidPipelineError([unable], where=where)
-    return replace(_assemble(config, ends, made, configurer), destinations=notified)
+    return replace(_assemble(config, ends, made, configurer), destinations=notified, lineage_transport=transport)
 
 
 def _assemble(

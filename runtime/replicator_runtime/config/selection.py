@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from replicator_runtime.config.model import PipelineConfig, SloConfig, TableConfig
+from replicator_runtime.config.model import PipelineConfig, TableConfig
+from replicator_runtime.config.sections.slo import SloConfig
 from replicator_sdk.event import DDLOperation, DMLOperation
 from replicator_sdk.schema import TableId
 

@@ -28,6 +28,7 @@ from replicator_runtime.engine.run_state.retry_budget import RetryBudget
 from replicator_runtime.engine.run_state.status import StatusWriter
 from replicator_runtime.engine.run_state.unknown_errors import REPEATED, summary, unexpected, without_values
 from replicator_runtime.engine.schedule.freshness import measuring_freshness
+from replicator_runtime.engine.schedule.lineage import publishing_lineage
 from replicator_runtime.engine.schedule.notifying import Notices
 from replicator_runtime.engine.schedule.regular_verification import verifying
 from replicator_runtime.engine.schedule.schedule import VERIFY_EVERY, verify_every
@@ -111,7 +112,13 @@ def _run(run: Run, *, until_current: bool) -> RunResult:
     get_kept_logger().info("run.began", epoch=run.epoch, generation=run.generation, release=release())
     error: BaseException | None = None
     try:
-        with keeping_lease(run), watching_requests(run), watching_source(run), measuring_freshness(run):
+        with (
+            keeping_lease(run),
+            watching_requests(run),
+            watching_source(run),
+            measuring_freshness(run),
+            publishing_lineage(run),
+        ):
             refuse_after_copy(run)
             with nullcontext() if until_current else verifying(run):
                 reached = _Attempts(lifecycle, until_current=until_current).run()

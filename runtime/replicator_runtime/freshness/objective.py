@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from replicator_runtime.config import PipelineConfig, Selection
-    from replicator_runtime.config.model import SloConfig
+    from replicator_runtime.config.sections.slo import SloConfig
     from replicator_sdk import TableId
 
 MINUTES_A_DAY = 1440
@@ -59,7 +59,7 @@ class Objectives:
     @property
     def of_all(self) -> Objective:
         """The pipeline's: a minute counts as fresh when each table was, by its own minutes."""
-        from replicator_runtime.config.model import SloConfig
+        from replicator_runtime.config.sections.slo import SloConfig
 
         return Objective.of(self._config.slo or SloConfig())
 

@@ -19,11 +19,19 @@ class Lineage(LineageRecorder):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._columns: dict[tuple[TableId, str], dict[str, str]] = {}
+        self._newest: dict[TableId, str] = {}
 
     def record(self, table: TableId, target: str, columns: Mapping[str, str]) -> None:
         """`table` is written to `target` with `columns` (source column to target column), replacing what was known."""
         with self._lock:
             self._columns[table, target] = dict(columns)
+            self._newest[table] = target
+
+    def recorded(self, table: TableId) -> tuple[str, Mapping[str, str]] | None:
+        """The target and the columns that were recorded of `table` last; None when nothing was."""
+        with self._lock:
+            target = self._newest.get(table)
+            return None if target is None else (target, dict(self._columns[table, target]))
 
     def snapshot(self) -> list[dict[str, Any]]:
         """One JSON object for each table and target, sorted: `table`, `target`, `columns`."""

@@ -99,16 +99,16 @@ def summary_of(status: Mapping[str, Any], rows: Sequence[Row]) -> str:
         *counted,
         *([f"{rate:,.0f} rows/s"] if rate is not None else []),
         f"lag {seconds_words(status.get('lagSeconds'))}",
-        *([f"source holds {bytes_words(held)}"] if (held := held_bytes(status)) is not None else []),
+        *_held_words(status.get("source") or {}),
     ]
     return " · ".join(parts)
 
 
-def held_bytes(status: Mapping[str, Any]) -> float | None:
-    """How much log the source keeps for the replicator, where the run knows it."""
-    gauges = (status.get("metrics") or {}).get("gauges") or {}
-    found = (value for name, value in gauges.items() if name.endswith(".source.held_bytes"))
-    return next(found, None)
+def _held_words(source: Mapping[str, Any]) -> list[str]:
+    """How much log the source keeps for the replicator, and for how long it still does, where the run knows it."""
+    held, left = source.get("heldBytes"), source.get("secondsLeft")
+    said = [] if held is None else [f"source holds {bytes_words(held)}"]
+    return said if left is None else [*said, f"{seconds_words(left)} until its limit"]
 
 
 def bytes_words(count: float) -> str:

@@ -76,11 +76,11 @@ def test_tables_that_need_an_operator_are_first_and_then_those_that_are_behind()
 
 
 def test_the_first_line_sums_up_the_run_and_what_the_source_holds() -> None:
-    found = status(TABLES, metrics={"gauges": {"lake.source.held_bytes": 1_234_000_000.0}})
+    found = status(TABLES, source={"heldBytes": 1_234_000_000, "secondsLeft": 7260.0})
     said = summary_of(found, rows_of(found))
     assert "shop (namespace default, generation 1): streaming" in said
     assert "1 failing · 2 paused · 3 replicating · 1 snapshotting · 12 rows/s · lag 1.5 s" in said
-    assert "source holds 1.2 GB" in said
+    assert "source holds 1.2 GB · 2 h 1 min until its limit" in said
     assert "holds" not in summary_of(status(TABLES), [])
     assert [bytes_words(n) for n in (0, 999, 1000, 1e18)] == ["0 B", "999 B", "1.0 kB", "1,000.0 PB"]
 

@@ -1,0 +1,1 @@
+"""Publishes at run time which tables a run reads and writes, as OpenLineage events."""

@@ -1,0 +1,64 @@
+"""The transport of events as OpenLineage's client takes it; its secrets are macros, which are resolved here and nowhere shown."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from replicator_runtime.config.macros import resolve
+from replicator_runtime.config.problem import Problem
+from replicator_runtime.observability.redaction import register_secret
+
+if TYPE_CHECKING:
+    from openlineage.client.transport import Transport
+
+_PATH: Final = "lineage.transport"
+_SECRET_OBJECTS: Final = frozenset({"auth", "config", "storage_options", "fs_kwargs", "custom_headers", "properties"})
+"""Objects of a transport's settings whose values may be secrets: Kafka's client settings, headers, keys of a store."""
+_SHORTEST_SECRET: Final = 8
+
+
+def resolved_transport(written: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, list[Problem]]:
+    """The settings of a transport with its macros replaced.
+
+    Everything below `auth`, `config` and the like is known to redaction afterwards, also what is written in the JSON itself.
+
+    Args:
+        written: The key `lineage.transport`; None where the pipeline publishes no lineage.
+
+    Returns:
+        The settings, or None, and each problem.
+    """
+    if written is None:
+        return None, []
+    found, problems = resolve(dict(written), _PATH)
+    if not isinstance(found.get("type"), str):
+        problems.append(Problem(f"{_PATH}.type", "missing", 'name a transport of OpenLineage, such as "http"'))
+    if find_spec("openlineage") is None:
+        problems.append(
+            Problem("lineage", "the OpenLineage client is not installed", "pip install 'replicator[lineage]'")
+        )
+    for key in _SECRET_OBJECTS & found.keys():
+        _register(found[key])
+    return (None if problems else found), problems
+
+
+def _register(value: Any) -> None:
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            _register(inner)
+    elif isinstance(value, str) and len(value) >= _SHORTEST_SECRET and "://" not in value:
+        register_secret(value)
+
+
+def open_transport(settings: Mapping[str, Any]) -> Transport:
+    """A transport by its settings; connects to nothing yet, as a rule.
+
+    Raises:
+        Exception: Whatever the transport says of wrong settings, or of a library that it lacks.
+    """
+    from openlineage.client.transport import get_default_factory
+
+    return get_default_factory().create(copy.deepcopy(dict(settings)))

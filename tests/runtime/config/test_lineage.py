@@ -1,0 +1,66 @@
+"""The transport of lineage: its macros are resolved where it is used, and its secrets are shown nowhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replicator_runtime.config import build_pipeline
+from replicator_runtime.config.pipeline import Pipeline
+from replicator_runtime.config.problem import InvalidPipelineError
+from replicator_runtime.lineage import transport
+from replicator_runtime.observability.redaction import redact, redactor
+from tests.runtime.engine.test_run import Host, Shop
+
+
+def built(folder: Path, lineage: dict[str, Any]) -> Pipeline:
+    document = {**Shop(Path(tempfile.mkdtemp(dir=folder))).document, "lineage": lineage}
+    return build_pipeline(document, host=Host())  # type: ignore[arg-type]
+
+
+def problems(folder: Path, lineage: dict[str, Any]) -> list[str]:
+    with pytest.raises(InvalidPipelineError) as caught:
+        built(folder, lineage)
+    return [f"{one.path} {one.code} {one.message} {one.hint}" for one in caught.value.problems]
+
+
+def test_secrets_are_macros_that_are_resolved_for_the_transport_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLICATOR_SECRET_COLLECTOR", "canary-3141592653")
+    written = {"type": "http", "url": "http://c", "auth": {"type": "api_key", "apiKey": "${secure(collector)}"}}
+    pipeline = built(tmp_path, {"transport": written})
+    assert pipeline.lineage_transport is not None
+    assert pipeline.lineage_transport["auth"]["apiKey"] == "canary-3141592653"
+    assert pipeline.config.lineage is not None
+    assert pipeline.config.lineage.transport == written, "it may be shown"
+    assert "canary" not in repr(pipeline)
+
+
+def test_a_secret_that_is_written_in_the_file_is_redacted_too(tmp_path: Path) -> None:
+    redactor().forget()
+    kafka = {"type": "kafka", "topic": "t", "config": {"sasl.password": "canary-2718281828"}}
+    built(tmp_path, {"transport": kafka})
+    assert redact("refused: canary-2718281828") == "refused: ***"
+    redactor().forget()
+
+
+def test_problems_name_their_place(tmp_path: Path) -> None:
+    [missing] = problems(tmp_path, {"transport": {"url": "http://c"}})
+    assert missing.startswith("lineage.transport.type RPL-1003 missing")
+    unresolved = {"type": "http", "url": "${env(NO_SUCH_VARIABLE)}"}
+    [found] = problems(tmp_path, {"transport": unresolved})
+    assert found.startswith("lineage.transport.url RPL-1004")
+    [key] = problems(tmp_path, {"transport": {"type": "http"}, "every": 1})
+    assert 'unknown key "every"' in key
+
+
+def test_without_the_library_the_pipeline_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(transport, "find_spec", lambda name: None if name == "openlineage" else find(name))
+    [found] = problems(tmp_path, {"transport": {"type": "http", "url": "http://c"}})
+    assert "pip install 'replicator[lineage]'" in found
