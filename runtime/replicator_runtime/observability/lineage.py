@@ -31,7 +31,7 @@ class Lineage(LineageRecorder):
         """The target and the columns that were recorded of `table` last; None when nothing was."""
         with self._lock:
             target = self._newest.get(table)
-            return None if target is None else (target, dict(self._columns[table, target]))
+            return None if target is None else (target, self._columns[table, target])
 
     def snapshot(self) -> list[dict[str, Any]]:
         """One JSON object for each table and target, sorted: `table`, `target`, `columns`."""

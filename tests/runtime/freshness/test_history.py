@@ -190,7 +190,7 @@ def test_a_thousand_tables_for_ninety_days_stay_small_and_each_minute_is_cheap(t
     began = time.process_time()
     history.measure(NOON + 86_400 * 199 + 60, objective, measured)
     save(history, store, with_days=False)
-    assert time.process_time() - began < 1.0, "measured: 15 ms"
+    assert time.process_time() - began < 1.0, "measured: 30 ms"
     assert len(store.get(FRESHNESS) or b"") < 120_000
     save(history, store, with_days=True)
     assert len(store.get(FRESHNESS_DAYS) or b"") < 2_500_000

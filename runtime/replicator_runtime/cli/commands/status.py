@@ -40,57 +40,60 @@ def status(
     Example: replicator status pipeline.json
     """
     with Report("status", as_json=as_json, debug=debug, subject=Subject(name, namespace, base)) as report:
+        from replicator_runtime.cli.state_lookup import find_state
+
+        directory = find_state(name, namespace, base).directory
         if watch:
-            from replicator_runtime.cli.state_lookup import find_state
             from replicator_runtime.cli.watch.watch import watch as watch_status
 
-            watch_status(find_state(name, namespace, base).directory, every, as_json=as_json)
-        from replicator_runtime.cli.liveness import liveness, waits_for_first_run
-        from replicator_runtime.cli.state_lookup import NEVER_RAN, find_state
-        from replicator_runtime.cli.verified import Comparisons, print_comparisons
-        from replicator_runtime.engine.control.pause import stored_pause
-        from replicator_runtime.engine.letters.letter_file import row_counts
-        from replicator_sdk.errors import NeedsUserError
+            watch_status(directory, every, as_json=as_json)
+        _show(report, directory)
 
-        location = find_state(name, namespace, base)
-        directory = location.directory
-        found = directory.states().read_status()
-        if found is None and waits_for_first_run(directory):
-            named = {"name": directory.name, "namespace": directory.namespace, "generation": directory.generation}
-            report.data = {**named, "phase": "reset", "tables": [], "requestsWaiting": directory.requests().waiting()}
-            report.line(f"generation {directory.generation} has not run yet: start it with `replicator run`")
-            return
-        if found is None:
-            raise NeedsUserError(
-                f"{directory.place} holds no status yet", code=NEVER_RAN, hint="wait until it has started"
-            )
-        lives = liveness(directory, found)
-        waiting, since = directory.requests().waiting(), _done_since(directory, found)
-        scoped = directory.states().scoped("runtime")
-        paused, comparisons, figures = stored_pause(scoped), Comparisons.of(scoped), stored_figures(scoped)
-        aside = sorted((table, rows) for table, rows in row_counts(directory.dead_letters()).items() if rows)
-        report.data = {
-            **found,
-            "processEnded": lives.process_ended,
-            "requestsWaiting": waiting,
-            "doneSince": since,
-            "paused": None if paused is None else {"by": paused.by, "since": paused.since},
-            "rowsPutAside": [{**table.to_json(), "rows": rows} for table, rows in aside],
-            **comparisons.to_json(),
-            "slo": slo_json(figures),
-        }
-        if lives.process_ended:
-            report.warn(f"{lives}; it loses nothing: start it again with `replicator run`")
-        elif lives.silent_seconds:
-            report.warn(f"{lives}, so it may have been killed, or its host cannot be reached; look at its process")
-        _print(report, found)
-        _print_since(report, since, aside)
-        print_comparisons(report, comparisons)
-        print_slo(report, figures)
-        if paused is not None:
-            report.line(f"{paused}: the source has to keep its log; `replicator resume NAME` lets it go on")
-        if waiting:
-            report.line(f"requests that wait: {len(waiting)}; `replicator requests NAME` lists them")
+
+def _show(report: Report, directory: ReplicatorDirectory) -> None:
+    """Print what is stored, and what it says of the process that wrote it."""
+    from replicator_runtime.cli.liveness import liveness, waits_for_first_run
+    from replicator_runtime.cli.state_lookup import NEVER_RAN
+    from replicator_runtime.cli.verified import Comparisons, print_comparisons
+    from replicator_runtime.engine.control.pause import stored_pause
+    from replicator_runtime.engine.letters.letter_file import row_counts
+    from replicator_sdk.errors import NeedsUserError
+
+    found = directory.states().read_status()
+    if found is None and waits_for_first_run(directory):
+        named = {"name": directory.name, "namespace": directory.namespace, "generation": directory.generation}
+        report.data = {**named, "phase": "reset", "tables": [], "requestsWaiting": directory.requests().waiting()}
+        report.line(f"generation {directory.generation} has not run yet: start it with `replicator run`")
+        return
+    if found is None:
+        raise NeedsUserError(f"{directory.place} holds no status yet", code=NEVER_RAN, hint="wait until it has started")
+    lives = liveness(directory, found)
+    waiting, since = directory.requests().waiting(), _done_since(directory, found)
+    scoped = directory.states().scoped("runtime")
+    paused, comparisons, figures = stored_pause(scoped), Comparisons.of(scoped), stored_figures(scoped)
+    aside = sorted((table, rows) for table, rows in row_counts(directory.dead_letters()).items() if rows)
+    report.data = {
+        **found,
+        "processEnded": lives.process_ended,
+        "requestsWaiting": waiting,
+        "doneSince": since,
+        "paused": None if paused is None else {"by": paused.by, "since": paused.since},
+        "rowsPutAside": [{**table.to_json(), "rows": rows} for table, rows in aside],
+        **comparisons.to_json(),
+        "slo": slo_json(figures),
+    }
+    if lives.process_ended:
+        report.warn(f"{lives}; it loses nothing: start it again with `replicator run`")
+    elif lives.silent_seconds:
+        report.warn(f"{lives}, so it may have been killed, or its host cannot be reached; look at its process")
+    _print(report, found)
+    _print_since(report, since, aside)
+    print_comparisons(report, comparisons)
+    print_slo(report, figures)
+    if paused is not None:
+        report.line(f"{paused}: the source has to keep its log; `replicator resume NAME` lets it go on")
+    if waiting:
+        report.line(f"requests that wait: {len(waiting)}; `replicator requests NAME` lists them")
 
 
 def _done_since(directory: ReplicatorDirectory, found: Mapping[str, Any]) -> list[str]:

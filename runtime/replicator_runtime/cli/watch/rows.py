@@ -1,4 +1,4 @@
-"""What is shown of each table, in which order: those that need an operator first, then those that are behind."""
+"""What is shown of each table, in which order: those that need an operator first, then those that lag most."""
 
 from __future__ import annotations
 

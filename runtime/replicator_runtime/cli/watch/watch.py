@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import typer
 
@@ -72,7 +72,7 @@ class Screen(Protocol):
         """Show it."""
 
 
-def watch(directory: ReplicatorDirectory, every_seconds: float, *, as_json: bool) -> None:
+def watch(directory: ReplicatorDirectory, every_seconds: float, *, as_json: bool) -> NoReturn:
     """Show the status until a signal.
 
     Args:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from replicator_runtime.engine.run_state.run import Run
+    from replicator_runtime.engine.tables.table_store import TableRecord
     from replicator_runtime.lineage.events import Events
-    from replicator_sdk import TableId
+    from replicator_sdk import TableId, TableSchema
 
 log = structlog.get_logger()
 _LOOK_SECONDS: Final = 2.0
@@ -73,6 +74,9 @@ class _Work:
         self._ended: tuple[str, str] = ("COMPLETE", "")
         self._seen = Seen(first=not is_first)
         self._selected: frozenset[TableId] = frozenset()
+        self._known: dict[
+            TableId, tuple[tuple[TableSchema, tuple[str, Mapping[str, str]] | None, str], TableLineage]
+        ] = {}
         self._written: dict[TableId, int] = {}
         self._said = ""
 
@@ -131,11 +135,21 @@ class _Work:
         found = {}
         for table, record in records.items():
             if record.schemas and (record.state in _AT_TARGET or table in self._seen.tables):
-                recorded = run.lineage.recorded(table)
-                found[table] = describe(run.pipeline, record.schema, recorded, record.copy_id)
+                found[table] = self._described(table, record)
+        for table in self._known.keys() - records.keys():
+            del self._known[table]
+            self._written.pop(table, None)
         gone = self._selected - records.keys()
         self._selected = frozenset(table for table, record in records.items() if record.selected) or self._selected
         return found, gone if run.progress.phase == "streaming" else frozenset()
+
+    def _described(self, table: TableId, record: TableRecord) -> TableLineage:
+        """The table's lineage, made again only when something of it is another: it is looked at every few seconds."""
+        now = record.schema, self._run.lineage.recorded(table), record.copy_id
+        known = self._known.get(table)
+        if known is None or known[0][0] is not now[0] or known[0][1:] != now[1:]:
+            known = self._known[table] = now, describe(self._run.pipeline, *now)
+        return known[1]
 
     def _say_written(self, events: Events, publisher: Publisher) -> None:
         rows: dict[TableLineage, int] = {}

@@ -55,7 +55,7 @@ def shown(look: Look, width: int = 160, height: int = 40) -> str:
     return console.file.getvalue()
 
 
-def test_tables_that_need_an_operator_are_first_and_then_those_that_are_behind() -> None:
+def test_tables_that_need_an_operator_are_first_and_then_those_that_lag_most() -> None:
     rows = rows_of(status(TABLES))
     assert [row.table.removeprefix("public.") for row in rows] == [
         "failing", "asking", "waiting", "copied", "paused", "late", "current",
@@ -91,7 +91,7 @@ def test_of_a_thousand_tables_those_that_fit_are_drawn_within_a_moment() -> None
     began = time.process_time()
     found = json.loads(text)
     said = shown(Look(found, "", rows_of(found)), height=24)
-    assert time.process_time() - began < 1.0, "measured: 30 ms"
+    assert time.process_time() - began < 1.0, "measured: 60 ms"
     lines = said.splitlines()
     assert len(lines) <= 24
     assert "public.failing" in lines[4]
