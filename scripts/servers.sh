@@ -18,8 +18,9 @@ say "Fetching the PostgreSQL servers, Kafka, the S3 server and the emulators of 
 # They come from Debian's packages, unpacked into the cache; the keyring has the signatures they are checked against.
 if command -v apt-get >/dev/null; then
   [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || install_packages debian-archive-keyring
-  say "Fetching the MySQL and MariaDB servers of the tests"
+  say "Fetching the MySQL and MariaDB servers of the tests, and Prometheus"
   "$venv/bin/python" -m tests.services.mysql.programs >&2
+  "$venv/bin/python" -m tests.services.prometheus.programs >&2
 else
-  say "There is no apt-get here: the tests with MySQL and MariaDB cannot run on this machine."
+  say "There is no apt-get here: the tests with MySQL, MariaDB and Prometheus cannot run on this machine."
 fi

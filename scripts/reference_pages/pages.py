@@ -11,6 +11,8 @@ from reference_pages.error_pages import AREAS, area_page, index_part
 from reference_pages.kit_flags import kit_flags_part
 from reference_pages.settings_and_commands import commands_part, pipeline_part, plugins_part
 from reference_pages.table_states import table_states_part
+from replicator_runtime.monitoring.alerts import ALERTS
+from replicator_runtime.monitoring.runbooks import index, runbook
 
 PARTS: Mapping[tuple[str, str], Callable[[], str]] = {
     ("errors.md", "errors"): index_part,
@@ -18,12 +20,14 @@ PARTS: Mapping[tuple[str, str], Callable[[], str]] = {
     ("configuration.md", "plugins"): plugins_part,
     ("cli.md", "commands"): commands_part,
     ("conformance.md", "flags"): kit_flags_part,
+    ("metrics.md", "alerts"): index,
     ("../ARCHITECTURE.md", "table states"): table_states_part,
 }
 
 WHOLE_PAGES: Mapping[str, Callable[[], str]] = {
     f"errors/{name}.md": functools.partial(area_page, name) for name in AREAS
-}
+} | {f"runbooks/{alert.page}": functools.partial(runbook, alert) for alert in ALERTS}
+_WRITTEN_WHOLE = ("errors", "runbooks")
 
 
 def rewritten(page: str, part: str, body: str) -> str:
@@ -48,7 +52,8 @@ def outdated() -> dict[Path, str | None]:
         path = docs / name
         pages[path] = rewritten(pages.get(path) or path.read_text("utf-8"), part, make())
     differing: dict[Path, str | None] = {path: text for path, text in pages.items() if _text(path) != text}
-    return differing | {path: None for path in (docs / "errors").glob("*.md") if path not in pages}
+    found = [path for folder in _WRITTEN_WHOLE for path in (docs / folder).glob("*.md")]
+    return differing | {path: None for path in found if path not in pages}
 
 
 def _text(path: Path) -> str | None:

@@ -21,6 +21,7 @@ from replicator_runtime.cli.commands import (
     validate,
 )
 from replicator_runtime.cli.commands.checks import dead_letters, explain_row, slo, verify
+from replicator_runtime.cli.commands.monitoring import export
 from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, logs, notifications, pause, plan
 
 app = typer.Typer(
@@ -65,6 +66,7 @@ app.add_typer(ddl.app, name="ddl")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(notifications.app, name="notifications")
 app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(export.app, name="export")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,181 @@
+"""The alerting rules, as a file that Prometheus reads.
+
+Each alert is about something a person has to do, and has a runbook (`runbooks.py`) that says what. The rules use the metrics
+of docs/metrics.md and nothing of the scraping job, so that they also hold for files that node_exporter reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["page", "warning"]
+
+RUNBOOKS = "docs/runbooks"
+_PER_PIPELINE = "max by (pipeline)"
+_PER_TABLE = "max by (pipeline, table)"
+_CHANGES = "sum by (pipeline) (increase(replicator_changes_total[10m]))"
+_COPIED = "sum by (pipeline) (increase(replicator_snapshot_rows_total[10m]))"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert.
+
+    Attributes:
+        name: Its name, and in lower case with hyphens that of its runbook.
+        expression: PromQL; its result has the label `pipeline`, and `table` where the alert is of one table.
+        minutes: For how long the expression holds before the alert fires.
+        severity: `page` when changes do not arrive until somebody acts, `warning` when there is time.
+        summary: One line for a message, a template of Prometheus.
+        meaning: What is wrong, and what happens if nobody does anything.
+        steps: What to do, in order, each a paragraph.
+        ends: When the alert ends.
+    """
+
+    name: str
+    expression: str
+    minutes: int
+    severity: Severity
+    summary: str
+    meaning: str
+    steps: tuple[str, ...]
+    ends: str
+
+    @property
+    def page(self) -> str:
+        """The file name of its runbook."""
+        words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in self.name)
+        return f"{words.strip('-')}.md"
+
+
+ALERTS: tuple[Alert, ...] = (
+    Alert(
+        name="ReplicatorRunFails",
+        expression=f"{_PER_PIPELINE} (replicator_failing) == 1",
+        minutes=2,
+        severity="page",
+        summary="{{ $labels.pipeline }} replicates nothing: its source, its target or its state refuses it or does not answer",
+        meaning="The run as a whole fails, and no table gets changes. It tries again by itself; where "
+        "`retries.maxDurationSeconds` is set, it ends with exit code 4 after that time. An error that no retry can mend ends it at once. "
+        "Nothing is lost meanwhile, as long as the source keeps its log.",
+        steps=(
+            "`replicator status NAME` shows the error with its code, and what to do next. [Error codes](../errors.md) says more of each code.",
+            ("Mend the cause and leave the run alone: its next attempt goes on where the last one stopped. A run that has ended is "
+            "started again with `replicator run FILE`."),
+            "Look how long the source keeps its log (its page, \"Before you start\"): that is the time there is.",
+        ),
+        ends="With the first attempt that works.",
+    ),
+    Alert(
+        name="ReplicatorRunGone",
+        expression=f"{_PER_PIPELINE} (max_over_time(replicator_build_info[1h])) unless {_PER_PIPELINE} (replicator_build_info)",
+        minutes=2,
+        severity="page",
+        summary="{{ $labels.pipeline }} had a run within the last hour, and has none now",
+        meaning="Its process has ended, or Prometheus does not reach it. A run that was ended on purpose raises this alert, too: silence it beforehand.",
+        steps=(
+            "`replicator status NAME` shows whether a run holds the pipeline, when it wrote last, and the error that ended it.",
+            ("Look at the exit code where the process was started: 3, 6 and 7 wait for a person, 8 says that another run took over, 4 may be "
+            "started again at once."),
+            "Start it with `replicator run FILE`: it goes on at its saved offset.",
+        ),
+        ends="When a run is there again, or an hour after the last one was seen. What has no run for longer needs a supervisor that restarts it.",
+    ),
+    Alert(
+        name="ReplicatorTableFails",
+        expression=f'{_PER_TABLE} (replicator_table_state{{state="FAILING"}}) > 0',
+        minutes=5,
+        severity="page",
+        summary="{{ $labels.table }} of {{ $labels.pipeline }} gets no changes; the other tables go on",
+        meaning="Changes of one table cannot be applied. They wait in the source's log, and after ten minutes "
+        "(`failingTables.laneAfterMinutes`) in the table's lane. A lane that outgrows its bounds is dropped, and the table copied again.",
+        steps=(
+            "`replicator status NAME` shows the table's error with its code, and what to do next.",
+            "Mend the cause, then `replicator table retry NAME TABLE` does not wait for the next attempt.",
+            ("A table that cannot be mended is copied again with `replicator table resync NAME TABLE`, or left out for now with "
+            "`replicator table pause NAME TABLE`."),
+        ),
+        ends="When its changes are applied again.",
+    ),
+    Alert(
+        name="ReplicatorTableLate",
+        expression=f"{_PER_TABLE} (replicator_table_lag_seconds) > 600",
+        minutes=10,
+        severity="warning",
+        summary="{{ $labels.table }} of {{ $labels.pipeline }} is {{ $value | humanizeDuration }} behind its source",
+        meaning="Readers of the copy see the table as it was more than ten minutes ago. A backlog after a stop, or a large transaction, does this for a while.",
+        steps=(
+            "`replicator status NAME` shows the lag and the rate of each table: a lag that falls needs nothing but time.",
+            ("A lag that rises beside a high rate means that the source changes faster than the target takes it: "
+            "give Spark more cores, or make batches larger (`batch` in the pipeline's settings)."),
+            "A lag that rises beside no rate is the alert [ReplicatorStalled](replicator-stalled.md).",
+        ),
+        ends="When the table is less than ten minutes behind.",
+    ),
+    Alert(
+        name="ReplicatorStalled",
+        expression=f"{_PER_PIPELINE} (replicator_lag_seconds) > 60 unless on (pipeline) {_CHANGES} > 0 unless on (pipeline) {_COPIED} > 0",
+        minutes=10,
+        severity="page",
+        summary="{{ $labels.pipeline }} has changes to apply, and applied none for ten minutes",
+        meaning="The run is there, changes wait, and none reaches the target: something neither works nor fails.",
+        steps=(
+            "`replicator status NAME` shows the phase, and an error where there is one.",
+            "Look at the target: a lock, a quota, a cluster that gives no executors.",
+            "End the run with SIGTERM and start it again; when that does not end in time, SIGKILL is safe: every change is applied once all the same.",
+        ),
+        ends="With the first change that is applied.",
+    ),
+    Alert(
+        name="ReplicatorRetries",
+        expression="sum by (pipeline) (increase(replicator_retries_total[30m])) > 10",
+        minutes=0,
+        severity="warning",
+        summary="{{ $labels.pipeline }} had to try again {{ $value | humanize }} times in half an hour",
+        meaning="Attempts fail and later ones work: a network that loses connections, a target that throttles. Lag suffers; nothing is lost.",
+        steps=(
+            "`replicator status NAME` shows the last error of the run and of each table for some minutes after it is over.",
+            "The metric `replicator_failures_total` has the codes: look them up in [Error codes](../errors.md).",
+        ),
+        ends="When there were at most ten within half an hour.",
+    ),
+    Alert(
+        name="ReplicatorTablePaused",
+        expression=f'{_PER_TABLE} (replicator_table_state{{state="PAUSED"}}) > 0',
+        minutes=1440,
+        severity="warning",
+        summary="{{ $labels.table }} of {{ $labels.pipeline }} has been paused for a day",
+        meaning="Its changes go to its lane, which is bounded in bytes and age: when a bound is passed the lane is dropped, and the table is copied again when it is resumed.",
+        steps=(
+            "`replicator status NAME` shows since when, and what has gathered.",
+            ("`replicator table resume NAME TABLE` gives the target what has gathered. A table whose changes of structure wait for a decision is "
+            "resumed by `replicator ddl approve NAME` or `replicator ddl reject NAME`."),
+        ),
+        ends="When the table is resumed.",
+    ),
+)  # fmt: skip
+
+
+def rules(runbooks: str = RUNBOOKS, alerts: Iterable[Alert] = ALERTS, *, minute: str = "m") -> str:
+    """The alerts as a rule file.
+
+    Args:
+        runbooks: Where the runbooks are; `runbook_url` of each alert is in it.
+        alerts: Which.
+        minute: The unit of `Alert.minutes`; with `s` all fire sixty times as fast, to try them.
+    """
+    lines = ["# Written by `replicator export alerts`.", "groups:", "  - name: replicator", "    rules:"]
+    for alert in alerts:
+        lines += [
+            f"      - alert: {alert.name}",
+            f"        expr: {json.dumps(alert.expression)}",
+            f"        for: {alert.minutes}{minute}",
+            f"        labels: {{severity: {alert.severity}}}",
+            "        annotations:",
+            f"          summary: {json.dumps(alert.summary)}",
+            f"          runbook_url: {json.dumps(f'{runbooks}/{alert.page}')}",
+        ]
+    return "\n".join(lines) + "\n"

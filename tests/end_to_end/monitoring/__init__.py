@@ -1,0 +1,1 @@
+"""Runs that a real Prometheus watches."""

@@ -1,0 +1,118 @@
+"""The alerting rules, judged by Prometheus' own promtool with series made up minute by minute."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from replicator_runtime.monitoring.alerts import ALERTS, rules
+from tests.services.prometheus.programs import program
+
+_SHOP = {"pipeline": "shop"}
+_ITEM = {"pipeline": "shop", "table": "public.item"}
+_WELL = {
+    'replicator_build_info{pipeline="shop",version="1"}': "1x2000",
+    'replicator_failing{pipeline="shop"}': "0x2000",
+    'replicator_lag_seconds{pipeline="shop"}': "1x2000",
+    'replicator_table_lag_seconds{pipeline="shop",table="public.item"}': "1x2000",
+    'replicator_table_state{pipeline="shop",table="public.item",state="FAILING"}': "0x2000",
+    'replicator_table_state{pipeline="shop",table="public.item",state="PAUSED"}': "0x2000",
+    'replicator_changes_total{pipeline="shop",table="public.item",op="insert"}': "0+60x2000",
+    'replicator_retries_total{pipeline="shop",table=""}': "0+0x2000",
+}
+_HELD = 'replicator_changes_total{pipeline="shop",table="public.item",op="insert"}'
+
+# What is wrong from the twentieth minute on, the labels of the alert, and the minutes at which it does not fire yet and does.
+_CASES: Mapping[str, tuple[dict[str, str], dict[str, str], int, int]] = {
+    "ReplicatorRunFails": ({'replicator_failing{pipeline="shop"}': "0x19 1x80"}, _SHOP, 21, 22),
+    "ReplicatorRunGone": ({'replicator_build_info{pipeline="shop",version="1"}': "1x19 _x80"}, _SHOP, 20, 28),
+    "ReplicatorTableFails": (
+        {'replicator_table_state{pipeline="shop",table="public.item",state="FAILING"}': "0x19 1x80"}, _ITEM, 24, 25,
+    ),
+    "ReplicatorTableLate": (
+        {'replicator_table_lag_seconds{pipeline="shop",table="public.item"}': "1x19 0+60x80"}, _ITEM, 40, 41,
+    ),
+    "ReplicatorStalled": (
+        {'replicator_lag_seconds{pipeline="shop"}': "1x19 0+60x80", _HELD: "0+60x19 1140x80"}, _SHOP, 38, 41,
+    ),
+    "ReplicatorRetries": ({'replicator_retries_total{pipeline="shop",table=""}': "0x19 0+1x80"}, _SHOP, 29, 33),
+    "ReplicatorTablePaused": (
+        {'replicator_table_state{pipeline="shop",table="public.item",state="PAUSED"}': "0x19 1x1900"}, _ITEM, 1450, 1460,
+    ),
+}  # fmt: skip
+
+
+def test_every_alert_is_tried() -> None:
+    assert _CASES.keys() == {alert.name for alert in ALERTS}
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_an_alert_fires_after_its_time_and_no_other_does_before(name: str, tmp_path: Path) -> None:
+    wrong, labels, quiet, late = _CASES[name]
+    alert = next(alert for alert in ALERTS if alert.name == name)
+    steps: list[dict[str, object]] = [
+        {"alertname": name, "eval_time": "19m", "exp_alerts": []},
+        {"alertname": name, "eval_time": f"{quiet}m", "exp_alerts": []},
+        {"alertname": name, "eval_time": f"{late}m", "exp_alerts": [{"exp_labels": {"severity": alert.severity, **labels}}]},
+    ]  # fmt: skip
+    others: list[dict[str, object]] = [
+        {"alertname": other.name, "eval_time": f"{minute}m", "exp_alerts": []}
+        for other in ALERTS
+        for minute in (1, 19)
+        if other.name != name
+    ]
+    _judge(tmp_path, _WELL | wrong, steps + others)
+
+
+def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
+    _judge(
+        tmp_path,
+        _WELL,
+        [{"alertname": alert.name, "eval_time": f"{m}m", "exp_alerts": []} for alert in ALERTS for m in (1, 30, 1800)],
+    )
+
+
+def test_a_backlog_that_is_being_applied_is_late_and_not_stalled(tmp_path: Path) -> None:
+    """Changes arrive all the time, so that the lag alone is no reason to wake anybody."""
+    late = {'replicator_lag_seconds{pipeline="shop"}': "3600x2000"}
+    copied = {'replicator_snapshot_rows_total{pipeline="shop",table="public.item"}': "0+1000x2000", _HELD: "7x2000"}
+    stalled: list[dict[str, object]] = [{"alertname": "ReplicatorStalled", "eval_time": "60m", "exp_alerts": []}]
+    _judge(tmp_path, _WELL | late, stalled)
+    _judge(tmp_path, _WELL | late | copied, stalled)
+
+
+def test_the_runbook_of_an_alert_is_at_the_address_given() -> None:
+    assert 'runbook_url: "https://wiki.example.com/r/replicator-run-fails.md"' in rules("https://wiki.example.com/r")
+
+
+def _judge(folder: Path, series: Mapping[str, str], expected: list[dict[str, object]]) -> None:
+    """Have promtool evaluate the rules over the series; annotations are not compared.
+
+    Raises:
+        AssertionError: An alert fires that should not, or the other way round.
+    """
+    plain = "\n".join(
+        line for line in rules().splitlines() if not line.lstrip().startswith(("annotations", "summary", "runbook"))
+    )
+    (folder / "rules.yml").write_text(plain + "\n")
+    longest = max(int(str(step["eval_time"]).rstrip("m")) for step in expected)
+    test = {
+        "rule_files": ["rules.yml"],
+        "evaluation_interval": "10m" if longest > 1000 else "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "alert_rule_test": expected,
+            }
+        ],
+    }
+    (folder / "test.yml").write_text(json.dumps(test))
+    done = subprocess.run(
+        [program("promtool"), "test", "rules", "test.yml"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
