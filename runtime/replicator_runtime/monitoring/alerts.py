@@ -28,9 +28,9 @@ class Alert:
         name: Its name, and in lower case with hyphens that of its runbook.
         expression: PromQL; its result has the label `pipeline`, and `table` where the alert is of one table.
         minutes: For how long the expression holds before the alert fires.
-        severity: `page` when changes do not arrive until somebody acts, `warning` when there is time.
+        severity: `page` when changes do not arrive until an operator acts, `warning` when there is time.
         summary: One line for a message, a template of Prometheus.
-        meaning: What is wrong, and what happens if nobody does anything.
+        meaning: What is wrong, and what happens if no one does anything.
         steps: What to do, in order, each a paragraph.
         ends: When the alert ends.
     """
@@ -59,11 +59,11 @@ ALERTS: tuple[Alert, ...] = (
         severity="page",
         summary="{{ $labels.pipeline }} replicates nothing: its source, its target or its state refuses it or does not answer",
         meaning="The run as a whole fails, and no table gets changes. It tries again by itself; where "
-        "`retries.maxDurationSeconds` is set, it ends with exit code 4 after that time. An error that no retry can mend ends it at once. "
+        "`retries.maxDurationSeconds` is set, it ends with exit code 4 after that time. An error that no retry can fix ends it at once. "
         "Nothing is lost meanwhile, as long as the source keeps its log.",
         steps=(
             "`replicator status NAME` shows the error with its code, and what to do next. [Error codes](../errors.md) says more of each code.",
-            ("Mend the cause and leave the run alone: its next attempt goes on where the last one stopped. A run that has ended is "
+            ("Fix the cause and leave the run alone: its next attempt goes on where the last one stopped. A run that has ended is "
             "started again with `replicator run FILE`."),
             "Look how long the source keeps its log (its page, \"Before you start\"): that is the time there is.",
         ),
@@ -94,8 +94,8 @@ ALERTS: tuple[Alert, ...] = (
         "(`failingTables.laneAfterMinutes`) in the table's lane. A lane that outgrows its bounds is dropped, and the table copied again.",
         steps=(
             "`replicator status NAME` shows the table's error with its code, and what to do next.",
-            "Mend the cause, then `replicator table retry NAME TABLE` does not wait for the next attempt.",
-            ("A table that cannot be mended is copied again with `replicator table resync NAME TABLE`, or left out for now with "
+            "Fix the cause, then `replicator table retry NAME TABLE` does not wait for the next attempt.",
+            ("A table that cannot be fixed is copied again with `replicator table resync NAME TABLE`, or left out for now with "
             "`replicator table pause NAME TABLE`."),
         ),
         ends="When its changes are applied again.",
@@ -105,7 +105,7 @@ ALERTS: tuple[Alert, ...] = (
         expression=f"{_PER_TABLE} (replicator_table_lag_seconds) > 600",
         minutes=10,
         severity="warning",
-        summary="{{ $labels.table }} of {{ $labels.pipeline }} is {{ $value | humanizeDuration }} behind its source",
+        summary="{{ $labels.table }} of {{ $labels.pipeline }} is {{ $value | humanizeDuration }} late",
         meaning="Readers of the copy see the table as it was more than ten minutes ago. A backlog after a stop, or a large transaction, does this for a while.",
         steps=(
             "`replicator status NAME` shows the lag and the rate of each table: a lag that falls needs nothing but time.",
@@ -113,7 +113,7 @@ ALERTS: tuple[Alert, ...] = (
             "give Spark more cores, or make batches larger (`batch` in the pipeline's settings)."),
             "A lag that rises beside no rate is the alert [ReplicatorStalled](replicator-stalled.md).",
         ),
-        ends="When the table is less than ten minutes behind.",
+        ends="When the table is less than ten minutes late.",
     ),
     Alert(
         name="ReplicatorStalled",

@@ -21,7 +21,7 @@ class Panel:
 
     Attributes:
         title: Its title.
-        expression: PromQL; `{}` stands for the chosen pipelines.
+        expression: PromQL; `{}` is replaced by the chosen pipelines.
         legend: The name of each series, a template of Grafana.
         unit: Of the values, by Grafana's names.
         kind: Grafana's panel.
@@ -51,7 +51,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel("Lag of each pipeline", "max by (pipeline) (replicator_lag_seconds{})", "{{pipeline}}", "s"),
             Panel(
-                "Tables that are furthest behind",
+                "Tables with the largest lag",
                 "topk(10, max by (pipeline, table) (replicator_table_lag_seconds{}))",
                 "{{pipeline}} {{table}}",
                 "s",

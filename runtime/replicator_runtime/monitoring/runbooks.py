@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from replicator_runtime.monitoring.alerts import ALERTS, Alert
 
-_SEVERITIES = {"page": "Somebody has to act now.", "warning": "Somebody has to look at it within a day."}
+_SEVERITIES = {"page": "A person has to act now.", "warning": "A person has to look at it within a day."}
 
 
 def runbook(alert: Alert) -> str:
-    """The runbook of an alert, as Markdown; `NAME`, `FILE` and `TABLE` stand for the reader's own."""
+    """The runbook of an alert, as Markdown; `NAME`, `FILE` and `TABLE` are placeholders of the reader's own."""
     after = "at once" if not alert.minutes else f"after {alert.minutes} minutes"
     steps = [f"{number}. {step}" for number, step in enumerate(alert.steps, 1)]
     return "\n".join(

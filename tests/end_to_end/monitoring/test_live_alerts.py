@@ -23,7 +23,7 @@ _TABLES = ("item", "note")
 
 @dataclass
 class Shop:
-    """A replicator of two tables whose source is behind a network that can break.
+    """A replicator of two tables whose source is reached through a network that can break.
 
     Attributes:
         database: The source.

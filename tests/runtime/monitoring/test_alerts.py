@@ -77,7 +77,7 @@ def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
 
 
 def test_a_backlog_that_is_being_applied_is_late_and_not_stalled(tmp_path: Path) -> None:
-    """Changes arrive all the time, so that the lag alone is no reason to wake anybody."""
+    """Changes arrive all the time, so that the lag alone is no reason to wake a person."""
     late = {'replicator_lag_seconds{pipeline="shop"}': "3600x2000"}
     copied = {'replicator_snapshot_rows_total{pipeline="shop",table="public.item"}': "0+1000x2000", _HELD: "7x2000"}
     stalled: list[dict[str, object]] = [{"alertname": "ReplicatorStalled", "eval_time": "60m", "exp_alerts": []}]

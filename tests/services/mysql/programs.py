@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services import debian
 from tests.services.artifacts import cache_folder
+from tests.services.debian import packages
 
 _LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
 _NOT_RUN = ("perl", "libperl")  # packages of the maintainers' scripts
@@ -79,8 +79,8 @@ def programs(release: Release) -> Programs:
     Raises:
         ServerError: this machine has no apt, or the packages cannot be had.
     """
-    packages = debian.Packages(release.package, release.suite, expires=release.expires, left_out=_NOT_RUN)
-    return Programs(release, debian.unpacked(packages, cache_folder() / "mysql" / release.name, unused=_NOT_READ))
+    wanted = packages.Packages(release.package, release.suite, expires=release.expires, left_out=_NOT_RUN)
+    return Programs(release, packages.unpacked(wanted, cache_folder() / "mysql" / release.name, unused=_NOT_READ))
 
 
 def prefetch() -> None:

@@ -22,7 +22,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from tests.services.certificates import ServerCertificate, issue
-from tests.services.debian import put_in_place
+from tests.services.debian.packages import put_in_place
 from tests.services.mysql.programs import MYSQL_9, Programs, Release, programs
 from tests.services.processes import LOOPBACK, ServerError, free_port, scratch_folder, spawn, stop, tail, wait_until
 

@@ -14,8 +14,8 @@ import psutil
 import pymysql
 import pytest
 
-from tests.services import debian
 from tests.services.certificates import issue
+from tests.services.debian import packages
 from tests.services.mysql.client import rows, texts
 from tests.services.mysql.fixtures import MysqlServers, PrivateMysql, make_server
 from tests.services.mysql.programs import MARIADB_10_11, MYSQL_9, RELEASES, Release, programs
@@ -232,7 +232,7 @@ def test_programs_are_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(*_: object) -> list[Path]:
         raise AssertionError("fetched again")
 
-    monkeypatch.setattr(debian, "_fetch", fetch)
+    monkeypatch.setattr(packages, "_fetch", fetch)
     assert programs(MYSQL_9) == found
 
 
@@ -242,7 +242,7 @@ def test_an_archive_that_debian_did_not_sign_is_refused_and_nothing_is_kept(
     index = tmp_path / "archive/dists/sid"
     index.mkdir(parents=True)
     (index / "Release").write_text("Suite: unstable\nCodename: sid\nComponents: main\nArchitectures: amd64\n")
-    monkeypatch.setattr(debian, "ARCHIVE", f"file:{tmp_path / 'archive'}")
+    monkeypatch.setattr(packages, "ARCHIVE", f"file:{tmp_path / 'archive'}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(ServerError, match="is not signed"):
         programs(MYSQL_9)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.services import debian
 from tests.services.artifacts import cache_folder
+from tests.services.debian import packages
 
-_PACKAGE = debian.Packages("prometheus", "bookworm", alone=True)
+_PACKAGE = packages.Packages("prometheus", "bookworm", alone=True)
 _NOT_RUN = ("usr/share", "etc", "lib", "var")
 
 
@@ -17,7 +17,7 @@ def program(name: str) -> Path:
     Raises:
         ServerError: this machine has no apt, or the package cannot be had.
     """
-    folder = debian.unpacked(_PACKAGE, cache_folder() / "prometheus" / "prometheus-2", unused=_NOT_RUN)
+    folder = packages.unpacked(_PACKAGE, cache_folder() / "prometheus" / "prometheus-2", unused=_NOT_RUN)
     return folder / "usr/bin" / name
 
 

@@ -39,7 +39,7 @@ class Prometheus:
         self._configuration.write_text(_CONFIGURATION.format(rules=json.dumps(str(rules)), targets=quoted))
 
     def __enter__(self) -> Self:
-        command = [
+        command: list[str | Path] = [
             program("prometheus"), f"--config.file={self._configuration}", f"--storage.tsdb.path={self._folder / 'data'}",
             f"--web.listen-address={LOOPBACK}:{self._port}", "--log.level=warn",
         ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Programs of Debian, without installing them."""
