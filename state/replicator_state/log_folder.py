@@ -64,20 +64,17 @@ class LogFolder:
         return _LOCAL_SECONDS if isinstance(self._folder, LocalFolder) else _REMOTE_SECONDS
 
     def begin(self, kind: LogKind, run_id: str, began: datetime) -> str:
-        """The name of a new file.
-
-        Raises:
-            FencedError: When a newer run took over.
-        """
-        self._fence()
+        """The name of a new file."""
         return f"{kind}-{began.astimezone(UTC).strftime(_TIME)}Z-{run_id}.log"
 
     def append(self, name: str, added: bytes, whole: bytes) -> None:
         """See `Folder.append`.
 
         Raises:
+            FencedError: When a newer run took over, or a deletion; nothing is written then.
             ReplicatorError: As the store fails (RPL-7103 to RPL-7105).
         """
+        self._fence()
         self._retry.run("keep log lines", lambda: self._folder.append(name, added, whole), wait_for_user=False)
 
     def files(self, kind: LogKind) -> list[LogFile]:

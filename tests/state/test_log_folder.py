@@ -39,6 +39,13 @@ def test_what_is_added_follows_what_was_there_also_when_it_is_added_twice(folder
     ]
 
 
+def test_a_file_that_is_gone_meanwhile_is_written_as_a_whole(folder: LogFolder) -> None:
+    name = _write(folder, START, b"one\n")
+    cast("Any", folder)._folder.remove(name)
+    folder.append(name, b"two\n", b"one\ntwo\n")
+    assert folder.read(name) == b"one\ntwo\n"
+
+
 def test_the_oldest_files_beyond_the_bytes_or_the_days_are_deleted(folder: LogFolder) -> None:
     names = [_write(folder, START + timedelta(hours=hour), b"x" * 1000) for hour in range(6)]
     folder.prune("run", FILE_BYTES + 4500, START - timedelta(days=1))

@@ -52,6 +52,7 @@ class KeptLines:
         self._waiting_bytes = self._lost = 0
         self._name, self._whole, self._written = "", bytearray(), 0
         self._began = datetime.min.replace(tzinfo=UTC)
+        self._is_fenced = False
         self._lock = threading.Lock()
         self._some, self._soon, self._done = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._loop, name=f"log-{kind}", daemon=True)
@@ -71,12 +72,12 @@ class KeptLines:
             self._soon.set()
 
     def close(self, seconds: float) -> bool:
-        """Write what waits, for at most so long; whether everything is written."""
+        """Write what waits, for at most so long; whether everything is written that this run may write."""
         self._done.set()
         self._soon.set()
         self._some.set()
         self._thread.join(seconds)
-        return not (self._thread.is_alive() or self._waiting or self._written < len(self._whole))
+        return self._is_fenced or not (self._thread.is_alive() or self._waiting or self._written < len(self._whole))
 
     def _loop(self) -> None:
         wait = self._folder.write_seconds
@@ -90,6 +91,7 @@ class KeptLines:
                 self._write()
                 wait = self._folder.write_seconds
             except FencedError:
+                self._is_fenced = True
                 return
             except ReplicatorError:
                 wait = min(_LONGEST_WAIT, 2 * max(wait, 1.0))

@@ -111,7 +111,7 @@ class LocalFolder(Folder):
             _write_at(path, at, added)
         except FileNotFoundError:
             _make_folders(self.path)
-            _write_at(path, at, added)
+            _write_at(path, 0, whole)
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """See `Folder.sizes`; a file that is deleted meanwhile is left out."""
@@ -200,7 +200,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _write_at(path: Path, at: int, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Write into a file, which is made when the content is its beginning."""
+    created = 0 if at else os.O_CREAT
+    descriptor = os.open(path, os.O_WRONLY | created | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         while content:
             written = os.pwrite(descriptor, content, at)

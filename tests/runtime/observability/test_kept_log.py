@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from replicator_runtime.observability.kept_log import keeping_log
 from replicator_runtime.observability.log_reading import LogReader, Wanted, parsed
 from replicator_runtime.observability.logs import configure_logging, get_kept_logger, get_logger, set_run
 from replicator_runtime.spark import console
-from replicator_sdk.errors import RetryableError
+from replicator_sdk.errors import FencedError, RetryableError
 from replicator_state import LogFolder, ReplicatorDirectory
 from replicator_state.log_folder import FILE_BYTES
 
@@ -181,6 +182,24 @@ def test_a_killed_process_leaves_what_it_logged_a_moment_before(folder: LogFolde
             _until(lambda: [line["event"] for line in _all(folder)] == ["last"], 300)
         finally:
             os.kill(process.pid, signal.SIGKILL)
+
+
+def test_a_run_that_was_superseded_or_deleted_writes_no_line_more(folder: LogFolder, tmp_path: Path) -> None:
+    superseded = threading.Event()
+
+    def fence() -> None:
+        if superseded.is_set():
+            raise FencedError("superseded", code="RPL-7131", hint="")
+
+    mine = LogFolder(folder._folder, folder._retry, fence)
+    lines = KeptLines(mine, "run", "run1", max_bytes=4 * FILE_BYTES, max_days=1, lost=lambda n: b"%d\n" % n)
+    lines.add(b'{"number": 1}\n')
+    _until(lambda: [line["number"] for line in _all(folder)] == [1])
+    superseded.set()
+    shutil.rmtree(tmp_path / "default")
+    lines.add(b'{"number": 2}\n')
+    assert lines.close(60)
+    assert not (tmp_path / "default").exists()
 
 
 def test_warnings_of_spark_are_kept_and_do_not_reach_the_terminal(
