@@ -76,7 +76,7 @@ def message(name: str, began: Mapping[Key, Condition], ended: Mapping[Key, Condi
     ]
     title = "; ".join(heading for heading, _ in parts)
     lines = [line for heading, details in parts for line in (f"{heading}:" if details else heading, *details)]
-    lines.append(f"See: replicator status {shlex.quote(name.rpartition('/')[2])}")
+    lines.append(f"See: {shlex.join(('replicator', 'status', name.rpartition('/')[2]))}")
     return Message(plain(f"replicator {name}: {title}"), "\n".join(map(plain, lines)), _tone(began))
 
 
