@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from replicator_runtime.config.sections.notifications import NotificationConfig
-from replicator_runtime.engine.run_state.progress import Progress
+from replicator_runtime.engine.run_state.progress import Progress, SourceView
 from replicator_runtime.engine.schedule.run_conditions import RunConditions
 from replicator_runtime.engine.schedule.verified_tables import VerifiedTable, VerifiedTables
 from replicator_runtime.engine.tables.table_state import TableState
@@ -18,6 +18,7 @@ from replicator_runtime.notices.conditions import Key
 from replicator_runtime.notices.destinations import destinations
 from replicator_runtime.observability.metrics import MetricsRegistry
 from replicator_sdk import TableId
+from replicator_sdk.discovery.source_health import SourceHealth
 from replicator_sdk.errors import DataError, FencedError, RetryableError
 from replicator_state import ReplicatorDirectory
 
@@ -62,6 +63,13 @@ def test_a_run_that_fails_or_has_ended(run: Any) -> None:
     assert _found(run) == {Key("run_failing"): "RPL-3201: the server is away. Next: start it"}
     assert _found(run, fault) == {Key("run_failed"): "RPL-3201: the server is away. Next: start it"}
     assert _found(run, FencedError("taken over", code="RPL-7131", hint="")) == {}, "another run goes on"
+
+
+def test_source_log_that_the_source_says_it_keeps(run: Any) -> None:
+    run.progress.set_phase("streaming")
+    run.progress.answered(SourceView(time.time(), SourceHealth(held_bytes=3 << 30)))
+    [(key, said)] = _found(run, held_bytes=1 << 30).items()
+    assert (key.kind, said) == ("source_log_held", "3.0 GiB")
 
 
 def test_source_log_that_is_held_beyond_the_limits_of_an_entry(run: Any) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WORKS: Final = frozenset({"snapshot", "streaming", "maintenance", "done"})
 """In these phases what is not shown to fail does not."""
-_HELD_GAUGES: Final = ("source.held_bytes", "source.held_wal_bytes")
+_HELD_GAUGE: Final = "source.held_wal_bytes"
 _STORE_ANSWERS: Final = frozenset({"streaming", "done"})
 _NOT_COPIED: Final = frozenset({TableState.PENDING, TableState.SNAPSHOTTING})
 _VERIFIED_SECONDS: Final = 8.0
@@ -99,7 +99,8 @@ class RunConditions:
                 yield Key("schema_change_waiting", name), table.pause.asks
 
     def _of_log(self, view: RunView) -> Iterator[tuple[Key, str]]:
-        held = max((int(self._run.metrics.value(name) or 0) for name in _HELD_GAUGES), default=0)
+        known = 0 if view.source is None else view.source.health.held_bytes or 0
+        held = max(known, int(self._run.metrics.value(_HELD_GAUGE) or 0))
         now = time.time()
         waits = [view.lag_seconds or 0.0]
         waits += [now - t.failing_since for t in view.tables if t.holds_log and t.failing_since is not None]
