@@ -113,8 +113,8 @@ def test_an_offset_to_begin_at_is_in_the_list_of_another_pipeline(shop: Operator
     shop.document |= {"name": "second", "snapshot": {"mode": "never", "from": {"offset": "offset.1"}}}
     in_memory_target.STORAGE = TargetStorage()
     refused = shop.refused("RPL-3515", "run", shop.file, "--until-current")
-    [printed] = set(re.findall(r"`replicator (offsets list [^`]+)`", refused.stderr))
-    _, newest, *_ = shop.done(*printed.replace("OTHER", str(other)).split()).stdout.splitlines()
+    assert set(re.findall(r"`replicator (offsets list [^`]+)`", refused.stderr)) == {"offsets list OTHER"}
+    _, newest, *_ = shop.done("offsets", "list", other).stdout.splitlines()
     shop.document["snapshot"]["from"] = {"offset": newest.split()[-1]}
     shop.until_current()
     assert in_memory_target.STORAGE.rows("notes") == [{"text": "new"}]
