@@ -117,6 +117,13 @@ METRICS: Final = (
         "How much of the table is copied, 0 to 1; missing while it is not being copied. `__other__` has the smallest.",
         min,
     ),
+    Metric(
+        "replicator_slo_ratio",
+        "gauge",
+        ("table",),
+        "The part of the minutes of the window that were fresh, 0 to 1, by the freshness objective; `table` is empty for the pipeline. `__other__` has the smallest.",
+        min,
+    ),
     Metric("replicator_lane_changes", "gauge", ("table",), "Changes that wait in the table's lane."),
     Metric("replicator_lane_bytes", "gauge", ("table",), "Bytes stored of the table's lane."),
     Metric(

@@ -57,6 +57,8 @@ def samples(view: RunView, run: Run | None) -> Iterator[Sample]:
     if run is not None:
         yield Sample("replicator_sequence_number", None, (), run.saved_sequence)
         yield from _counted(run.metrics.values())
+        for of, ratio in () if run.freshness is None else run.freshness.ratios.items():
+            yield Sample("replicator_slo_ratio", of, (), ratio)
 
 
 def _of_table(view: TableView) -> Iterator[Sample]:

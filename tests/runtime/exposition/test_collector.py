@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from replicator_runtime.engine.run_state.progress import SourceView
 from replicator_runtime.engine.tables.table_state import TableState
@@ -32,6 +34,9 @@ def busy(shown: Shown) -> Shown:
         metrics.count(name, 2, table=ORDERS)
     metrics.gauge("dml.unmatched", 1, table=ORDERS)
     metrics.took("apply", 0.5)
+    assert shown.collector.run is not None
+    freshness: Any = SimpleNamespace(ratios={None: 0.25, ORDERS: 0.5})
+    shown.collector.run.freshness = freshness
     health = SourceHealth(time.time(), 1, 2, 3, 4)
     progress.answered(SourceView(time.time(), health, 0.5, 60.0))
     progress.read(False, int((time.time() - 3) * 1e6), None, 4096, int((time.time() - 2) * 1e6))
@@ -49,6 +54,10 @@ def test_the_page_has_each_metric_that_a_scrape_gives_with_its_type_labels_and_m
     for name, labels in parsed(text):
         assert {label for label, _ in labels} == set(documented[re.sub(r"_(count|sum)$", "", name)][1]), name
     assert 'pipeline="shop"' in text
+    assert (shown.value("replicator_slo_ratio", table=str(ORDERS)), shown.value("replicator_slo_ratio", table="")) == (
+        0.5,
+        0.25,
+    )
 
 
 def test_rows_of_copies_are_no_changes_of_the_log(shown: Shown) -> None:
