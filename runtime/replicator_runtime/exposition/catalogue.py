@@ -124,6 +124,13 @@ METRICS: Final = (
         "The part of the minutes of the window that were fresh, 0 to 1, by the freshness objective; `table` is empty for the pipeline. `__other__` has the smallest.",
         min,
     ),
+    Metric(
+        "replicator_slo_budget_minutes",
+        "gauge",
+        ("table",),
+        "How many minutes of the window may yet be broken; negative when the objective is missed. `table` is empty for the pipeline. `__other__` has the smallest.",
+        min,
+    ),
     Metric("replicator_lane_changes", "gauge", ("table",), "Changes that wait in the table's lane."),
     Metric("replicator_lane_bytes", "gauge", ("table",), "Bytes stored of the table's lane."),
     Metric(

@@ -57,8 +57,9 @@ def samples(view: RunView, run: Run | None) -> Iterator[Sample]:
     if run is not None:
         yield Sample("replicator_sequence_number", None, (), run.saved_sequence)
         yield from _counted(run.metrics.values())
-        for of, ratio in () if run.freshness is None else run.freshness.ratios.items():
-            yield Sample("replicator_slo_ratio", of, (), ratio)
+        for figures in () if run.freshness is None else run.freshness.figures:
+            yield Sample("replicator_slo_ratio", figures.table, (), figures.ratio)
+            yield Sample("replicator_slo_budget_minutes", figures.table, (), figures.budget_left)
 
 
 def _of_table(view: TableView) -> Iterator[Sample]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Measurement:
-    """One per run. Safe from any thread; `ratios` and `figures` never wait for the store.
+    """One per run. Safe from any thread; `figures` never waits for the store.
 
     Args:
         objectives: The pipeline's.
@@ -40,11 +40,6 @@ class Measurement:
     def figures(self) -> tuple[Figures, ...]:
         """The pipeline's figures and those of each table with an objective, as of the last measurement; empty before one counts."""
         return self._figures
-
-    @property
-    def ratios(self) -> dict[TableId | None, float]:
-        """The part of the counted minutes that was fresh, 0 to 1: the pipeline's under None, and each table's with an objective."""
-        return {one.table: one.ratio for one in self._figures}
 
     def measure(self, now: float, lags: Mapping[TableId, tuple[bool, float | None]], *, is_whole: bool) -> None:
         """Count the minutes up to the present one, and store the counts, durable when this returns.

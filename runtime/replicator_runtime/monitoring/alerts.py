@@ -156,6 +156,47 @@ ALERTS: tuple[Alert, ...] = (
         ),
         ends="When the table is resumed.",
     ),
+    Alert(
+        name="ReplicatorSourceSilent",
+        expression=f"{_PER_PIPELINE} (replicator_source_silent_seconds) > 30",
+        minutes=2,
+        severity="page",
+        summary="The source of {{ $labels.pipeline }} has not answered for {{ $value | humanizeDuration }}",
+        meaning="Connections may be open, but the source says nothing: a frozen server, a network that drops packets. The lag grows, and no error may come for long.",
+        steps=(
+            "Look at the source's server, and at the network from the replicator's host to it.",
+            "A run goes on by itself when the source answers again; there is no need to start it again.",
+        ),
+        ends="When the source answers.",
+    ),
+    Alert(
+        name="ReplicatorSourceLogEnds",
+        expression=f"{_PER_PIPELINE} (replicator_source_seconds_left) < 21600",
+        minutes=5,
+        severity="page",
+        summary="The source of {{ $labels.pipeline }} gives up log that is needed in {{ $value | humanizeDuration }}",
+        meaning="By its growth or its retention the source deletes changes that are not replicated yet within six hours. The run then ends with exit code 7, and its "
+        "tables are compared with the source (`replicator heal`) or copied again.",
+        steps=(
+            "`replicator status NAME` shows what holds the offset: a run that is paused or fails, or a table that fails and has no lane yet.",
+            "Fix it, or have a failing table hold the log no more: `replicator table pause NAME TABLE` gives it a lane.",
+            "Meanwhile raise the limit at the source: `max_slot_wal_keep_size` of PostgreSQL, `binlog_expire_logs_seconds` of MySQL and MariaDB.",
+        ),
+        ends="When there are more than six hours again, or the log grows towards no limit.",
+    ),
+    Alert(
+        name="ReplicatorObjectiveMissed",
+        expression=f"{_PER_TABLE} (replicator_slo_budget_minutes) < 0",
+        minutes=0,
+        severity="warning",
+        summary="The freshness objective of {{ $labels.pipeline }} {{ $labels.table }} is missed",
+        meaning="More minutes of the window were broken than the freshness objective (`slo`) of the table, or of the pipeline where `table` is empty, allows.",
+        steps=(
+            "`replicator slo NAME` shows the tables with the least, and the days of the window.",
+            "The dashboard shows when they were late; the runbook of [ReplicatorTableLate](replicator-table-late.md) says what to do about it.",
+        ),
+        ends="When enough of the broken minutes have left the window.",
+    ),
 )  # fmt: skip
 
 

@@ -60,6 +60,15 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         ),
     ),
     (
+        "Source and objectives",
+        (
+            Panel("Log that the source keeps", "max by (pipeline) (replicator_source_held_bytes{})", "{{pipeline}}", "bytes"),
+            Panel("Time until it is given up", "min by (pipeline) (replicator_source_seconds_left{})", "{{pipeline}}", "s"),
+            Panel("Time since the source answered", "max by (pipeline) (replicator_source_silent_seconds{})", "{{pipeline}}", "s"),
+            Panel("Fresh minutes", 'min by (pipeline) (replicator_slo_ratio{table="",})', "{{pipeline}}", "percentunit"),
+        ),
+    ),
+    (
         "Changes",
         (
             Panel("Changes per second", "sum by (op) (rate(replicator_changes_total{}[1m]))", "{{op}}", "cps"),

@@ -114,16 +114,23 @@ def test_alerts_fire_while_a_source_a_table_or_the_run_is_broken_and_end_afterwa
     watched.applied(2)
     watched.fires()
 
+    shop.network.freeze()
+    shop.change()
+    watched.fires("ReplicatorSourceSilent")
+    shop.network.clear()
+    watched.applied(3)
+    watched.fires()
+
     log = shop.lake / "item" / "_delta_log"
     log.rename(tmp_path / "taken")
     shop.change()
     shop.change("note")
     watched.fires("ReplicatorTableFails")
-    watched.applied(3)
+    watched.applied(4)
     put_back(tmp_path / "taken", log)
     retry = ("table", "retry", str(shop.replicator.pipeline), f"{shop.lake.name}.item")
     assert shop.replicator.start_command(*retry).wait().status == 0
-    watched.applied(4)
+    watched.applied(5)
     watched.fires()
 
     watched.running.kill()

@@ -19,6 +19,13 @@ from tests.runtime.exposition.conftest import Shown, parsed
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 ORDERS, ITEMS = TableId("shop", "orders", "public"), TableId("shop", "items", "public")
 
+FRESHNESS: Any = SimpleNamespace(
+    figures=(
+        SimpleNamespace(table=None, ratio=0.25, budget_left=-3.0),
+        SimpleNamespace(table=ORDERS, ratio=0.5, budget_left=2.0),
+    )
+)
+
 
 def busy(shown: Shown) -> Shown:
     """The run has a value of every metric."""
@@ -35,8 +42,7 @@ def busy(shown: Shown) -> Shown:
     metrics.gauge("dml.unmatched", 1, table=ORDERS)
     metrics.took("apply", 0.5)
     assert shown.collector.run is not None
-    freshness: Any = SimpleNamespace(ratios={None: 0.25, ORDERS: 0.5})
-    shown.collector.run.freshness = freshness
+    shown.collector.run.freshness = FRESHNESS
     health = SourceHealth(time.time(), 1, 2, 3, 4)
     progress.answered(SourceView(time.time(), health, 0.5, 60.0))
     progress.read(False, int((time.time() - 3) * 1e6), None, 4096, int((time.time() - 2) * 1e6))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from replicator_runtime.exposition.catalogue import METRICS
 from replicator_runtime.monitoring.alerts import ALERTS, rules
+from replicator_runtime.monitoring.dashboard import queries
 from tests.services.prometheus.programs import program
 
 _SHOP = {"pipeline": "shop"}
@@ -42,6 +45,11 @@ _CASES: Mapping[str, tuple[dict[str, str], dict[str, str], int, int]] = {
     "ReplicatorRetries": ({'replicator_retries_total{pipeline="shop",table=""}': "0x19 0+1x80"}, _SHOP, 29, 33),
     "ReplicatorTablePaused": (
         {'replicator_table_state{pipeline="shop",table="public.item",state="PAUSED"}': "0x19 1x1900"}, _ITEM, 1450, 1460,
+    ),
+    "ReplicatorSourceSilent": ({'replicator_source_silent_seconds{pipeline="shop"}': "1x19 0+60x80"}, _SHOP, 22, 23),
+    "ReplicatorSourceLogEnds": ({'replicator_source_seconds_left{pipeline="shop"}': "90000x19 7200x80"}, _SHOP, 24, 25),
+    "ReplicatorObjectiveMissed": (
+        {'replicator_slo_budget_minutes{pipeline="shop",table="public.item"}': "19-1x80"}, _ITEM, 19, 20,
     ),
 }  # fmt: skip
 
@@ -83,6 +91,14 @@ def test_a_backlog_that_is_being_applied_is_late_and_not_stalled(tmp_path: Path)
     stalled: list[dict[str, object]] = [{"alertname": "ReplicatorStalled", "eval_time": "60m", "exp_alerts": []}]
     _judge(tmp_path, _WELL | late, stalled)
     _judge(tmp_path, _WELL | late | copied, stalled)
+
+
+def test_alerts_and_dashboard_use_metrics_that_a_run_shows() -> None:
+    shown = {metric.name for metric in METRICS}
+    for expression in [*(alert.expression for alert in ALERTS), *queries()]:
+        used = {re.sub("_(sum|count)$", "", name) for name in re.findall(r"replicator_\w+", expression)}
+        assert used, expression
+        assert used <= shown, expression
 
 
 def test_the_runbook_of_an_alert_is_at_the_address_given() -> None:

@@ -63,7 +63,7 @@ class Prometheus:
         """The alerts that fire now, by name, each with its labels and annotations."""
         return {one["labels"]["alertname"]: one for one in self._get("alerts")["alerts"] if one["state"] == "firing"}
 
-    def wait(self, true: Callable[[], bool], what: str, seconds: float = 90) -> None:
+    def wait(self, true: Callable[[], bool], what: str, seconds: float = 180) -> None:
         """Waits until it is true.
 
         Raises:

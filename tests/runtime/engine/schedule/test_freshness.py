@@ -70,7 +70,11 @@ def test_the_ratio_can_be_read_from_the_run_and_a_dropped_table_is_measured_no_m
     stop, ended = threading.Event(), threading.Event()
 
     def ratios() -> dict[TableId | None, float]:
-        return runs[0].freshness.ratios if runs and runs[0].freshness is not None else {}
+        return (
+            {one.table: one.ratio for one in runs[0].freshness.figures}
+            if runs and runs[0].freshness is not None
+            else {}
+        )
 
     def work() -> None:
         shop.run(until_current=False, stop=stop)
