@@ -78,7 +78,7 @@ def test_status_shows_the_pipelines_figures_and_the_tables_that_were_not_fresh(
     measured(tmp_path, tables=40)
     shown = replicator("status", "shop", "--base", tmp_path).stdout
     assert "objective: all tables fresh within 5 min" in shown
-    assert "`replicator slo shop` shows the tables" in shown
+    assert f"`replicator slo shop --base {tmp_path}` shows the tables" in shown
     assert "public.slow: fresh 9" in shown
     assert "public.t1: fresh" not in shown
     found = json.loads(replicator("status", "shop", "--base", tmp_path, "--json").stdout)["data"]["slo"]
