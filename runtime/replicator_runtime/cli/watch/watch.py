@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -120,17 +121,26 @@ def _signals(ended: threading.Event) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-class JsonLines:
-    """One JSON document a line, in the envelope of `status --json`."""
+class _WhenNew(ABC):
+    """Prints what a look found, unless it says what the last one said."""
 
     def __init__(self) -> None:
         self._shown: tuple[object, ...] | None = None
 
     def show(self, look: Look) -> None:
         """Print it, unless it says what the last one said."""
-        if look.version == self._shown:
-            return
-        self._shown = look.version
+        if look.version != self._shown:
+            self._shown = look.version
+            self._print(look)
+
+    @abstractmethod
+    def _print(self, look: Look) -> None: ...
+
+
+class JsonLines(_WhenNew):
+    """One JSON document a line, in the envelope of `status --json`."""
+
+    def _print(self, look: Look) -> None:
         envelope = {
             "schema": "replicator.status/v1",
             "data": look.status,
@@ -140,17 +150,10 @@ class JsonLines:
         typer.echo(redacted(json.dumps(envelope, ensure_ascii=False)))
 
 
-class TextBlocks:
+class TextBlocks(_WhenNew):
     """Lines for a file or a pipe, each time there is something new."""
 
-    def __init__(self) -> None:
-        self._shown: tuple[object, ...] | None = None
-
-    def show(self, look: Look) -> None:
-        """Print it, unless it says what the last one said."""
-        if look.version == self._shown:
-            return
-        self._shown = look.version
+    def _print(self, look: Look) -> None:
         for text in _lines(look):
             typer.echo(redacted(printable(text)))
         typer.echo()

@@ -65,7 +65,7 @@ class RunConditions:
     @property
     def unknown(self) -> frozenset[NoticeKind]:
         """Kinds of which nothing is known yet: those that were reported before hold."""
-        freshness = getattr(self._run, "freshness", None)
+        freshness = self._run.freshness
         kinds: list[NoticeKind] = []
         if self._different is None:
             kinds.append("verify_differences")
@@ -115,7 +115,7 @@ class RunConditions:
                 yield Key("source_log_held", one.limits), said
 
     def _of_objectives(self) -> Iterator[tuple[Key, str]]:
-        freshness = getattr(self._run, "freshness", None)
+        freshness = self._run.freshness
         for figures in () if freshness is None else freshness.figures:
             if not figures.is_met:
                 objective, about = figures.objective, "" if figures.table is None else str(figures.table)
