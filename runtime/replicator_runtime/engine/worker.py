@@ -335,6 +335,8 @@ class _Attempts:
             self._snapshots.end_all()  # they use the session that has ended
         if run.spark.drop_dead() and not isinstance(error, FencedError):
             error = java_ended(error)
+        if verdict(error, isolate=isolate) is not Verdict.RETRY:
+            error = self._fenced() or error
         decided = verdict(error, isolate=isolate)
         if decided is Verdict.TABLE and self._stop_named_table(error):
             return
@@ -353,6 +355,16 @@ class _Attempts:
         if shown is not error:
             log.debug("run.unexpected", exc_info=error)
         self._wait(delay)
+
+    def _fenced(self) -> FencedError | None:
+        """That a newer run took over: what it does at the source, a deletion say, looks like lost history to this one."""
+        try:
+            self._run.lease.check()
+        except FencedError as fenced:
+            return fenced
+        except ReplicatorError:
+            return None  # the state is away, too
+        return None
 
     def _wait(self, seconds: float) -> None:
         """Wait, but not while the run is to stop or an operator asks for something."""

@@ -221,6 +221,23 @@ def test_a_zombies_batch_is_not_replayed_over_a_newer_runs(shop: Shop) -> None:
     assert in_memory_target.STORAGE.rows("customers") == before
 
 
+def test_what_a_newer_owner_does_at_the_source_is_not_taken_for_the_fault(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion claims the state, then removes the source's log: the older run says that it was superseded."""
+    fill(shop)
+    shop.run()
+
+    def deleted(reader: SqliteReader) -> None:
+        for claim in shop.path.parent.glob("state/default/shop/**/epoch.*"):
+            claim.unlink()
+        raise HistoryLostError("the changelog ends before the saved offset", code="RPL-3507")
+
+    monkeypatch.setattr(SqliteReader, "run", deleted)
+    with pytest.raises(FencedError, match="RPL-7131"):
+        shop.run(until_current=False)
+
+
 def test_one_failing_table_stops_and_the_others_continue(shop: Shop) -> None:
     fill(shop)
     shop.run()
