@@ -36,7 +36,7 @@ ifneq ($(shell scripts/same_python.sh $(VENV) "$(PYTHON)"),yes)
 endif
 endif
 
-.PHONY: help setup servers demo test quick soak endurance test-bigquery bigquery-named lint format check bench docs lock clean
+.PHONY: help setup servers demo test quick test-all soak endurance test-bigquery bigquery-named lint format check bench docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -56,11 +56,14 @@ $(SERVERS): $(SETUP) scripts/servers.sh tests/services/artifacts.py tests/servic
 demo: setup ## Replicate a small shop into Delta tables while it changes
 	@$(BIN)/replicator demo
 
-test: servers ## Run every test; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
+test: servers ## Run every test, the costly ones with some of their cases; ARGS="-k name" narrows them, WORKERS=0 runs them in one process
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup ## Run the tests that start no other process: no server, no Java; [ARGS="-k name"]
 	@$(BIN)/python -m pytest --quick -n $(QUICK_WORKERS) --dist worksteal -q -rfE --durations=5 $(ARGS)
+
+test-all: servers ## Run the tests with every kill, source and server of each; hours; [ARGS="tests/crash -k heal"]
+	@ALL_CASES=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: servers ## Random histories of every source into Delta and BigQuery, stops and kills between; [ROUNDS=200] [SEED=n] [ARGS="-k 'mysql and delta'"]
 	@SOAK_ROUNDS="$(ROUNDS)" SOAK_SEED="$(SEED)" $(BIN)/python -m pytest -n $(SOAK_WORKERS) -rA --tb=short tests/soak $(STORMS) $(ARGS)

@@ -1,6 +1,6 @@
 """Where state and tables are on S3, kills and runs that go on late change nothing, as on a disk; three runs after each are equal.
 
-`make test` tries a few points, `make soak` every one that writes to the store.
+`make test` tries a few points, `make test-all` every one that writes to the store.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import ALL_CASES
 from tests.crash.object_store.pair import StoredPair, stored_pair
 from tests.crash.three_runs import ThreeRuns
 from tests.services.s3.server import S3Server
 
-IS_WHOLE = bool(os.environ.get("SOAK_ROUNDS"))
 SEED = int(os.environ.get("SOAK_SEED") or 0) or random.SystemRandom().randrange(1, 10**9)
 ZOMBIES = ("delta.commit.before", "delta.files.written", "state.offset.before_write", "state.put.before")
 """Before a write that comes late; the first in `make test`, too."""
@@ -44,7 +44,7 @@ ON_THE_WAY = (
 OFTEN = 0.02
 """The part of the requests that meets a fault at random."""
 
-pytestmark = pytest.mark.timeout(3600 if IS_WHOLE else 600)
+pytestmark = pytest.mark.timeout(3600 if ALL_CASES else 600)
 
 
 @pytest.fixture
@@ -56,14 +56,14 @@ def pair(s3_server: S3Server, s3_bucket: str, tmp_path: Path) -> Iterator[Stored
 
 def test_three_runs_after_kills_and_zombies_are_equal_whatever_requests_fail(pair: StoredPair) -> None:
     """One test for all: each process that starts Spark costs ten seconds."""
-    for point in BEGINNING if IS_WHOLE else ():
+    for point in BEGINNING if ALL_CASES else ():
         pair.kill_at(point)
     pair.run_until_current()
     assert pair.differences() == {}
-    for point in ZOMBIES if IS_WHOLE else ZOMBIES[:1]:
+    for point in ZOMBIES if ALL_CASES else ZOMBIES[:1]:
         _assert_zombie_changes_nothing(pair, point)
     pair.server.let_chance(SEED, OFTEN)
-    for point in ON_THE_WAY if IS_WHOLE else ON_THE_WAY[:1]:
+    for point in ON_THE_WAY if ALL_CASES else ON_THE_WAY[:1]:
         pair.change_rows()
         pair.kill_at(point)
         ThreeRuns(pair, [pair]).check()
@@ -78,5 +78,5 @@ def _assert_zombie_changes_nothing(pair: StoredPair, point: str) -> None:
     assert pair.differences() == {}
     assert pair.other.go_on() in ZOMBIE_ENDS
     assert pair.differences() == {}
-    if IS_WHOLE:
+    if ALL_CASES:
         ThreeRuns(pair, [pair]).check()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.crash import kill_points
+from tests.depth import ALL_CASES
 from tests.crash.file_target import file_target_rows
 from tests.crash.kill_points import Twin
 from tests.crash.kills import harms, killed
@@ -107,7 +108,9 @@ def test_three_runs_after_a_kill_between_chunks_and_a_move_of_later_rows_are_equ
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("twin", [None, kill_points.RESUMED_SNAPSHOT["engine.snapshot.finished"]])
+@pytest.mark.parametrize(
+    "twin", [None, kill_points.RESUMED_SNAPSHOT["engine.snapshot.finished"]] if ALL_CASES else [None]
+)
 def test_rows_moved_before_and_after_a_resumed_snapshot_keep_what_their_updates_do_not_carry(
     postgres_database: PostgresDatabase, tmp_path: Path, twin: Twin | None
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replicator_state import ReplicatorDirectory
+from tests.depth import some
 from tests.crash.slices.test_kills import Pair, pair
 from tests.crash.three_runs import ThreeRuns
 
@@ -28,7 +29,7 @@ def test_three_runs_after_a_kill_at_any_step_of_a_pause_are_equal(pair: Pair, tm
     pair.copy.run_until_current()
     pair.change_stock()
     pair.copy.run_until_current()  # the saved offset is after the last commits of those that are paused next
-    for point in (*_WHILE_IT_IS_PAUSED, *_WHILE_IT_IS_READ):
+    for point in some((*_WHILE_IT_IS_PAUSED, *_WHILE_IT_IS_READ), 1, name="late tables"):
         for table in ("customers", "notes"):
             requests.submit("table.pause", {"tables": [table]})
         if point in _WHILE_IT_IS_PAUSED:

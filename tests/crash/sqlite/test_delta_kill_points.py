@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import kill_points
+from tests.depth import some
 from tests.crash.kill_points import Twin
 from tests.crash.kills import killed
 from tests.crash.one_process import OneProcess
@@ -24,14 +25,14 @@ from tests.crash.sqlite.pair import Pair
 def test_three_runs_after_a_kill_at_every_point_of_delta_are_equal(make_pair: MakePair, tmp_path: Path) -> None:
     pair, left = make_pair(delta=True), LeftByKills(make_pair)
     pair.replicator.source = ("sqlite", {**pair.replicator.source[1], "chunkRows": 40})
-    for point, twin in kill_points.DELTA_AT_THE_BEGINNING.items():
+    for point, twin in some(list(kill_points.DELTA_AT_THE_BEGINNING.items()), 1, name="beginning"):
         left.before_kill(pair)
         pair.kill_at(point)
         left.after_kill(pair, twin, point)
     pair.run_until_current()
     assert pair.differences() == {}
     left.without_kill(pair)
-    for number, (point, twin) in enumerate(kill_points.DELTA_ON_THE_WAY.items()):
+    for number, (point, twin) in enumerate(some(list(kill_points.DELTA_ON_THE_WAY.items()), 2, name="on the way")):
         pair.change_rows(20)
         if "ddl" in point:
             pair.database.run(f"ALTER TABLE customer ADD COLUMN city_{number} TEXT DEFAULT 'Rome'")
@@ -47,7 +48,7 @@ def test_three_runs_after_a_kill_at_every_point_of_delta_are_equal(make_pair: Ma
 def test_three_runs_after_a_kill_of_a_copy_in_one_commit_are_equal(make_pair: MakePair, tmp_path: Path) -> None:
     """Each point is tried on a new replicator, since the kill before leaves a plan, and a plan goes on in steps."""
     left = LeftByKills(make_pair)
-    for point, twin in kill_points.DELTA_AT_ONCE.items():
+    for point, twin in some(list(kill_points.DELTA_AT_ONCE.items()), 1, name="at once"):
         pair = make_pair(delta=True, name=point)
         left.before_kill(pair)
         pair.kill_at(point)
@@ -68,7 +69,7 @@ def test_three_runs_after_a_kill_at_every_point_of_maintenance_are_equal(make_pa
     left.without_kill(pair)
     often = {"optimizeIntervalSeconds": 1, "vacuumIntervalSeconds": 1, "vacuumRetentionHours": 1}
     pair.replicator.lake_settings = often
-    for point, twin in kill_points.DELTA_IN_MAINTENANCE.items():
+    for point, twin in some(list(kill_points.DELTA_IN_MAINTENANCE.items()), 1, name="maintenance"):
         left.before_kill(pair)
         _kill_in_maintenance(pair, point)
         left.after_kill(pair, twin, point)

@@ -45,6 +45,7 @@ def fail_and_come_back(shop: Shop, is_free: Callable[[], object], kinds: list[st
     running = shop.replicator.start()
     shop.wait_until_equal()
     wait(lambda: any(shop.replicator.state.glob(_STATUS)))  # written within seconds, not before the rows
+    wait(lambda: all(view(shop, name)["state"] == "REPLICATING" for name in ("item", "note")))  # no copy goes on
     copied = {file.name for file in table(shop, "note").glob("*.parquet")}
     away = shop.replicator.folder / "away"
     table(shop, "note").rename(away)

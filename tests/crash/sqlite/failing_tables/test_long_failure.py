@@ -6,6 +6,7 @@ import pytest
 
 from tests.crash import kill_points
 from tests.crash.command import COMMAND as WITHOUT
+from tests.depth import some
 from tests.crash.kill_points import Twin
 from tests.crash.kills import killed
 from tests.crash.sqlite.conftest import MakePair
@@ -38,7 +39,7 @@ def failed(make_pairs: MakePair) -> Pair:
 REFUSALS = frozenset(point for point in kill_points.OF_LONG_FAILURES if ".refus" in point)
 
 
-@pytest.mark.parametrize("point", sorted(REFUSALS))
+@pytest.mark.parametrize("point", some(sorted(REFUSALS), 1, name="refusals"))
 def test_three_runs_after_a_kill_while_the_target_refuses_the_lane_halfway_are_equal(
     point: str, failed: Pair, make_pair: MakePair
 ) -> None:
