@@ -22,7 +22,7 @@ from replicator_runtime.cli.commands import (
 )
 from replicator_runtime.cli.commands.checks import dead_letters, explain_row, slo, verify
 from replicator_runtime.cli.commands.monitoring import export
-from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, logs, notifications, pause, plan
+from replicator_runtime.cli.commands.pipelines import ddl, delete, heal, logs, notifications, pause, plan, warm_up
 
 app = typer.Typer(
     name="replicator",
@@ -57,6 +57,7 @@ app.command("list")(replicators.list_replicators)
 app.command("reset")(replicators.reset)
 app.command("heal")(heal.heal)
 app.command("logs")(logs.logs)
+app.command("warm-up")(warm_up.warm_up)
 app.command("pause")(pause.pause)
 app.command("resume")(pause.resume)
 app.command("delete")(delete.delete)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,6 +28,24 @@ def local_jars(packages: Iterable[str]) -> list[Path] | None:
     """
     found = [_find(package) for package in packages]
     return None if None in found else [path for path in found if path is not None]
+
+
+def keep_jars(packages: Iterable[str], ivy: str | None) -> None:
+    """Keep the jars of `packages` that Spark has resolved into the folder `ivy`, so that the next start finds them and asks for nothing.
+
+    Each file appears whole or not at all. A file that cannot be kept is resolved again by the next start.
+    """
+    for package in filter(None, packages if ivy else ()):
+        group, name, version = package.split(":")
+        found, kept = Path(str(ivy), "jars", f"{group}_{name}-{version}.jar"), cache_folder() / "jars"
+        partial = kept / f".partial-{uuid.uuid4().hex[:8]}"
+        with contextlib.suppress(OSError):
+            kept.mkdir(parents=True, exist_ok=True)
+            try:
+                shutil.copyfile(found, partial)
+                partial.replace(kept / f"{name}-{version}.jar")
+            finally:
+                partial.unlink(missing_ok=True)
 
 
 def _find(package: str) -> Path | None:

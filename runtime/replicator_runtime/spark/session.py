@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from replicator_runtime.observability.redaction import SECRET_VARIABLES, contains_secret, redact_error
+from replicator_runtime.spark.class_archive import archive_options
 from replicator_runtime.spark.console import log_options
 from replicator_runtime.spark.group_signals import is_submitted, start_gateway
-from replicator_runtime.spark.jars import cache_folder, local_jars
+from replicator_runtime.spark.jars import cache_folder, keep_jars, local_jars
 from replicator_runtime.spark.java import require_java
 from replicator_runtime.spark.pools import pool_settings
 from replicator_runtime.spark.scratch_folders import Scratch
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?")
 _LOOPBACK = "127.0.0.1"
+_FEW_CORES = frozenset({"local", "local[1]", "local[2]"})
+"""Masters without a core to spare for a collector that works beside: Java chooses one wherever it sees two cores."""
 _lock = threading.Lock()
 _started: weakref.WeakSet[SparkSession] = weakref.WeakSet()  # the sessions that are ours
 _scratch: list[Scratch] = []  # of the virtual machine that is ours
@@ -227,6 +230,7 @@ def _start(session_type: type[SparkSession], name: str, settings: dict[str, str]
         with _launched_with(settings):
             start_gateway(settings)
             session = builder.getOrCreate()
+            keep_jars(_listed(settings.get("spark.jars.packages", "")), settings.get("spark.jars.ivy"))
     except Exception as error:
         _forget_context()
         _end_java()
@@ -254,7 +258,9 @@ def _own_options(settings: Mapping[str, str]) -> dict[str, str]:
     bases = os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")
     scratch = Scratch(tuple(_listed(bases)))
     _scratch.append(scratch)
-    options = log_options(settings.get("spark.driver.extraJavaOptions", ""))
+    options = archive_options(require_java(), log_options(settings.get("spark.driver.extraJavaOptions", "")))
+    if settings.get("spark.master", "") in _FEW_CORES and not re.search(r"-XX:\+Use\w+GC", options):
+        options = f"{options} -XX:+UseSerialGC".strip()
     if "-Djava.io.tmpdir" not in options:
         options = f'{options} -Djava.io.tmpdir="{scratch.paths[0]}"'.strip()
     return {"spark.driver.extraJavaOptions": options}

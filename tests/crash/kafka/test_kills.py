@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 import time
 
-from tests.depth import ALL_CASES, some
 from tests.crash.kafka.pair import KafkaPair
 from tests.crash.kills import harms, kill
+from tests.depth import ALL_CASES, some
 
 _POINTS = (
     "engine.batch.gathered",

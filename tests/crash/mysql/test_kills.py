@@ -9,9 +9,9 @@ import random
 import time
 
 from tests.crash import kill_points
-from tests.depth import ALL_CASES, some
 from tests.crash.kills import kill
 from tests.crash.mysql.pair import MysqlPair
+from tests.depth import ALL_CASES, some
 
 
 def test_three_runs_after_a_kill_at_every_point_of_the_beginning_are_equal(each_pair: MysqlPair) -> None:

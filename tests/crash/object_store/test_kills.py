@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import ALL_CASES
 from tests.crash.object_store.pair import StoredPair, stored_pair
 from tests.crash.three_runs import ThreeRuns
+from tests.depth import ALL_CASES
 from tests.services.s3.server import S3Server
 
 SEED = int(os.environ.get("SOAK_SEED") or 0) or random.SystemRandom().randrange(1, 10**9)

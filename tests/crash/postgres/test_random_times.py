@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import some
 from tests.crash.kills import harms
 from tests.crash.one_process import CopyInProcess, OneProcess
 from tests.crash.three_runs import ThreeRuns
+from tests.depth import some
 from tests.end_to_end.comparison import copies_differ
 from tests.end_to_end.postgres import workload
 from tests.end_to_end.replicator import Replicator, postgres_source

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.depth import some
 from tests.crash.file_target import file_target_rows
 from tests.crash.kills import harms, killed
 from tests.crash.postgres.command import COMMAND
 from tests.crash.three_runs import ThreeRuns
+from tests.depth import some
 from tests.end_to_end.comparison import copies_differ
 from tests.end_to_end.replicator import Replicator, postgres_source
 from tests.services.postgres.server import PostgresDatabase

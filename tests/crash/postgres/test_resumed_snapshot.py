@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from tests.crash import kill_points
-from tests.depth import ALL_CASES
 from tests.crash.file_target import file_target_rows
 from tests.crash.kill_points import Twin
 from tests.crash.kills import harms, killed
 from tests.crash.one_process import CopyInProcess, OneProcess
 from tests.crash.three_runs import ThreeRuns
+from tests.depth import ALL_CASES
 from tests.end_to_end.comparison import copies_differ
 from tests.end_to_end.replicator import Replicator, postgres_source
 from tests.services.postgres.server import PostgresDatabase

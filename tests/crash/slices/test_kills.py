@@ -13,10 +13,10 @@ from deltalake import DeltaTable, QueryBuilder
 from replicator_sdk.testing.histories.history import Step
 from replicator_sdk.testing.histories.values import difference
 from replicator_target_delta.location import table_path
-from tests.depth import some
 from tests.crash.installed_plugin import install_plugin
 from tests.crash.one_process import CopyInProcess, OneProcess
 from tests.crash.three_runs import ThreeRuns
+from tests.depth import some
 from tests.runtime.engine.partitioned_shop import PartitionedShop
 from tests.services.spark.session import SMALL
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replicator_state import ReplicatorDirectory
-from tests.depth import some
 from tests.crash.slices.test_kills import Pair, pair
 from tests.crash.three_runs import ThreeRuns
+from tests.depth import some
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.crash import kill_points
-from tests.depth import some
 from tests.crash.kill_points import Twin
 from tests.crash.kills import killed
 from tests.crash.one_process import OneProcess
 from tests.crash.orphans import unnamed_files
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
+from tests.depth import some
 
 
 @pytest.mark.timeout(900)

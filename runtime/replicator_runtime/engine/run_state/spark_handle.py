@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 import structlog
 
@@ -13,6 +14,28 @@ if TYPE_CHECKING:
     from replicator_runtime.config import Pipeline
 
 log = structlog.get_logger()
+
+
+class SparkArguments(TypedDict):
+    """What a session of a pipeline is started with."""
+
+    master: str
+    conf: Mapping[str, str]
+    packages: Sequence[str]
+    cores: int | None
+    memory_mb: int | None
+
+
+def spark_of(pipeline: Pipeline) -> SparkArguments:
+    """The arguments of `session_settings` and `build_session` for `pipeline`."""
+    config, own = pipeline.config, pipeline.spark
+    return SparkArguments(
+        master=config.spark.master,
+        conf={**own.conf, **config.spark.conf},
+        packages=own.packages,
+        cores=config.resources.vcores,
+        memory_mb=config.resources.memory_mb,
+    )
 
 
 class SparkHandle:
@@ -33,15 +56,7 @@ class SparkHandle:
             if self._session is None:
                 from replicator_runtime.spark.session import build_session
 
-                config, own = self._pipeline.config, self._pipeline.spark
-                self._session = build_session(
-                    config.name,
-                    master=config.spark.master,
-                    conf={**own.conf, **config.spark.conf},
-                    packages=own.packages,
-                    cores=config.resources.vcores,
-                    memory_mb=config.resources.memory_mb,
-                )
+                self._session = build_session(self._pipeline.config.name, **spark_of(self._pipeline))
             return self._session
 
     @property

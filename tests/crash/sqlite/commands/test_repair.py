@@ -18,11 +18,11 @@ from replicator_sdk import Column, TableId, TableSchema
 from replicator_sdk.datatype import INT64
 from replicator_state import OutcomeState, ReplicatorDirectory
 from tests.crash import kill_points
-from tests.depth import some
 from tests.crash.kill_points import Twin
 from tests.crash.one_process import OneProcess
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
+from tests.depth import some
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

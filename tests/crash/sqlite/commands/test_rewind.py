@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from replicator_state import ReplicatorDirectory
-from tests.depth import some
 from tests.crash.kills import killed
 from tests.crash.one_process import OneProcess
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
+from tests.depth import some
 
 
 def offsets(pair: Pair) -> list[str]:

@@ -6,12 +6,12 @@ import pytest
 
 from tests.crash import kill_points
 from tests.crash.command import COMMAND as WITHOUT
-from tests.depth import some
 from tests.crash.kill_points import Twin
 from tests.crash.kills import killed
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.failing_tables.failing_table import COMMAND, TAKEN
 from tests.crash.sqlite.pair import Pair
+from tests.depth import some
 from tests.end_to_end.replicator import COMMAND as REPLICATOR
 
 

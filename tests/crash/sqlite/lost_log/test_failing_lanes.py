@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.depth import some
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.failing_tables.test_long_failure import refuse_notes
 from tests.crash.sqlite.lost_log.test_heal import command, lose_log
 from tests.crash.sqlite.pair import Pair
+from tests.depth import some
 from tests.end_to_end.replicator import COMMAND, Ended
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from replicator_state import ReplicatorDirectory
 from tests.crash import kill_points
-from tests.depth import some
 from tests.crash.kills import killed
 from tests.crash.one_process import OneProcess
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
+from tests.depth import some
 from tests.end_to_end.comparison import delta_rows
 from tests.follows import follows
 from tests.runtime.engine.archive.rebuilt import rebuilt

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.depth import some
 from tests.crash.kill_points import Twin
 from tests.crash.kills import harms
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
+from tests.depth import some
 
 _THERE, _BACK = "ALTER TABLE customer RENAME TO client", "ALTER TABLE client RENAME TO customer"
 _COPIED = "table.copied_again"

@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 
 from replicator_state import ReplicatorDirectory
 from tests.crash import kill_points
-from tests.depth import some
 from tests.crash.orphans import unnamed_files
 from tests.crash.sqlite.conftest import MakePair
 from tests.crash.sqlite.pair import Pair
+from tests.depth import some
 from tests.end_to_end.comparison import delta_rows
 
 pytestmark = pytest.mark.timeout(900)
