@@ -16,7 +16,7 @@ import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.spark.jars import cache_folder
 from replicator_sdk.errors import NeedsUserError
@@ -132,7 +132,7 @@ def _keep_classes(target: Path, settings: Mapping[str, str]) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     own = settings.get("spark.driver.extraJavaOptions", "")
     with tempfile.TemporaryDirectory(prefix="replicator-classes-") as folder:
-        conf = {
+        conf: dict[str, Any] = {
             **settings,
             "spark.master": "local[2]",
             "spark.ui.enabled": "false",

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from replicator_runtime.spark import class_archive
 from replicator_runtime.spark.class_archive import archive_of, archive_options, make_archive
 from replicator_runtime.spark.jars import cache_folder, keep_jars, local_jars
 from replicator_runtime.spark.warm_up import warm_up
@@ -74,7 +73,7 @@ def test_a_failed_attempt_leaves_nothing_and_says_why(program: Path, monkeypatch
         Path(command[-1]).write_text("half of it")
         return subprocess.CompletedProcess(command, 1, "", "first\nno space left on device\n")
 
-    monkeypatch.setattr(class_archive.subprocess, "run", failed)
+    monkeypatch.setattr(subprocess, "run", failed)
     with pytest.raises(NeedsUserError, match=r"RPL-7213.*no space left on device"):
         make_archive(program, {})
     assert [path for path in cache_folder().rglob("*") if path.is_file()] == []
@@ -92,7 +91,7 @@ def test_a_new_archive_takes_the_place_of_the_environments_former_one(
         Path(command[-1]).write_text("classes")
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(class_archive.subprocess, "run", written)
+    monkeypatch.setattr(subprocess, "run", written)
     assert make_archive(program, {})
     assert not make_archive(program, {})
     assert sorted(former.parent.iterdir()) == sorted([archive_of(program), other])
