@@ -31,6 +31,12 @@ class Metric:
 
 METRICS: Final = (
     Metric("replicator_build_info", "gauge", ("version",), "Always 1; the label is the release that runs."),
+    Metric(
+        "replicator_shown_timestamp_seconds",
+        "gauge",
+        (),
+        "When these values were true, in seconds since 1970: those in a file that no run replaces any more grow old.",
+    ),
     Metric("replicator_phase", "gauge", ("phase",), "1 for what the run is doing, 0 for the other phases."),
     Metric(
         "replicator_failing",

@@ -42,6 +42,7 @@ class Sample(NamedTuple):
 def samples(view: RunView, run: Run | None) -> Iterator[Sample]:
     """All values, in no order; those of the counters only once the run has begun."""
     yield Sample("replicator_build_info", None, (release(),), 1)
+    yield Sample("replicator_shown_timestamp_seconds", None, (), time.time())
     for phase in PHASES:
         yield Sample("replicator_phase", None, (phase,), phase == view.phase)
     yield Sample("replicator_failing", None, (), view.is_failing)
@@ -92,8 +93,9 @@ def _of_source(source: SourceView) -> Iterator[Sample]:
 
 
 def _counted(values: Values) -> Iterator[Sample]:
-    copied = {table: rows for (name, table), rows in values.counters.items() if name == SNAPSHOT_ROWS}
-    for (name, table), count in _by_table(values.counters).items():
+    counters = _by_table(values.counters)
+    copied = {table: rows for (name, table), rows in counters.items() if name == SNAPSHOT_ROWS}
+    for (name, table), count in counters.items():
         if name == "dml.insert":
             yield Sample("replicator_changes_total", table, ("insert",), count - copied.get(table, 0))
         else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from replicator_runtime.freshness.minutes import Minutes, first_broken, minute_day, minute_of
-from replicator_runtime.freshness.objective import Objective
+from replicator_runtime.freshness.objective import MINUTES_A_DAY, Objective
 from replicator_runtime.stored_forms import FRESHNESS, FRESHNESS_DAYS, head, parsed
 from replicator_sdk import TableId
 
@@ -65,6 +65,8 @@ class History:
             measured: The tables that have an objective.
         """
         minute = minute_of(now)
+        if self.until is not None and self.until - minute > MINUTES_A_DAY:
+            self._turn_back(now)
         self.count_until(minute - 1)
         for table, one in measured.items():
             self._note(now, table, one)
@@ -87,6 +89,14 @@ class History:
             complete = now - one.lag_seconds
             # A table that is copied again, or waits, may have changed nothing since: what it was complete as of still holds.
             known.fresh_until = complete if one.replicates else max(complete, known.fresh_until)
+
+    def _turn_back(self, now: float) -> None:
+        """The clock was ahead by more than a day and is right again: forget what it counted, with the present day; else nothing would count until then."""
+        minute = minute_of(now)
+        for one in (*self.tables.values(), *(() if self.whole is None else (self.whole,))):
+            one.days = {day: counts for day, counts in one.days.items() if day < minute_day(minute)}
+            one.fresh_until = min(one.fresh_until, now)
+        self.until = minute - 1
 
     def count_until(self, last: int, now: float | None = None) -> None:
         """Count the minutes that are not counted yet, up to `last`.

@@ -46,10 +46,12 @@ class Seen:
     Attributes:
         tables: Their lineage when they were looked at last.
         first: Whether they were looked at never.
+        again: Whether the next look is to find all of them, since what was published of them may be lost.
     """
 
     tables: dict[TableId, TableLineage] = field(default_factory=dict)
     first: bool = True
+    again: bool = False
 
     def changes(self, now: Mapping[TableId, TableLineage], gone: frozenset[TableId]) -> list[Change]:
         """What is new, each change once.
@@ -71,7 +73,9 @@ class Seen:
                 found.append(Change(created, lineage))
             elif (before.source, before.target, before.fields) != (lineage.source, lineage.target, lineage.fields):
                 found.append(Change(Kind.ALTERED, lineage))
+            elif self.again:
+                found.append(Change(Kind.KNOWN, lineage))
             self.tables[table] = lineage
         found += [Change(Kind.DROPPED, self.tables.pop(table)) for table in gone if table in self.tables]
-        self.first = self.first and not now
+        self.first, self.again = self.first and not now, False
         return found

@@ -17,6 +17,8 @@ log = structlog.get_logger()
 EVENTS_AT_MOST: Final = 200
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
+_REFUSED: Final = frozenset({400, 413, 422})
+"""What a receiver answers to an event that it will never take, such as one that is too large for it."""
 
 
 class Publisher:
@@ -46,26 +48,41 @@ class Publisher:
             del self._waiting[1]
             self._lost += 1
 
-    def send(self, *, at_once: bool = False) -> None:
+    def send(self, *, at_once: bool = False) -> bool:
         """Send what waits, up to the first that fails, which is tried again later; never raises.
 
         Args:
             at_once: Whether to try although the wait after an error is not over.
+
+        Returns:
+            Whether all has arrived after events that were lost: what they said is to be said again.
         """
         if not self._waiting or (not at_once and time.monotonic() < self._not_before):
-            return
+            return False
         try:
             if self._transport is None:
                 self._transport = self._open()
             while self._waiting:
-                self._transport.emit(self._waiting[0])
+                self._emit(self._waiting[0])
                 self._waiting.popleft()
         except Exception as failure:  # noqa: BLE001 - lineage holds up no data
             self._failed(failure)
-        else:
-            if self._failures:
-                log.info("lineage.published_again", lost=self._lost)
-            self._failures = self._lost = 0
+            return False
+        lost = self._lost
+        if self._failures:
+            log.info("lineage.published_again", lost=lost)
+        self._failures = self._lost = 0
+        return lost > 0
+
+    def _emit(self, event: Any) -> None:
+        """Have the transport send it; one that the receiver refuses for good is lost, so that it does not hold up those behind it."""
+        try:
+            self._transport.emit(event)
+        except Exception as failure:
+            status = getattr(getattr(failure, "response", None), "status_code", None)
+            if status not in _REFUSED:
+                raise
+            log.warning("lineage.refused", status=status)
 
     def _failed(self, failure: Exception) -> None:
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures, 10))

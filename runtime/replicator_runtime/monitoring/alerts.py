@@ -18,6 +18,8 @@ _PER_PIPELINE = "max by (pipeline)"
 _PER_TABLE = "max by (pipeline, table)"
 _CHANGES = "sum by (pipeline) (increase(replicator_changes_total[10m]))"
 _COPIED = "sum by (pipeline) (increase(replicator_snapshot_rows_total[10m]))"
+_PAUSED = f'{_PER_PIPELINE} (replicator_phase{{phase="paused"}}) == 1'
+_ENDED = f'{_PER_PIPELINE} (replicator_phase{{phase=~"done|failed"}}) == 1'
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +73,20 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="ReplicatorRunGone",
-        expression=f"{_PER_PIPELINE} (max_over_time(replicator_build_info[1h])) unless {_PER_PIPELINE} (replicator_build_info)",
+        expression=f"({_PER_PIPELINE} (max_over_time(replicator_build_info[1h])) unless {_PER_PIPELINE} (replicator_build_info))"
+        f" or ({_PER_PIPELINE} (time() - replicator_shown_timestamp_seconds) > 300 unless on (pipeline) {_ENDED})",
         minutes=2,
         severity="page",
         summary="{{ $labels.pipeline }} had a run within the last hour, and has none now",
-        meaning="Its process has ended, or Prometheus does not reach it. A run that was ended on purpose raises this alert, too: silence it beforehand.",
+        meaning="Its process has ended, or Prometheus does not reach it. A run that was ended on purpose raises this alert, too: silence it beforehand. "
+        "A run whose metrics are in a file (`--metrics-textfile`) raises it when the file was replaced last more than five minutes ago, and does not say that the run has ended.",
         steps=(
             "`replicator status NAME` shows whether a run holds the pipeline, when it wrote last, and the error that ended it.",
             ("Look at the exit code where the process was started: 3, 6 and 7 wait for a person, 8 says that another run took over, 4 may be "
             "started again at once."),
             "Start it with `replicator run FILE`: it goes on at its saved offset.",
         ),
-        ends="When a run is there again, or an hour after the last one was seen. What has no run for longer needs a supervisor that restarts it.",
+        ends="When a run is there again; without a file, also an hour after the last one was seen. What has no run for longer needs a supervisor that restarts it.",
     ),
     Alert(
         name="ReplicatorTableFails",
@@ -117,7 +121,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="ReplicatorStalled",
-        expression=f"{_PER_PIPELINE} (replicator_lag_seconds) > 60 unless on (pipeline) {_CHANGES} > 0 unless on (pipeline) {_COPIED} > 0",
+        expression=f"{_PER_PIPELINE} (replicator_lag_seconds) > 60 unless on (pipeline) {_CHANGES} > 0 unless on (pipeline) {_COPIED} > 0 unless on (pipeline) {_PAUSED}",
         minutes=10,
         severity="page",
         summary="{{ $labels.pipeline }} has changes to apply, and applied none for ten minutes",
@@ -171,11 +175,13 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="ReplicatorSourceLogEnds",
-        expression=f"{_PER_PIPELINE} (replicator_source_seconds_left) < 21600",
+        # A retention of a few hours is no reason to wake a person while the lag is small: the time left is all of it, always.
+        expression=f"{_PER_PIPELINE} (replicator_source_seconds_left) < 21600 and on (pipeline)"
+        f" ({_PER_PIPELINE} (replicator_lag_seconds) > 600 or {_PER_PIPELINE} (replicator_source_held_limit_bytes) > 0)",
         minutes=5,
         severity="page",
         summary="The source of {{ $labels.pipeline }} gives up log that is needed in {{ $value | humanizeDuration }}",
-        meaning="By its growth or its retention the source deletes changes that are not replicated yet within six hours. The run then ends with exit code 7, and its "
+        meaning="By its growth or its retention the source deletes changes that are not replicated yet within six hours (by its retention: while the lag is more than ten minutes). The run then ends with exit code 7, and its "
         "tables are compared with the source (`replicator heal`) or copied again.",
         steps=(
             "`replicator status NAME` shows what holds the offset: a run that is paused or fails, or a table that fails and has no lane yet.",

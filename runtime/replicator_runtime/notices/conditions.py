@@ -121,6 +121,7 @@ class Conditions:
             at_once: Whether those that do not hold are over without having to stay away.
             unknown: Kinds of which nothing is known.
         """
+        self._turn_back(now)
         for key, text in found.items():
             self._holds(key, text[:_TEXT], now)
         for key in [key for key in self._all if key not in found and key.kind not in EVENTS]:
@@ -169,6 +170,13 @@ class Conditions:
             if not waiting or now - one.since > 24 * _FLAPS_SECONDS:
                 del self._all[key]
                 self._changed = True
+
+    def _turn_back(self, now: float) -> None:
+        """No time is later than now: when the clock was ahead and is right again, nothing waits until that time comes once more."""
+        for one in self._all.values():
+            one.since = min(one.since, now)
+            one.gone_at = None if one.gone_at is None else min(one.gone_at, now)
+            one.over_at = None if one.over_at is None else min(one.over_at, now)
 
     def _holds(self, key: Key, text: str, now: float) -> None:
         one = self._all.get(key)

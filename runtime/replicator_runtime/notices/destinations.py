@@ -125,6 +125,8 @@ def send(destination: Destination, message: Message) -> str:
     if plugin is None:
         return "apprise does not take the URL: a part of it is missing or wrong"
     plugin.redirects = False  # whatever the URL says: an answer must not lead to another host
+    if plugin.overflow_mode == apprise.OverflowMode.UPSTREAM:  # a chat refuses what is too long for it, each time
+        plugin.overflow_mode = apprise.OverflowMode.TRUNCATE
     plugin.socket_connect_timeout, plugin.socket_read_timeout = _CONNECT_SECONDS, _READ_SECONDS
     tone = getattr(apprise.NotifyType, message.tone.upper())
     try:

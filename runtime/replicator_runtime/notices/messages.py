@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from replicator_runtime.notices.conditions import EVENTS, Key
+from replicator_runtime.observability.next_steps import completed
 from replicator_runtime.observability.redaction import redact
 
 if TYPE_CHECKING:
@@ -62,13 +63,16 @@ class Message:
     tone: Tone
 
 
-def message(name: str, began: Mapping[Key, Condition], ended: Mapping[Key, Condition]) -> Message:
+def message(
+    name: str, began: Mapping[Key, Condition], ended: Mapping[Key, Condition], *, has_base: bool = False
+) -> Message:
     """One message about all of these.
 
     Args:
         name: The replicator's, with its namespace unless that is the default.
         began: What holds.
         ended: What is over.
+        has_base: Whether its state is at a place of its own, where its name alone does not find it.
     """
     parts = [
         *_parts(began, _BEGAN, with_texts=True),
@@ -76,8 +80,16 @@ def message(name: str, began: Mapping[Key, Condition], ended: Mapping[Key, Condi
     ]
     title = "; ".join(heading for heading, _ in parts)
     lines = [line for heading, details in parts for line in (f"{heading}:" if details else heading, *details)]
-    lines.append(f"See: {shlex.join(('replicator', 'status', name.rpartition('/')[2]))}")
+    lines.append(f"See: {_status_command(name, has_base=has_base)}")
     return Message(plain(f"replicator {name}: {title}"), "\n".join(map(plain, lines)), _tone(began))
+
+
+def _status_command(name: str, *, has_base: bool) -> str:
+    by_file = completed("`replicator status NAME`").strip("`")
+    if has_base and not by_file.endswith(" NAME"):
+        return by_file
+    namespace, _, bare = name.rpartition("/")
+    return shlex.join(("replicator", "status", bare, *(("--namespace", namespace) if namespace else ())))
 
 
 def plain(text: str) -> str:

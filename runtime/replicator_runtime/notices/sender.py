@@ -35,7 +35,7 @@ class Sender:
     def __init__(self, destination: Destination) -> None:
         self.destination = destination
         self.failures = 0
-        self._not_before = 0.0
+        self._answered_at = self._not_before = 0.0
         self._sent_at = 0.0
         self._is_known_to_hang = False
         self._on_its_way: tuple[tuple[Key, ...], tuple[Key, ...]] | None = None
@@ -50,8 +50,8 @@ class Sender:
         return self._on_its_way is not None
 
     def may_send(self, now: float, *, is_last: bool = False) -> bool:
-        """Whether a message may go now; with `is_last` without waiting."""
-        return not self.is_busy and (is_last or now >= self._not_before)
+        """Whether a message may go now; with `is_last`, or when the clock was turned back since the last one, without waiting."""
+        return not self.is_busy and (is_last or not self._answered_at <= now < self._not_before)
 
     def hangs(self, now: float) -> bool:
         """Whether the service has not answered for long; true once for each message."""
@@ -76,7 +76,7 @@ class Sender:
         self._on_its_way = None
         self.failures = self.failures + 1 if why else 0
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(self.failures - 1, 10)) if why else _BETWEEN_MESSAGES
-        self._not_before = now + wait
+        self._answered_at, self._not_before = now, now + wait
         return why, began, ended
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from replicator_sdk.errors import FencedError, ReplicatorError
+from replicator_sdk.errors import FencedError
 from replicator_state.log_folder import FILE_BYTES
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class KeptLines:
             except FencedError:
                 self._is_fenced = True
                 return
-            except ReplicatorError:
+            except Exception:  # noqa: BLE001 - also one that the store does not know, of a bucket that is gone: a later write may work
                 wait = min(_LONGEST_WAIT, 2 * max(wait, 1.0))
                 self._some.set()
             if ends:

@@ -195,3 +195,21 @@ def test_a_thousand_tables_for_ninety_days_stay_small_and_each_minute_is_cheap(t
     save(history, store, with_days=True)
     assert len(store.get(FRESHNESS_DAYS) or b"") < 2_500_000
     assert len(json.loads(store.get(FRESHNESS_DAYS) or b"")["tables"][0][1]) == 89
+
+
+def test_a_clock_that_was_years_ahead_for_a_moment_does_not_end_the_counting() -> None:
+    history, year = History(), 366 * 86_400.0
+    history.measure(NOON - 86_400, WITHIN_5, {ORDERS: fresh()})
+    history.measure(NOON - 86_340, WITHIN_5, {ORDERS: fresh()})
+    history.measure(NOON + year, WITHIN_5, {ORDERS: fresh(lag=None)})
+    for minute in range(10):
+        history.measure(NOON + 60 * minute, WITHIN_5, {ORDERS: fresh(lag=0.0 if minute < 7 else 400.0)})
+    assert counted(history) == (7, 3)
+    assert counted(history, None) == (7, 3)
+
+
+def test_a_clock_that_is_set_back_by_an_hour_counts_no_minute_twice() -> None:
+    history = History()
+    for minute in (*range(120), *range(60, 130)):
+        history.measure(NOON + 60 * minute, WITHIN_5, {ORDERS: fresh()})
+    assert counted(history) == (130, 0)

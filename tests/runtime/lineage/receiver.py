@@ -59,6 +59,7 @@ class Receiver:
 
     Attributes:
         events: Those that were answered with 200, in order.
+        refused: How many were answered with another status.
         headers: The headers of the last request.
         status: What requests are answered with.
         waits: What a request waits for before it is answered.
@@ -68,6 +69,7 @@ class Receiver:
         self.url = f"http://127.0.0.1:{port}"
         self.events: list[dict[str, Any]] = []
         self.problems: list[str] = []
+        self.refused = 0
         self.headers: dict[str, str] = {}
         self.status = 200
         self.waits = threading.Event()
@@ -89,6 +91,8 @@ class Receiver:
                 validate(event)
             except Exception as error:  # noqa: BLE001 - the test shows it
                 self.problems.append(f"{type(error).__name__}: {error}")
+        else:
+            self.refused += 1
         return self.status
 
     def states(self) -> list[str]:

@@ -44,3 +44,11 @@ def test_only_a_table_that_is_gone_is_dropped() -> None:
     assert found(seen, {A: lineage("a")}) == [], "it fails, or is not selected any more"
     assert found(seen, {A: lineage("a")}, frozenset({B, C})) == [(Kind.DROPPED, "b")]
     assert found(seen, {A: lineage("a"), B: lineage("b")}) == [(Kind.CREATED, "b")]
+
+
+def test_all_tables_are_found_once_more_where_what_was_published_may_be_lost() -> None:
+    seen = Seen(first=False)
+    seen.changes({A: lineage("a"), B: lineage("b")}, NONE)
+    seen.again = True
+    assert found(seen, {A: lineage("a", columns=3), B: lineage("b")}) == [(Kind.ALTERED, "a"), (Kind.KNOWN, "b")]
+    assert found(seen, {A: lineage("a", columns=3), B: lineage("b")}) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,3 +117,48 @@ def test_a_transport_that_cannot_be_made_is_made_again(transport: Transport) -> 
     publisher.send(at_once=True)
     assert transport.taken == ["start"]
     assert time.monotonic() > 0
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"{status} of https://collector")
+        self.response = SimpleNamespace(status_code=status)
+
+
+def test_an_event_that_is_refused_for_good_holds_up_no_other(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = transport.emit
+
+    def emit(event: Any) -> None:
+        if event == "too large":
+            raise _RefusedError(413)
+        take(event)
+
+    monkeypatch.setattr(transport, "emit", emit)
+    publisher = Publisher(lambda: transport)
+    for event in ("start", "too large", "end"):
+        publisher.add(event)
+    with structlog.testing.capture_logs() as logs:
+        assert not publisher.send(at_once=True)
+    assert transport.taken == ["start", "end"]
+    assert [(entry["event"], entry["status"]) for entry in logs] == [("lineage.refused", 413)]
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 503])
+def test_an_event_that_may_be_taken_later_waits(transport: Transport, status: int) -> None:
+    publisher, transport.error = Publisher(lambda: transport), _RefusedError(status)
+    publisher.add("start")
+    publisher.send(at_once=True)
+    assert publisher.waiting == 1
+
+
+def test_the_first_time_that_all_arrives_after_a_loss_is_told(transport: Transport) -> None:
+    publisher, transport.error = Publisher(lambda: transport), RuntimeError("503")
+    for event in range(EVENTS_AT_MOST + 1):
+        publisher.add(event)
+    assert not publisher.send(at_once=True)
+    transport.error = None
+    assert publisher.send(at_once=True)
+    publisher.add("next")
+    assert not publisher.send(at_once=True)

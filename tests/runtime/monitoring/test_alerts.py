@@ -19,6 +19,7 @@ _SHOP = {"pipeline": "shop"}
 _ITEM = {"pipeline": "shop", "table": "public.item"}
 _WELL = {
     'replicator_build_info{pipeline="shop",version="1"}': "1x2000",
+    'replicator_shown_timestamp_seconds{pipeline="shop"}': "0+60x2000",
     'replicator_failing{pipeline="shop"}': "0x2000",
     'replicator_lag_seconds{pipeline="shop"}': "1x2000",
     'replicator_table_lag_seconds{pipeline="shop",table="public.item"}': "1x2000",
@@ -28,6 +29,9 @@ _WELL = {
     'replicator_retries_total{pipeline="shop",table=""}': "0+0x2000",
 }
 _HELD = 'replicator_changes_total{pipeline="shop",table="public.item",op="insert"}'
+_LIMIT = 'replicator_source_held_limit_bytes{pipeline="shop"}'
+_LAG = 'replicator_lag_seconds{pipeline="shop"}'
+_SHOWN = 'replicator_shown_timestamp_seconds{pipeline="shop"}'
 
 # What is wrong from the twentieth minute on, the labels of the alert, and the minutes at which it does not fire yet and does.
 _CASES: Mapping[str, tuple[dict[str, str], dict[str, str], int, int]] = {
@@ -47,7 +51,9 @@ _CASES: Mapping[str, tuple[dict[str, str], dict[str, str], int, int]] = {
         {'replicator_table_state{pipeline="shop",table="public.item",state="PAUSED"}': "0x19 1x1900"}, _ITEM, 1450, 1460,
     ),
     "ReplicatorSourceSilent": ({'replicator_source_silent_seconds{pipeline="shop"}': "1x19 0+60x80"}, _SHOP, 22, 23),
-    "ReplicatorSourceLogEnds": ({'replicator_source_seconds_left{pipeline="shop"}': "90000x19 7200x80"}, _SHOP, 24, 25),
+    "ReplicatorSourceLogEnds": (
+        {'replicator_source_seconds_left{pipeline="shop"}': "90000x19 7200x80", _LIMIT: "80000x100"}, _SHOP, 24, 25,
+    ),
     "ReplicatorObjectiveMissed": (
         {'replicator_slo_budget_minutes{pipeline="shop",table="public.item"}': "19-1x80"}, _ITEM, 19, 20,
     ),
@@ -91,6 +97,45 @@ def test_a_backlog_that_is_being_applied_is_late_and_not_stalled(tmp_path: Path)
     stalled: list[dict[str, object]] = [{"alertname": "ReplicatorStalled", "eval_time": "60m", "exp_alerts": []}]
     _judge(tmp_path, _WELL | late, stalled)
     _judge(tmp_path, _WELL | late | copied, stalled)
+
+
+def test_a_paused_pipeline_is_not_stalled(tmp_path: Path) -> None:
+    """An operator has paused it: `replicator pause`."""
+    paused = {
+        _LAG: "1x19 0+60x80",
+        _HELD: "0+60x19 1140x80",
+        'replicator_phase{pipeline="shop",phase="paused"}': "0x19 1x80",
+    }
+    _judge(tmp_path, _WELL | paused, [_is("ReplicatorStalled", 60)])
+
+
+def test_a_short_retention_is_no_alert_until_the_lag_grows(tmp_path: Path) -> None:
+    """All of a retention of two hours is left while the replicator has everything, at night, too."""
+    left = {'replicator_source_seconds_left{pipeline="shop"}': "7199x100"}
+    late = {_LAG: "1x19 700x80"}
+    _judge(tmp_path, _WELL | left, [_is("ReplicatorSourceLogEnds", 60)])
+    _judge(
+        tmp_path, _WELL | left | late, [_is("ReplicatorSourceLogEnds", 24), _is("ReplicatorSourceLogEnds", 25, _SHOP)]
+    )
+
+
+@pytest.mark.parametrize(("phase", "fires"), [("streaming", True), ("done", False), ("failed", False)])
+def test_a_killed_run_whose_metrics_stay_in_their_file_is_gone(phase: str, fires: bool, tmp_path: Path) -> None:
+    """The node exporter shows the file of a run that was killed for ever, as well as on its last day."""
+    states = {
+        f'replicator_phase{{pipeline="shop",phase="{one}"}}': f"{int(one == phase)}x100"
+        for one in ("streaming", "done", "failed")
+    }
+    replaced = {_SHOWN: "0+60x20 1200x80"}
+    gone = _is("ReplicatorRunGone", 29, _SHOP) if fires else _is("ReplicatorRunGone", 29)
+    _judge(tmp_path, _WELL | states | replaced, [_is("ReplicatorRunGone", 20), gone])
+
+
+def _is(alert: str, minute: int, labels: Mapping[str, str] | None = None) -> dict[str, object]:
+    """That the alert fires at that minute with these labels, or does not fire."""
+    severity = next(one.severity for one in ALERTS if one.name == alert)
+    expected = [] if labels is None else [{"exp_labels": {"severity": severity, **labels}}]
+    return {"alertname": alert, "eval_time": f"{minute}m", "exp_alerts": expected}
 
 
 def test_alerts_and_dashboard_use_metrics_that_a_run_shows() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from replicator_runtime.notices import destinations, sender
 from replicator_runtime.notices.conditions import Conditions, Key
 from replicator_runtime.notices.messages import NAMED, message
+from replicator_runtime.observability.next_steps import Subject, set_subject
 from replicator_state import ReplicatorDirectory
 
 if TYPE_CHECKING:
@@ -147,3 +151,52 @@ def test_a_table_can_neither_address_people_nor_forge_lines() -> None:
     assert not set("<>@[`\x1b") & set(body)
     assert "://" not in body
     assert len(body.splitlines()) == 3
+
+
+def test_what_was_first_seen_by_a_clock_that_was_ahead_is_notified_all_the_same(store: StateStore) -> None:
+    ahead = 1_000_000.0
+    conditions = Conditions(1)
+    conditions.update(ahead, FAILS, may_end=True)
+    conditions.save(store)
+    later = Conditions(1)
+    later.load(store)
+    notified = Notified(later)
+    for now in range(0, 10, 2):
+        notified.look(now, FAILS)
+    assert notified.got == [(["main.orders"], [])]
+    notified.look(ahead, {})
+    for now in range(10, 60, 2):
+        notified.look(now, {})
+    assert notified.got[1:] == [([], ["main.orders"])]
+
+
+def test_a_clock_that_is_turned_back_holds_no_message_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(destinations, "send", lambda *_: "")
+    one = sender.Sender(cast("destinations.Destination", SimpleNamespace(number=0)))
+    ahead = 1_000_000.0
+    one.send(message("shop", {}, {}), (), (), ahead)
+    until = time.monotonic() + 60
+    while one.result(ahead) is None:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    one.close()
+    assert not one.may_send(ahead + 1), "messages are not sent one after the other"
+    assert one.may_send(10.0)
+
+
+def test_the_command_of_a_message_finds_a_replicator_of_another_namespace() -> None:
+    conditions = Conditions(1)
+    conditions.update(0, FAILS, may_end=True)
+    assert message("eu/shop", conditions.began(0, 10), {}).body.endswith("\nSee: replicator status shop --namespace eu")
+    assert message("shop", conditions.began(0, 10), {}).body.endswith("\nSee: replicator status shop")
+
+
+def test_the_command_of_a_message_names_the_file_where_a_name_finds_nothing() -> None:
+    conditions = Conditions(1)
+    conditions.update(0, FAILS, may_end=True)
+    set_subject(Subject("pipelines/shop.json"))
+    try:
+        body = message("shop", conditions.began(0, 10), {}, has_base=True).body
+    finally:
+        set_subject(Subject())
+    assert body.endswith("\nSee: replicator status pipelines/shop.json")

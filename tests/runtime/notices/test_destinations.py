@@ -82,3 +82,15 @@ def test_a_url_is_a_secret_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_macro_without_a_value_is_a_problem_of_its_place() -> None:
     found, [problem] = destinations([NotificationConfig(url=SecretStr("${secure(absent_hook)}"))])
     assert (found, problem.path, problem.code) == ((), "notifications[0].url", "RPL-1004")
+
+
+def test_what_is_too_long_for_a_service_is_cut_and_not_refused_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discord answers 400 to more than 2,000 characters: ten failing tables were never reported."""
+    from apprise.plugins.custom_json import NotifyJSON
+
+    monkeypatch.setattr(NotifyJSON, "body_maxlen", 200)
+    with serving(Webhook()) as webhook:
+        assert send(_one(webhook.url()), Message("replicator shop: a test", "many words " * 100, "failure")) == ""
+        assert send(_one(webhook.url() + "?overflow=split"), Message("t", "many words " * 30, "failure")) == ""
+    assert 100 < len(webhook.messages[0]["message"]) <= 200
+    assert len(webhook.messages) == 3, "cut in two where the URL asks for it"

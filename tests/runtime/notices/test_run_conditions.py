@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from replicator_runtime.config.sections.notifications import NotificationConfig
-from replicator_runtime.engine.run_state.progress import Progress, SourceView
+from replicator_runtime.engine.run_state.progress import SILENT_SECONDS, Progress, SourceView
 from replicator_runtime.engine.schedule.run_conditions import RunConditions
 from replicator_runtime.engine.schedule.verified_tables import VerifiedTable, VerifiedTables
 from replicator_runtime.engine.tables.table_state import TableState
@@ -118,3 +118,14 @@ def test_tables_that_are_not_copied_yet(run: Any, states: tuple[str, ...], copyi
     assert RunConditions.is_copying(run.progress.snapshot()) is None, "the run starts"
     run.progress.set_phase("streaming")
     assert RunConditions.is_copying(run.progress.snapshot()) is copying
+
+
+def test_a_source_that_is_frozen_and_raises_nothing_fails_the_run(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.progress.set_phase("streaming")
+    run.progress.answered(SourceView(time.time(), SourceHealth()))
+    assert _found(run) == {}
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + SILENT_SECONDS + 1)
+    assert _found(run) == {Key("run_failing"): "the source has neither answered nor sent anything for 12 seconds"}
+    run.progress.heard()
+    assert _found(run) == {}

@@ -123,15 +123,18 @@ def test_a_long_log_goes_into_files_of_bounded_size_and_the_oldest_are_deleted(f
     assert numbers == list(range(numbers[0], 60)), "in order, without a hole"
 
 
+@pytest.mark.parametrize(
+    "fault", [RetryableError("away", code="RPL-7105", hint=""), FileNotFoundError("the bucket is gone")]
+)
 def test_a_store_that_fails_holds_up_no_one_and_gets_every_line_when_it_works_again(
-    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     works, failed, append = threading.Event(), threading.Event(), LogFolder.append
 
     def failing(self: LogFolder, name: str, added: bytes, whole: bytes) -> None:
         if not works.is_set():
             failed.set()
-            raise RetryableError("away", code="RPL-7105", hint="")
+            raise fault
         append(self, name, added, whole)
 
     monkeypatch.setattr(LogFolder, "append", failing)

@@ -156,6 +156,7 @@ class RunView:
             when it was not yet.
         last_error: The error of the run as a whole, such as of its source, or the one that it had until lately; None when it
             had none.
+        silent_seconds: For how long a source that can be asked has neither answered nor been read; 0 while that is not long.
         is_failing: Whether the run as a whole fails now, or has: source, target or state do not answer, say.
         waiting_bytes: Bytes that were read and wait in memory.
     """
@@ -171,6 +172,7 @@ class RunView:
     waiting_bytes: int = 0
     read_lag_seconds: float | None = None
     source: SourceView | None = None
+    silent_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -417,11 +419,23 @@ class Progress:
                 )
                 for table, view in sorted(self._tables.items())
             )
+            silent = self._silent_seconds()
             current_at, last_error, nbytes = self._caught_up_at, self._last_errors.recent(None), self._waiting_bytes
         speed, phase = sum(t.rows_per_second for t in tables), self.phase
         is_failing = self.source_error is not None or phase in _FAILING
         return RunView(
-            phase, tables, speed, lag, self.message, current_at, last_error, is_failing, nbytes, read_lag, source
+            phase,
+            tables,
+            speed,
+            lag,
+            self.message,
+            current_at,
+            last_error,
+            is_failing,
+            nbytes,
+            read_lag,
+            source,
+            silent,
         )
 
     @property

@@ -110,7 +110,7 @@ class _Work:
             if time.monotonic() - written_at >= self._every:
                 written_at = time.monotonic()
                 self._say_written(events, publisher)
-            publisher.send()
+            self._seen.again |= publisher.send()
         self._look(events, publisher)
         state, error = self._ended
         publisher.add(events.end(RunState[state], error))

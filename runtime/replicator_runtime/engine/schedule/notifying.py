@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from replicator_runtime.config.default_paths import default_base_path
 from replicator_runtime.engine.run_state.unknown_errors import summary
 from replicator_runtime.engine.schedule.run_conditions import WORKS, RunConditions
 from replicator_runtime.notices.conditions import Conditions, Key
@@ -153,7 +154,8 @@ class Notices:
         began = {key: one for key, one in began.items() if destination.wants(key)}
         ended = self._conditions.ended(destination.number)
         if began or ended:
-            sender.send(message(self._name, began, ended), tuple(began), tuple(ended), now)
+            has_base = self._run.config.offset_base_path != default_base_path()
+            sender.send(message(self._name, began, ended, has_base=has_base), tuple(began), tuple(ended), now)
 
     @property
     def _name(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from replicator_runtime.engine.run_state.progress import error_view
+from replicator_runtime.engine.run_state.progress import SILENT_SECONDS, error_view
 from replicator_runtime.engine.schedule.verified_tables import stored
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.notices.conditions import Key
@@ -89,6 +89,11 @@ class RunConditions:
         fault = progress.source_error or (progress.retried_error if view.phase == "retrying" else None)
         if fault is not None:
             yield Key("run_failing"), _words(error_view(fault))
+        elif view.silent_seconds and view.phase == "streaming":  # a frozen server: no error may come for long
+            yield (
+                Key("run_failing"),
+                f"the source has neither answered nor sent anything for {SILENT_SECONDS:g} seconds",
+            )
 
     def _of_tables(self, view: RunView) -> Iterator[tuple[Key, str]]:
         for table in view.tables:

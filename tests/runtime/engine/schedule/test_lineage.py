@@ -8,8 +8,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog.testing
 
 from replicator_runtime.engine.schedule import lineage
+from replicator_runtime.lineage import publisher
 from replicator_sdk.errors import NeedsUserError
 from tests.runtime.engine import in_memory_target
 from tests.runtime.engine.in_memory_target import InMemoryTarget
@@ -126,6 +128,29 @@ def test_a_receiver_that_never_answers_holds_up_no_run(
     assert shop.run().reached_goal
     assert time.monotonic() - began < 60
     shop.assert_equal()
+
+
+def test_tables_whose_events_were_lost_are_published_again_once_the_receiver_is_back(
+    shop: Shop, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run goes on for months: what a receiver missed in an hour must not stay unknown to it until the next run."""
+    monkeypatch.setattr(publisher, "EVENTS_AT_MOST", 2)
+    monkeypatch.setattr(publisher, "_LONGEST_WAIT", 0.2)
+    shop.document["lineage"]["everyMinutes"] = 0.001
+    receiver.status = 500
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: shop.run(until_current=False, stop=stop))
+    with structlog.testing.capture_logs() as logs:
+        thread.start()
+        try:
+            receiver.wait_for(lambda: receiver.refused > 8)
+            receiver.status = 200
+            receiver.wait_for(lambda: set(receiver.outputs()) == {"customers", "notes"})
+        finally:
+            stop.set()
+            thread.join(60)
+    assert any(line["event"] == "lineage.published_again" and line["lost"] > 0 for line in logs)
+    assert receiver.problems == []
 
 
 @pytest.mark.parametrize("answer", ["500", "wrong settings", "a plugin that cannot name its tables"])
