@@ -19,6 +19,8 @@ _PER_TABLE = "max by (pipeline, table)"
 _CHANGES = "sum by (pipeline) (increase(replicator_changes_total[10m]))"
 _COPIED = "sum by (pipeline) (increase(replicator_snapshot_rows_total[10m]))"
 _PAUSED = f'{_PER_PIPELINE} (replicator_phase{{phase="paused"}}) == 1'
+_WORKED = f'{_PER_PIPELINE} (max_over_time(replicator_phase{{phase=~"snapshot|streaming|paused|maintenance|stopping|done"}}[10m])) == 1'
+_FAILS = f"{_PER_PIPELINE} (replicator_failing) == 1"
 _ENDED = f'{_PER_PIPELINE} (replicator_phase{{phase=~"done|failed"}}) == 1'
 
 
@@ -56,7 +58,7 @@ class Alert:
 ALERTS: tuple[Alert, ...] = (
     Alert(
         name="ReplicatorRunFails",
-        expression=f"{_PER_PIPELINE} (replicator_failing) == 1",
+        expression=_FAILS,
         minutes=2,
         severity="page",
         summary="{{ $labels.pipeline }} replicates nothing: its source, its target or its state refuses it or does not answer",
@@ -87,6 +89,21 @@ ALERTS: tuple[Alert, ...] = (
             "Start it with `replicator run FILE`: it goes on at its saved offset.",
         ),
         ends="When a run is there again; without a file, also an hour after the last one was seen. What has no run for longer needs a supervisor that restarts it.",
+    ),
+    Alert(
+        name="ReplicatorRunNeverWorks",
+        expression=f"{_PER_PIPELINE} (max_over_time(replicator_build_info[10m])) unless on (pipeline) {_WORKED} unless on (pipeline) {_FAILS}",
+        minutes=5,
+        severity="page",
+        summary="Runs of {{ $labels.pipeline }} begin, and none has read or copied anything for ten minutes",
+        meaning="A supervisor starts it again and again, and each run ends before it works: a password that was changed, a pipeline that was edited. "
+        "Or a run hangs at its start. Each is there for too short a time for ReplicatorRunFails and ReplicatorRunGone.",
+        steps=(
+            "`replicator status NAME` shows the error that ended the last run, and what to do next; `replicator logs NAME --level warning` what runs have logged.",
+            "`replicator validate FILE` and `replicator assess FILE` say what is wrong with the pipeline, its source and its target.",
+            "Look at the exit code where the process is started: 2, 3, 6 and 7 do not pass by themselves, and need not be tried again before a person has acted.",
+        ),
+        ends="With the first run that copies or reads.",
     ),
     Alert(
         name="ReplicatorTableFails",

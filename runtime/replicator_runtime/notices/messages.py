@@ -33,14 +33,24 @@ _BEGAN: Final[Mapping[NoticeKind, tuple[str, str]]] = {
     ),
     "snapshot_done": ("all tables are copied", "all tables are copied"),
 }
+# A table that was paused, dropped or left out works no better, and an objective that was taken away is not met.
 _ENDED: Final[Mapping[NoticeKind, tuple[str, str]]] = {
-    "table_failing": ("a table works again", "{:,} tables work again"),
+    "table_failing": ("a table no longer fails", "{:,} tables no longer fail"),
     "run_failing": ("the run works again", "the run works again"),
     "run_failed": ("a run works again", "a run works again"),
-    "source_log_held": ("the source's log is held no more", "the source's log is held no more"),
-    "objective_broken": ("a freshness objective is met again", "{:,} freshness objectives are met again"),
-    "verify_differences": ("a table is equal to its copy again", "{:,} tables are equal to their copies again"),
-    "schema_change_waiting": ("a change of structure is decided", "changes of structure of {:,} tables are decided"),
+    "source_log_held": ("the source's log is no longer held", "the source's log is no longer held"),
+    "objective_broken": (
+        "a freshness objective is no longer broken",
+        "{:,} freshness objectives are no longer broken",
+    ),
+    "verify_differences": (
+        "a table is no longer known to differ from its copy",
+        "{:,} tables are no longer known to differ from their copies",
+    ),
+    "schema_change_waiting": (
+        "a change of structure no longer waits",
+        "changes of structure of {:,} tables no longer wait",
+    ),
     "snapshot_done": ("", ""),
 }
 _WARNINGS: Final = frozenset({"schema_change_waiting", "source_log_held", "run_failing"})

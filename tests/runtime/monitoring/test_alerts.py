@@ -20,6 +20,7 @@ _ITEM = {"pipeline": "shop", "table": "public.item"}
 _WELL = {
     'replicator_build_info{pipeline="shop",version="1"}': "1x2000",
     'replicator_shown_timestamp_seconds{pipeline="shop"}': "0+60x2000",
+    'replicator_phase{pipeline="shop",phase="streaming"}': "1x2000",
     'replicator_failing{pipeline="shop"}': "0x2000",
     'replicator_lag_seconds{pipeline="shop"}': "1x2000",
     'replicator_table_lag_seconds{pipeline="shop",table="public.item"}': "1x2000",
@@ -37,6 +38,13 @@ _SHOWN = 'replicator_shown_timestamp_seconds{pipeline="shop"}'
 _CASES: Mapping[str, tuple[dict[str, str], dict[str, str], int, int]] = {
     "ReplicatorRunFails": ({'replicator_failing{pipeline="shop"}': "0x19 1x80"}, _SHOP, 21, 22),
     "ReplicatorRunGone": ({'replicator_build_info{pipeline="shop",version="1"}': "1x19 _x80"}, _SHOP, 20, 28),
+    "ReplicatorRunNeverWorks": (
+        {
+            'replicator_build_info{pipeline="shop",version="1"}': "1x19 " + "1 _ " * 40,  # every other minute: neither gone nor failing
+            'replicator_phase{pipeline="shop",phase="streaming"}': "1x19 " + "0 _ " * 40,
+        },
+        _SHOP, 33, 36,
+    ),
     "ReplicatorTableFails": (
         {'replicator_table_state{pipeline="shop",table="public.item",state="FAILING"}': "0x19 1x80"}, _ITEM, 24, 25,
     ),
