@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replicator_runtime.config import build_pipeline
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.run_state.run import Run
 from replicator_runtime.engine.schedule import freshness
 from replicator_runtime.engine.tables.table_state import TableState
 from replicator_runtime.freshness.history import load, save
 from replicator_runtime.freshness.measurement import Measurement
+from replicator_runtime.freshness.objective import Objectives
 from replicator_runtime.stored_forms import FRESHNESS
 from replicator_sdk import TableId
 from replicator_sdk.errors import NeedsUserError
 from replicator_state import ReplicatorDirectory, StateStore
 from tests.runtime.engine import in_memory_target
-from tests.runtime.engine.test_run import Shop, fill
+from tests.runtime.engine.test_run import Host, Shop, fill
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,3 +164,27 @@ def test_each_state_of_a_table_is_measured_as_it_is() -> None:
     progress.set_phase("streaming")
     assert work.measure()
     assert seen == [({}, False), ({CUSTOMERS: (True, 0.0), NOTES: (False, None)}, True)]
+
+
+def test_a_renamed_table_keeps_its_minutes_although_its_counts_cannot_be_stored(tmp_path: Path) -> None:
+    lease_of = ReplicatorDirectory(str(tmp_path), "default", "shop")
+    lease = lease_of.acquire("run1")
+    try:
+        made = Shop(tmp_path)
+        made.document["slo"] = {}
+        pipeline = build_pipeline(made.document, host=Host())  # type: ignore[arg-type]
+        measurement = Measurement(
+            Objectives(pipeline.config, pipeline.selection), lease_of.states(lease).scoped("runtime")
+        )
+        measurement.measure(time.time(), {CUSTOMERS: (True, 0.0)}, is_whole=True)
+
+        def full(_: object) -> None:
+            raise NeedsUserError("the store is full", code="RPL-7103", hint="free space")
+
+        run: Any = SimpleNamespace(progress=Progress(), totals=SimpleNamespace(rename=full), freshness=measurement)
+        with pytest.raises(NeedsUserError):
+            Run.rename_tables(run, {CUSTOMERS: NOTES})
+        measurement.measure(time.time() + 60, {NOTES: (True, 0.0)}, is_whole=True)
+    finally:
+        lease.release()
+    assert [(one.table, one.fresh) for one in measurement.figures] == [(None, 2), (NOTES, 2)]
