@@ -82,6 +82,11 @@ class MetricsRegistry(Metrics):
             _rename(self._counters, names)
             _rename(self._gauges, names)
 
+    def forget_gauges(self, table: TableId) -> None:
+        """The table is replicated no more: nothing is known of how it is now; what was counted of it stays."""
+        with self._lock:
+            self._gauges = {key: value for key, value in self._gauges.items() if key[1] != table}
+
     def total(self, name: str, *, table: TableId | None = None) -> int:
         """The counter's value; 0 when nothing was counted."""
         with self._lock:

@@ -472,6 +472,7 @@ class TableLifecycle(Deciding, LongFailures, Pausing):
         self._stopped.pop(table, None)
         self.save()
         self.run.progress.forget_table(table)
+        self.run.metrics.forget_gauges(table)
 
     # --- changes of state
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replicator_runtime.engine.run_state.run import Run
-from replicator_sdk import failpoint
+from replicator_sdk import TableId, failpoint
 from replicator_sdk.errors import RetryableError
 from tests.runtime.engine.test_run import Shop, fill, shop
 
@@ -118,3 +118,21 @@ def test_a_count_is_shown_once_it_is_stored(shop: Shop, monkeypatch: pytest.Monk
     monkeypatch.setattr(Run, "save_offset", look)
     shop.run()
     assert (min(shown), max(shown)) == (0, 20)
+
+
+def test_what_was_said_of_a_dropped_table_is_said_no_more_and_its_counts_stay(shop: Shop) -> None:
+    """A rule on such a gauge, as docs/operating.md advises one, went on for as long as the run did."""
+    runs: list[Run] = []
+    fill(shop)
+    shop.run()
+    shop.sql("INSERT INTO notes VALUES ('x')", "DROP TABLE notes")
+
+    def began(run: Run) -> None:
+        runs.append(run)
+        for table in ("notes", "customers"):
+            run.metrics.gauge("dml.unmatched", 2, table=TableId("main", table))
+
+    shop.run(began=began)
+    [values] = [run.metrics.values() for run in runs]
+    assert {table.table for _, table in values.gauges if table is not None} == {"customers"}
+    assert values.counters["dml.insert", TableId("main", "notes")] == 21
