@@ -99,7 +99,8 @@ def test_neither_a_secret_nor_a_row_is_in_metrics_logs_lineage_notifications_or_
         in seen["metrics while it fails"]
     )
     monkeypatch.setattr(_Target, "create_consumer", _refuse)
-    with _running(shop, ended := []):
+    ended: list[BaseException | None] = []
+    with _running(shop, ended):
         webhook.until(lambda: bool(ended))
     assert isinstance(ended[0], NeedsUserError)
     seen["metrics"] = (tmp_path / "shop.prom").read_text("utf-8")
