@@ -75,7 +75,7 @@ class Publisher:
         return lost > 0
 
     def _emit(self, event: Any) -> None:
-        """Have the transport send it; one that the receiver refuses for good is lost, so that it does not hold up those behind it."""
+        """Have the transport send it; one that the receiver refuses for good is lost, so that it does not hold up those after it."""
         try:
             self._transport.emit(event)
         except Exception as failure:

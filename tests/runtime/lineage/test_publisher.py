@@ -153,7 +153,7 @@ def test_an_event_that_may_be_taken_later_waits(transport: Transport, status: in
     assert publisher.waiting == 1
 
 
-def test_the_first_time_that_all_arrives_after_a_loss_is_told(transport: Transport) -> None:
+def test_the_first_time_that_all_arrives_after_a_loss_is_reported(transport: Transport) -> None:
     publisher, transport.error = Publisher(lambda: transport), RuntimeError("503")
     for event in range(EVENTS_AT_MOST + 1):
         publisher.add(event)
