@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
-from replicator_runtime.notices import destinations, sender
 from replicator_runtime.notices.conditions import Conditions, Key
 from replicator_runtime.notices.messages import NAMED, message
 from replicator_runtime.observability.next_steps import Subject, set_subject
@@ -168,20 +165,6 @@ def test_what_was_first_seen_by_a_clock_that_was_ahead_is_notified_all_the_same(
     for now in range(10, 60, 2):
         notified.look(now, {})
     assert notified.got[1:] == [([], ["main.orders"])]
-
-
-def test_a_clock_that_is_turned_back_holds_no_message_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(destinations, "send", lambda *_: "")
-    one = sender.Sender(cast("destinations.Destination", SimpleNamespace(number=0)))
-    ahead = 1_000_000.0
-    one.send(message("shop", {}, {}), (), (), ahead)
-    until = time.monotonic() + 60
-    while one.result(ahead) is None:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    one.close()
-    assert not one.may_send(ahead + 1), "messages are not sent one after the other"
-    assert one.may_send(10.0)
 
 
 def test_the_command_of_a_message_finds_a_replicator_of_another_namespace() -> None:

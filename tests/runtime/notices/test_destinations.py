@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import SecretStr
 
 from replicator_runtime.config.sections.notifications import NotificationConfig
+from replicator_runtime.notices import destinations as module
 from replicator_runtime.notices.destinations import Destination, destinations, send
 from replicator_runtime.notices.messages import Message
+from replicator_runtime.notices.sender import Sender
 from replicator_runtime.observability import redaction
 from tests.runtime.notices.webhook import Webhook, serving
 
@@ -94,3 +97,17 @@ def test_what_is_too_long_for_a_service_is_cut_and_not_refused_each_time(monkeyp
         assert send(_one(webhook.url() + "?overflow=split"), Message("t", "many words " * 30, "failure")) == ""
     assert 100 < len(webhook.messages[0]["message"]) <= 200
     assert len(webhook.messages) == 3, "cut in two where the URL asks for it"
+
+
+def test_a_clock_that_is_turned_back_holds_no_message_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "send", lambda *_: "")
+    one = Sender(_one("json://127.0.0.1/x"))
+    ahead = 1_000_000.0
+    one.send(MESSAGE, (), (), ahead)
+    until = time.monotonic() + 60
+    while one.result(ahead) is None:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    one.close()
+    assert not one.may_send(ahead + 1), "messages are not sent one after the other"
+    assert one.may_send(10.0)
