@@ -14,7 +14,7 @@ from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import AcceptingAssessor, TableAssessor
 from replicator_sdk.discovery.clean_up import SourceCleanUp, StoredState
 from replicator_sdk.discovery.dataset import NamesDatasets
-from replicator_sdk.discovery.source_health import SourceHealth
+from replicator_sdk.discovery.source_health import HealthProbe, SourceHealth
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.event import DDLEvent, DDLOperation, DMLEvent
@@ -295,6 +295,23 @@ class DeltaSource(NamesDatasets, ABC, Generic[ConfigT_co]):
 
         Raises:
             ReplicatorError: When the source cannot be reached, or refuses.
+        """
+        return None
+
+    def create_health_probe(
+        self,
+        *,
+        namespace: str,  # noqa: ARG002 - for overriders
+        name: str,  # noqa: ARG002 - for overriders
+    ) -> HealthProbe | None:
+        """What a run asks instead of `health`; for sources where a connection is too costly to make for every answer.
+
+        Called once a run, which closes it. None, the default, where `health` is called each time. A source that overrides it also
+        overrides `health`, which says the same.
+
+        Args:
+            namespace: The replicator's namespace.
+            name: The replicator's name.
         """
         return None
 

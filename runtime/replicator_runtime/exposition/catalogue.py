@@ -85,10 +85,22 @@ METRICS: Final = (
         "At so many the source gives them up, and tables must be copied again; missing where there is no limit.",
     ),
     Metric(
+        "replicator_source_retention_seconds",
+        "gauge",
+        (),
+        "How long the source keeps log, whoever needs it: the shortest of its topics or binlogs, or that of the ones that end first; missing where it keeps it for ever.",
+    ),
+    Metric(
         "replicator_source_seconds_left",
         "gauge",
         (),
-        "Time until the source gives up log that is needed, by its retention and by how it has grown in the last ten minutes; missing while it does not grow towards a limit.",
+        "Time until the source gives up log that is needed, by its retention and by how it has grown in the last ten minutes; 0 when it has, missing while it does not grow towards a limit. It falls while the source does not answer.",
+    ),
+    Metric(
+        "replicator_source_late_seconds",
+        "gauge",
+        (),
+        "How late the source itself is, where it is a copy of another one (a change archive); a lag is not below it.",
     ),
     Metric(
         "replicator_table_state",

@@ -85,7 +85,9 @@ def _of_source(source: SourceView) -> Iterator[Sample]:
         "waiting_changes": health.waiting_changes,
         "held_bytes": health.held_bytes,
         "held_limit_bytes": health.held_limit_bytes,
-        "seconds_left": source.seconds_left,
+        "retention_seconds": health.retention_seconds,
+        "seconds_left": source.left_now,
+        "late_seconds": health.late_seconds,
     }
     for name, value in known.items():
         if value is not None:

@@ -192,18 +192,21 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="ReplicatorSourceLogEnds",
-        # A retention of a few hours is no reason to wake a person while the lag is small: the time left is all of it, always.
+        # A retention of a few hours is no reason to wake a person while the lag is small and most of it is left: the time left is all of it, always.
         expression=f"{_PER_PIPELINE} (replicator_source_seconds_left) < 21600 and on (pipeline)"
-        f" ({_PER_PIPELINE} (replicator_lag_seconds) > 600 or {_PER_PIPELINE} (replicator_source_held_limit_bytes) > 0)",
+        f" ({_PER_PIPELINE} (replicator_lag_seconds) > 600 or {_PER_PIPELINE} (replicator_source_held_limit_bytes) > 0"
+        f" or {_PER_PIPELINE} (replicator_source_seconds_left <= 0.5 * replicator_source_retention_seconds))",
         minutes=5,
         severity="page",
         summary="The source of {{ $labels.pipeline }} gives up log that is needed in {{ $value | humanizeDuration }}",
-        meaning="By its growth or its retention the source deletes changes that are not replicated yet within six hours (by its retention: while the lag is more than ten minutes). The run then ends with exit code 7, and its "
-        "tables are compared with the source (`replicator heal`) or copied again.",
+        meaning="By its growth or its retention the source deletes changes that are not replicated yet within six hours (by its retention: while the lag is more than ten minutes, or half of it is over). The run, or the table "
+        "where only one lacks changes, then stops with exit code 7, and is compared with the source (`replicator heal`) or copied again; what only Kafka's topics had is lost.",
         steps=(
-            "`replicator status NAME` shows what holds the offset: a run that is paused or fails, or a table that fails and has no lane yet.",
+            ("`replicator status NAME` shows what gives the changes up (the setting, and the topic where it is Kafka's), and what holds the offset: a run "
+            "that is paused or fails, or a table that fails and has no lane yet."),
             "Fix it, or have a failing table hold the log no more: `replicator table pause NAME TABLE` gives it a lane.",
-            "Meanwhile raise the limit at the source: `max_slot_wal_keep_size` of PostgreSQL, `binlog_expire_logs_seconds` of MySQL and MariaDB.",
+            ("Meanwhile raise the limit at the source: `max_slot_wal_keep_size` of PostgreSQL, `binlog_expire_logs_seconds` of MySQL and MariaDB, `retention.ms` and "
+            "`retention.bytes` (of a compacted topic `delete.retention.ms`) of the topic in Kafka, `archive.keepDays` of the pipeline that writes an archive."),
         ),
         ends="When there are more than six hours again, or the log grows towards no limit.",
     ),

@@ -60,10 +60,17 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         ),
     ),
     (
+        "The source's log",
+        (
+            Panel("Kept for the pipeline alone", "max by (pipeline) (replicator_source_held_bytes{})", "{{pipeline}}", "bytes"),
+            Panel("Bytes that wait", "max by (pipeline) (replicator_source_waiting_bytes{})", "{{pipeline}}", "bytes"),
+            Panel("Changes that wait", "max by (pipeline) (replicator_source_waiting_changes{})", "{{pipeline}}"),
+            Panel("Time until it is given up", "min by (pipeline) (replicator_source_seconds_left{})", "{{pipeline}}", "s"),
+        ),
+    ),
+    (
         "Source and objectives",
         (
-            Panel("Log that the source keeps", "max by (pipeline) (replicator_source_held_bytes{})", "{{pipeline}}", "bytes"),
-            Panel("Time until it is given up", "min by (pipeline) (replicator_source_seconds_left{})", "{{pipeline}}", "s"),
             Panel("Time since the source answered", "max by (pipeline) (replicator_source_silent_seconds{})", "{{pipeline}}", "s"),
             Panel("Fresh minutes", 'min by (pipeline) (replicator_slo_ratio{table="",})', "{{pipeline}}", "percentunit"),
         ),

@@ -71,7 +71,8 @@ class Destination:
     @property
     def limits(self) -> str:
         """From when on the source's log counts as held, in words that are the same for the same limits."""
-        return f"{self.config.held_bytes} bytes or {self.config.held_minutes:g} minutes"
+        config = self.config
+        return f"{config.held_bytes} bytes, {config.held_minutes:g} minutes, or {config.left_minutes:g} minutes left"
 
     def wants(self, key: Key) -> bool:
         """Whether it is notified of that condition."""

@@ -32,6 +32,7 @@ from replicator_sdk.testing.histories.random_history import random_history
 from replicator_sdk.testing.histories.values import Row, difference
 from replicator_sdk.testing.recording import Logged, Recording, interpret, recording, schemas_at, signature
 from replicator_sdk.testing.source_claims.chosen_starts import ChosenStartClaims
+from replicator_sdk.testing.source_claims.health import HealthClaims
 from replicator_sdk.testing.source_claims.numbering import NumberingClaims
 from replicator_sdk.testing.source_claims.renames import SourceRenameClaims
 from replicator_sdk.testing.source_system import Application, SourceSystem, table_of
@@ -41,7 +42,7 @@ __all__ = ["Application", "Row", "SourceConformance", "SourceSystem", "Step"]
 CASES = load_cases()
 
 
-class SourceConformance(DDLPositions, NumberingClaims, SourceRenameClaims, ChosenStartClaims):
+class SourceConformance(DDLPositions, NumberingClaims, SourceRenameClaims, ChosenStartClaims, HealthClaims):
     """What every source promises. Each test's docstring is the promise."""
 
     random_histories: ClassVar[int] = 15

@@ -43,7 +43,7 @@ def busy(shown: Shown) -> Shown:
     metrics.took("apply", 0.5)
     assert shown.collector.run is not None
     shown.collector.run.freshness = FRESHNESS
-    health = SourceHealth(time.time(), 1, 2, 3, 4)
+    health = SourceHealth(time.time(), 1, 2, 3, 4, 3600.0, 60.0, "retention.ms", 5.0)
     progress.answered(SourceView(time.time(), health, 0.5, 60.0))
     progress.read(False, int((time.time() - 3) * 1e6), None, 4096, int((time.time() - 2) * 1e6))
     return shown

@@ -90,6 +90,19 @@ def test_an_alert_fires_after_its_time_and_no_other_does_before(name: str, tmp_p
     _judge(tmp_path, _WELL | wrong, steps + others)
 
 
+def test_log_that_ends_soon_after_a_short_retention_is_paged_once_half_of_it_is_over(tmp_path: Path) -> None:
+    series = {
+        'replicator_source_retention_seconds{pipeline="shop"}': "3600x100",
+        'replicator_source_seconds_left{pipeline="shop"}': "3600x19 1700x80",
+    }
+    fires = {"exp_labels": {"severity": "page", **_SHOP}}
+    steps: list[dict[str, object]] = [
+        {"alertname": "ReplicatorSourceLogEnds", "eval_time": "18m", "exp_alerts": []},
+        {"alertname": "ReplicatorSourceLogEnds", "eval_time": "26m", "exp_alerts": [fires]},
+    ]
+    _judge(tmp_path, _WELL | series, steps)
+
+
 def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
     _judge(
         tmp_path,

@@ -72,6 +72,28 @@ def test_source_log_that_the_source_says_it_keeps(run: Any) -> None:
     assert (key.kind, said) == ("source_log_held", "3.0 GiB")
 
 
+def test_source_log_that_is_given_up_soon_or_waits_where_it_is_kept_for_all_readers(run: Any) -> None:
+    run.progress.set_phase("streaming")
+    health = SourceHealth(
+        waiting_bytes=3 << 30, retention_seconds=86_400.0, limited_by="retention.ms of the topic shop.orders"
+    )
+    run.progress.answered(SourceView(time.time() + 60, health, seconds_left=7200.0))
+    [(key, said)] = _found(run).items()
+    assert (key.kind, said) == (
+        "source_log_held",
+        "3.0 GiB, given up in 120 minutes (retention.ms of the topic shop.orders)",
+    )
+    assert _found(run, left_minutes=60) == {}
+    assert _found(run, left_minutes=0, held_bytes=1 << 30) != {}
+    run.progress.answered(SourceView(time.time() + 60, health, seconds_left=80_000.0))
+    assert _found(run, left_minutes=10_000) == {}, "nothing is near: half of the retention is not over"
+    run.progress.answered(
+        SourceView(time.time(), SourceHealth(limited_by="the topic a is not there any more"), seconds_left=0.0)
+    )
+    [said] = _found(run).values()
+    assert said == "some of it is given up (the topic a is not there any more)"
+
+
 def test_source_log_that_is_held_beyond_the_limits_of_an_entry(run: Any) -> None:
     run.progress.set_phase("streaming")
     run.metrics.gauge("source.held_wal_bytes", 3 << 30)

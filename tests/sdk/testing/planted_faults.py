@@ -587,6 +587,13 @@ IN_CHANGE_FILES = (
         "str(id(self))",
         "test_identity_lasts",
     ),
+    Fault(
+        "`health` says that nothing waits",
+        "source",
+        "last - offset.number if",
+        "0 if",
+        "test_a_source_that_can_be_asked_says_what_waits",
+    ),
 )
 """In the source of `tests/sdk/strangers/change_files`, which emits row by row."""
 

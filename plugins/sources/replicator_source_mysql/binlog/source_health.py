@@ -25,12 +25,16 @@ def source_health(connection: pymysql.Connection[Any], offset: MySqlOffset | Non
         if offset.file in sizes:
             after = list(sizes)[list(sizes).index(offset.file) :]
             waiting = max(0, sum(sizes[file] for file in after) - offset.position)
-    return SourceHealth(float(clock), waiting_bytes=waiting, retention_seconds=_retention(connection))
+    seconds, setting = _retention(connection)
+    return SourceHealth(float(clock), waiting_bytes=waiting, retention_seconds=seconds, limited_by=setting)
 
 
-def _retention(connection: pymysql.Connection[Any]) -> float | None:
-    """How long binlogs are kept; None for ever."""
+def _retention(connection: pymysql.Connection[Any]) -> tuple[float | None, str]:
+    """How long binlogs are kept, None for ever; and the setting that says it."""
     found = variables(connection, "binlog_expire_logs_seconds", "expire_logs_days", "binlog_expire_logs_auto_purge")
-    seconds = float(found.get("binlog_expire_logs_seconds") or 0)
-    seconds = seconds or _DAY * float(found.get("expire_logs_days") or 0)
-    return None if not seconds or found.get("binlog_expire_logs_auto_purge", "ON").upper() == "OFF" else seconds
+    if found.get("binlog_expire_logs_auto_purge", "ON").upper() == "OFF":
+        return None, ""
+    for setting, unit in (("binlog_expire_logs_seconds", 1), ("expire_logs_days", _DAY)):
+        if kept := unit * float(found.get(setting) or 0):
+            return kept, setting
+    return None, ""

@@ -24,9 +24,11 @@ def source_health(endpoint: Endpoint, slot: str, offset: PostgresOffset | None) 
         row = session.execute(_HEALTH, [slot]).fetchone()
     assert row is not None
     clock, end, held, safe = row
+    is_limited = held is not None and safe is not None
     return SourceHealth(
         clock=clock,
         waiting_bytes=None if offset is None else max(0, end - offset.lsn),
         held_bytes=None if held is None else max(0, held),
-        held_limit_bytes=None if held is None or safe is None else max(0, held) + max(0, int(safe)),
+        held_limit_bytes=max(0, held) + max(0, int(safe)) if is_limited else None,
+        limited_by="max_slot_wal_keep_size" if is_limited else "",
     )

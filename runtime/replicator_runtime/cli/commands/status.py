@@ -162,16 +162,28 @@ def _lag(found: Mapping[str, Any]) -> str:
 
 
 def _kept(source: Mapping[str, Any] | None) -> str:
-    """What the source keeps for the replicator, and for how long; empty when it keeps nothing, or does not say."""
-    if source is None or (source["heldBytes"] is None and source["secondsLeft"] is None):
+    """What waits at the source, what it keeps for the replicator, and for how long; empty when it does not say."""
+    if source is None:
         return ""
-    left = source["secondsLeft"]
+    return "; ".join(filter(None, (_waiting(source), _held(source))))
+
+
+def _waiting(source: Mapping[str, Any]) -> str:
+    """What the log has after the saved offset; empty when that is nothing, or not known."""
+    sizes = ((source.get("waitingChanges"), "changes"), (source.get("waitingBytes"), "bytes"))
+    found = " with ".join(f"{size:,} {unit}" for size, unit in sizes if size)
+    return found and f"the source has {found} after the saved offset"
+
+
+def _held(source: Mapping[str, Any]) -> str:
+    held, left, limiting = source["heldBytes"], source["secondsLeft"], source.get("limitedBy")
     until = "" if left is None else f", for {left / 3600:,.1f} hours more if it goes on so"
-    if source["heldBytes"] is None:
-        return f"the source keeps the log that is needed{until}"
+    until += f" ({limiting})" if until and limiting else ""
+    if held is None:
+        return f"the source keeps the log that is needed{until}" if until else ""
     limit = source["heldLimitBytes"]
     most = "without a limit" if limit is None else f"of {limit:,} at most"
-    return f"the source keeps {source['heldBytes']:,} bytes of log for it, {most}{until}"
+    return f"the source keeps {held:,} bytes of log for it, {most}{until}"
 
 
 def _pause(pause: Mapping[str, Any]) -> str:

@@ -105,10 +105,17 @@ def summary_of(status: Mapping[str, Any], rows: Sequence[Row]) -> str:
 
 
 def _held_words(source: Mapping[str, Any]) -> list[str]:
-    """How much log the source keeps for the replicator, and for how long it still does, where the run knows it."""
-    held, left = source.get("heldBytes"), source.get("secondsLeft")
-    said = [] if held is None else [f"source holds {bytes_words(held)}"]
-    return said if left is None else [*said, f"{seconds_words(left)} until its limit"]
+    """How much log the source keeps for the replicator, or has for it, and for how long it still does, where the run knows it."""
+    held, waiting, changes = source.get("heldBytes"), source.get("waitingBytes"), source.get("waitingChanges")
+    if held is not None:
+        said = [f"source holds {bytes_words(held)}"]
+    elif waiting:
+        said = [f"{bytes_words(waiting)} wait at the source"]
+    else:
+        said = [f"{changes:,} changes wait at the source"] if changes else []
+    left = source.get("secondsLeft")
+    limit = source.get("limitedBy") or "its limit"
+    return said if left is None else [*said, f"{seconds_words(left)} until {limit}"]
 
 
 def bytes_words(count: float) -> str:

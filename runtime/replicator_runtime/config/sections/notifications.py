@@ -33,10 +33,15 @@ class NotificationConfig(Settings):
     held_bytes: int = Field(
         default=10_737_418_240,
         ge=1,
-        description="`source_log_held`: when the source keeps more log than this for the pipeline.",
+        description="`source_log_held`: when the source keeps more log than this for the pipeline, or has more for it after the saved offset.",
     )
     held_minutes: float = Field(
         default=60.0, gt=0, description="`source_log_held`: or when it has kept some of it for so long."
+    )
+    left_minutes: float = Field(
+        default=360.0,
+        ge=0,
+        description="`source_log_held`: or when it gives some of it up in less than this, and half of its retention is over; never when 0.",
     )
 
     @field_validator("url", mode="before")

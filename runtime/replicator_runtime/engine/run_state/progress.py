@@ -88,9 +88,9 @@ class TableView:
         snapshot_percent: Of the snapshot, 0 to 100; None when there is none.
         snapshot_seconds_left: Estimated; None when unknown.
         rows_per_second: Over the last ten seconds.
-        lag_seconds: While it replicates, 0 when none of its changes waits, and else no more than the run's. The same while its lane is
-            empty; else the time since the oldest change was put into it. While it is copied, or failing without a lane, the age of the
-            last change applied. None when unknown, or when the run has ended.
+        lag_seconds: While it replicates, 0 (or what the source is late itself) when none of its changes waits, and else no more than the
+            run's. The same while its lane is empty; else the time since the oldest change was put into it. While it is copied, or
+            failing without a lane, the age of the last change applied. None when unknown, or when the run has ended.
         error: One line; empty when fine.
         error_parts: Code, message and hint of the same error, as `error_view` makes them; None when fine.
         failing_since: When it began to fail, in seconds since 1970; None when fine.
@@ -132,14 +132,24 @@ class SourceView:
         answered_at: When, in seconds since 1970.
         health: What.
         clock_ahead: By how many seconds its clock is ahead of this host's; None when it is not known.
-        seconds_left: Until it gives up the log that the replicator needs, if that goes on growing as now; None when it does not, or
-            there is no limit.
+        seconds_left: As of then, until it gives up the log that the replicator needs; None when it does not, or there is no limit.
     """
 
     answered_at: float
     health: SourceHealth
     clock_ahead: float | None = None
     seconds_left: float | None = None
+
+    @property
+    def left_now(self) -> float | None:
+        """The seconds that are left now: a source that does not answer may give log up all the same."""
+        silent = max(0.0, time.time() - self.answered_at)
+        return None if self.seconds_left is None else max(0.0, self.seconds_left - silent)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether the source gives log up within that time, and half of its retention, which may be no longer, is over."""
+        left, retention = self.left_now, self.health.retention_seconds
+        return left is not None and left < seconds and (retention is None or left <= retention / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +158,8 @@ class RunView:
 
     Attributes:
         phase: One of starting, snapshot, streaming, retrying, paused, stopping, maintenance, done, failed.
-        lag_seconds: The age of the oldest change not applied; 0 when everything read is applied and the source answers; while nothing
-            is read, the time since the run was last current. None when unknown, or when the run has ended.
+        lag_seconds: The age of the oldest change not applied; 0 (or what the source is late itself) when everything read is applied and the
+            source answers; while nothing is read, the time since the run was last current. None when unknown, or when the run has ended.
         read_lag_seconds: The part of it that reading is late: the rest is time between reading and the target's commit. None when unknown.
         source: What the source said of itself last; None when it has not, or cannot be asked.
         current_at: When the run was last current, that is when everything read was applied, in seconds since 1970; None
@@ -452,8 +462,13 @@ class Progress:
         if self.phase in _ENDED:
             return None
         if self._caught_up and self._caught_up_at is not None:
-            return 0.0 if self._is_reading else max(0.0, time.time() - self._caught_up_at, self._silent_seconds())
+            since = 0.0 if self._is_reading else max(time.time() - self._caught_up_at, self._silent_seconds())
+            return max(self._source_late(), since)
         return None if self._read_until < 0 else self._age(self._read_until)
+
+    def _source_late(self) -> float:
+        """How late the source itself is, as it said last."""
+        return 0.0 if self._source is None else self._source.health.late_seconds or 0.0
 
     def _read_lag(self) -> float | None:
         lag = self._lag()
@@ -478,7 +493,7 @@ class Progress:
             applied_at = self._applied_at.get(view.table, -1)
             return None if applied_at < 0 else self._age(applied_at)
         is_waiting = self._waiting is None or view.table in self._waiting
-        return of_the_run if is_waiting or not self._is_reading else 0.0
+        return of_the_run if is_waiting or not self._is_reading else self._source_late()
 
 
 def _rename(known: dict[TableId, _Known], names: Mapping[TableId, TableId]) -> None:

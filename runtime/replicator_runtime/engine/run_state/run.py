@@ -84,6 +84,7 @@ class Run:
             from it when the newest offset file is damaged. None until this run has saved once.
         saved_sequence: The sequence number there.
         next_slice_at: When the target may be given the next slice, on this process's clock; attempts follow each other sooner.
+        late_offsets: Tables that the log still has to keep changes for from before the saved offset, since they are read by themselves.
         expects_more: Whether the source may still emit what was committed before the commits read last (`Commits.more`).
         accepted_copies: The tables that the accepted plan has copied again; None where nothing was planned.
         archive: The change archive; none until the run makes attempts.
@@ -114,6 +115,7 @@ class Run:
     saved_sequence: int = 0
     committed_offset: Offset | None = None
     next_slice_at: float = -math.inf
+    late_offsets: Mapping[TableId, Offset] = field(default_factory=dict)
     expects_more: bool = False
     accepted_copies: frozenset[TableId] | None = None
     freshness: Measurement | None = None

@@ -116,7 +116,10 @@ def _source(source: SourceView) -> dict[str, Any]:
         "waitingChanges": health.waiting_changes,
         "heldBytes": health.held_bytes,
         "heldLimitBytes": health.held_limit_bytes,
-        "secondsLeft": source.seconds_left,
+        "retentionSeconds": health.retention_seconds,
+        "secondsLeft": source.left_now,
+        "limitedBy": health.limited_by or None,
+        "lateSeconds": health.late_seconds,
     }
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from replicator_runtime.config.sections.notifications import NoticeKind
-    from replicator_runtime.engine.run_state.progress import RunView
+    from replicator_runtime.engine.run_state.progress import RunView, SourceView
     from replicator_runtime.engine.run_state.run import Run
     from replicator_runtime.notices.destinations import Destination
 
@@ -104,20 +104,18 @@ class RunConditions:
                 yield Key("schema_change_waiting", name), table.pause.asks
 
     def _of_log(self, view: RunView) -> Iterator[tuple[Key, str]]:
-        known = 0 if view.source is None else view.source.health.held_bytes or 0
-        held = max(known, int(self._run.metrics.value(_HELD_GAUGE) or 0))
+        source = view.source
+        held = max(0 if source is None else _kept_bytes(source), int(self._run.metrics.value(_HELD_GAUGE) or 0))
         now = time.time()
         waits = [view.lag_seconds or 0.0]
         waits += [now - t.failing_since for t in view.tables if t.holds_log and t.failing_since is not None]
         minutes = max(waits) / 60
-        said = ", ".join(
-            filter(
-                None, (f"{held / 2**30:.1f} GiB" if held else "", f"for {minutes:.0f} minutes" if minutes >= 1 else "")
-            )
-        )
+        parts = (f"{held / 2**30:.1f} GiB" if held else "", f"for {minutes:.0f} minutes" if minutes >= 1 else "")
         for one in self._destinations:
-            if held > one.config.held_bytes or minutes > one.config.held_minutes:
-                yield Key("source_log_held", one.limits), said
+            ends = source is not None and source.ends_within(one.config.left_minutes * 60)
+            if held > one.config.held_bytes or minutes > one.config.held_minutes or ends:
+                said = (*parts, "" if source is None or not ends else _left_words(source))
+                yield Key("source_log_held", one.limits), ", ".join(filter(None, said))
 
     def _of_objectives(self) -> Iterator[tuple[Key, str]]:
         freshness = self._run.freshness
@@ -140,6 +138,19 @@ class RunConditions:
                 if one.result == "different"
             }
         yield from (self._different or {}).items()
+
+
+def _kept_bytes(source: SourceView) -> int:
+    """Of log that the source keeps for the pipeline alone; where it does so for all readers alike, what it has after the saved offset."""
+    health = source.health
+    return (health.waiting_bytes if health.held_bytes is None else health.held_bytes) or 0
+
+
+def _left_words(source: SourceView) -> str:
+    left = source.left_now or 0.0
+    if left == 0.0:
+        return f"some of it is given up ({source.health.limited_by or 'its limit is reached'})"
+    return f"given up in {left / 60:.0f} minutes" + (f" ({limit})" if (limit := source.health.limited_by) else "")
 
 
 def _words(error: Mapping[str, str], table: str = "") -> str:

@@ -136,6 +136,7 @@ class DistributedStream:
         """Apply the next slice, if there is one."""
         began = time.monotonic()
         piece = self._plan(goal)
+        self._run.progress.heard()
         if piece is None:
             self._rejoining.at_the_end()
             self._run.progress.read(True, -1)

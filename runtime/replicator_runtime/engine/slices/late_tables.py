@@ -77,6 +77,7 @@ class LateTables:
         self._reading = {t: one for t, one in tables.items() if one.is_read}
         self._interval = consumer.slice_interval
         self._looked_at = -math.inf
+        self._report()
 
     def begin(self, slice_store: SliceStore) -> None:
         """Called once, first.
@@ -136,6 +137,11 @@ class LateTables:
             failpoint("engine.late_table.joined")
             log.info("table.resumed", table=str(one.record.table))
 
+    def _report(self) -> None:
+        """Say which changes the log has to keep for them."""
+        tables = [*self._waiting.items(), *self._reading.items()]
+        self._run.late_offsets = {table: one.position.offset for table, one in tables}
+
     def _is_there(self, one: _OneTable) -> bool:
         return one.position.offset == self._run.saved_offset
 
@@ -154,6 +160,7 @@ class LateTables:
             one.next_at = began + self._interval
         if not one.is_read:
             del self._reading[one.record.table]
+        self._report()
         return True
 
     def _plan(self, one: _OneTable, limit_bytes: int) -> LogSlice | None:
@@ -181,6 +188,7 @@ class LateTables:
             pause = one.record.pause
             since = pause.since if pause is not None and rows else None
             self._run.progress.set_lane(table, rows, nbytes, since, in_log=True)
+        self._report()
 
 
 class _OneTable:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replicator_runtime.engine.run_state.run import Run
-    from replicator_sdk.discovery.source_health import SourceHealth
+    from replicator_sdk.discovery.source_health import HealthProbe, SourceHealth
 
 log = structlog.get_logger()
 EVERY_SECONDS: Final = 5.0
@@ -40,6 +40,7 @@ class SourceWatch:
         self._run = run
         self._done = threading.Event()
         self._held: deque[tuple[float, int]] = deque()
+        self._probe: HealthProbe | None = None
         self._thread = threading.Thread(target=self._loop, name="source-watch", daemon=True)
 
     def start(self) -> None:
@@ -49,6 +50,8 @@ class SourceWatch:
     def close(self) -> None:
         """End; a call that blocks is left to itself."""
         self._done.set()
+        if (probe := self._probe) is not None:
+            probe.close()
         self._thread.join(_CLOSE_SECONDS)
 
     def ask(self) -> None:
@@ -56,7 +59,7 @@ class SourceWatch:
         run = self._run
         at, began = time.time(), time.monotonic()
         try:
-            health = run.pipeline.source.health(run.saved_offset, namespace=run.config.namespace, name=run.config.name)
+            health = self._health()
         except Exception as error:  # noqa: BLE001 - the reader finds out by itself what is wrong
             log.debug("source.not_asked", error=summary(error))
             return
@@ -66,27 +69,49 @@ class SourceWatch:
         ahead = None if health.clock is None else health.clock - middle
         run.progress.answered(SourceView(time.time(), health, ahead, self._seconds_left(health)))
 
+    def _health(self) -> SourceHealth | None:
+        run = self._run
+        if self._probe is not None:
+            return self._probe.ask(run.saved_offset, run.late_offsets)
+        return run.pipeline.source.health(run.saved_offset, namespace=run.config.namespace, name=run.config.name)
+
     def _seconds_left(self, health: SourceHealth) -> float | None:
-        """Until the source gives up what it keeps, as it has grown in the last minutes; None when it does not grow, or has no limit."""
+        """Until the source gives up log that is needed: as it says, as its retention and the lag do, or as what it keeps has grown in the last minutes.
+
+        None when that does not grow, or there is no limit.
+        """
+        left = health.seconds_left
+        if left is None and health.retention_seconds is not None:
+            lag = self._run.progress.snapshot().lag_seconds
+            left = None if lag is None else max(0.0, health.retention_seconds - lag)
+        by_size = self._left_by_size(health)
+        return min((one for one in (left, by_size) if one is not None), default=None)
+
+    def _left_by_size(self, health: SourceHealth) -> float | None:
         now, held, limit = time.monotonic(), health.held_bytes, health.held_limit_bytes
-        lag = self._run.progress.snapshot().lag_seconds
-        left = None if health.retention_seconds is None or lag is None else max(0.0, health.retention_seconds - lag)
         if held is None or limit is None:
-            return left
+            return None
         self._held.append((now, held))
         while now - self._held[0][0] > _RATE_SECONDS:
             self._held.popleft()
         since, before = self._held[0]
         if held >= limit:
             return 0.0
-        if held > before:
-            by_size = (limit - held) * (now - since) / (held - before)
-            left = by_size if left is None else min(left, by_size)
-        return left
+        return (limit - held) * (now - since) / (held - before) if held > before else None
 
     def _loop(self) -> None:
-        while not self._done.wait(EVERY_SECONDS):
+        if self._done.wait(EVERY_SECONDS):
+            return
+        config = self._run.config
+        probe = self._run.pipeline.source.create_health_probe(namespace=config.namespace, name=config.name)
+        self._probe = probe
+        try:
             self.ask()
+            while not self._done.wait(EVERY_SECONDS):
+                self.ask()
+        finally:
+            if probe is not None:
+                probe.close()
 
 
 @contextmanager

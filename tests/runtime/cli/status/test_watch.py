@@ -82,6 +82,16 @@ def test_the_first_line_sums_up_the_run_and_what_the_source_holds() -> None:
     assert "1 failing · 2 paused · 3 replicating · 1 snapshotting · 12 rows/s · lag 1.5 s" in said
     assert "source holds 1.2 GB · 2 h 1 min until its limit" in said
     assert "holds" not in summary_of(status(TABLES), [])
+    topic = {
+        "waitingBytes": 5_000,
+        "waitingChanges": 70,
+        "secondsLeft": 60.0,
+        "limitedBy": "retention.ms of the topic a",
+    }
+    assert "5.0 kB wait at the source · 1 min 0 s until retention.ms of the topic a" in summary_of(
+        status(TABLES, source=topic), []
+    )
+    assert "70 changes wait" in summary_of(status(TABLES, source={"waitingChanges": 70}), [])
     assert [bytes_words(n) for n in (0, 999, 1000, 1e18)] == ["0 B", "999 B", "1.0 kB", "1,000.0 PB"]
 
 

@@ -104,3 +104,39 @@ def test_an_unknown_lag_stays_unknown(clock: Clock) -> None:
     progress = Progress()
     answer(progress)
     assert (progress.snapshot().lag_seconds, progress.snapshot().read_lag_seconds) == (None, None)
+
+
+def test_a_copy_is_as_late_as_the_source_that_is_a_copy_itself(current: Progress) -> None:
+    current.answered(SourceView(time.time(), SourceHealth(late_seconds=90.0)))
+    view = current.snapshot()
+    assert (view.lag_seconds, view.read_lag_seconds) == (90.0, 90.0)
+    assert [t.lag_seconds for t in view.tables] == [90.0, 90.0]
+    answer(current)
+    assert current.snapshot().lag_seconds == 0
+
+
+def test_the_time_left_falls_while_the_source_does_not_answer(current: Progress, clock: Clock) -> None:
+    current.answered(SourceView(time.time(), SourceHealth(), seconds_left=60.0))
+    clock.passed += 20
+    source = current.snapshot().source
+    assert source is not None
+    assert source.left_now == pytest.approx(40, abs=0.1)
+    clock.passed += 600
+    assert source.left_now == 0.0
+
+
+@pytest.mark.parametrize(
+    ("left", "retention", "near"),
+    [
+        (None, 3600.0, False),
+        (3000.0, None, True),
+        (4000.0, None, False),
+        (3000.0, 3600.0, False),
+        (1700.0, 3600.0, True),
+    ],
+)
+def test_log_ends_soon_when_half_of_a_short_retention_is_over(
+    left: float | None, retention: float | None, near: bool
+) -> None:
+    source = SourceView(time.time() + 60, SourceHealth(retention_seconds=retention), seconds_left=left)
+    assert source.ends_within(3600) is near

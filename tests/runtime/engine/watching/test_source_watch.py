@@ -13,19 +13,23 @@ import pytest
 from replicator_runtime.engine.run_state.progress import Progress
 from replicator_runtime.engine.watching import source_watch
 from replicator_runtime.engine.watching.source_watch import SourceWatch, watching_source
-from replicator_sdk.discovery.source_health import SourceHealth
+from replicator_sdk.discovery.source_health import HealthProbe, SourceHealth
 from replicator_sdk.errors import RetryableError
 from replicator_sdk.testing.in_memory.source import MemorySource
 
 Health = Callable[..., SourceHealth | None]
 
 
-def run_of(health: Health) -> Any:
+def run_of(health: Health, probe: HealthProbe | None = None) -> Any:
     """A run of a source with that answer."""
-    kind = type("Asked", (), {"health": staticmethod(health)})
+    kind = type("Asked", (), {"health": staticmethod(health), "create_health_probe": lambda self, **_: probe})
     config = SimpleNamespace(namespace="default", name="shop")
     return SimpleNamespace(
-        pipeline=SimpleNamespace(source=kind()), progress=Progress(), saved_offset=None, config=config
+        pipeline=SimpleNamespace(source=kind()),
+        progress=Progress(),
+        saved_offset=None,
+        config=config,
+        late_offsets={"orders": "before"},
     )
 
 
@@ -106,3 +110,43 @@ def test_the_time_left_of_a_retention_is_what_the_lag_leaves_of_it() -> None:
     run.progress.read(False, int((time.time() - 600) * 1e6))
     SourceWatch(run).ask()
     assert run.progress.snapshot().source.seconds_left == pytest.approx(3000, abs=10)
+
+
+def test_the_time_left_that_the_source_knows_itself_counts_more_than_what_follows_from_the_lag() -> None:
+    run = run_of(lambda offset, **_: SourceHealth(retention_seconds=3600, seconds_left=60.0))
+    run.progress.set_phase("streaming")
+    run.progress.read(False, int((time.time() - 600) * 1e6))
+    SourceWatch(run).ask()
+    assert run.progress.snapshot().source.seconds_left == 60.0
+
+
+class _Probe(HealthProbe):
+    """Blocks from the third call on, until it is closed."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.closed = threading.Event()
+
+    def ask(self, offset: object, late: object = None) -> SourceHealth:
+        assert late == {"orders": "before"}
+        self.asked += 1
+        if self.asked > 2:
+            self.closed.wait(120)
+            raise RetryableError("it is closed", code="TST-0001", hint="start it")
+        return SourceHealth(waiting_changes=self.asked)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_a_probe_is_asked_instead_kept_and_closed_at_the_end_also_while_it_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(source_watch, "EVERY_SECONDS", 0.01)
+    probe = _Probe()
+    run = run_of(lambda offset, **_: pytest.fail("the source is asked without its probe"), probe)
+    with watching_source(run):
+        wait_for(lambda: probe.asked == 3)
+        assert run.progress.snapshot().source.health.waiting_changes == 2
+        assert not probe.closed.is_set()
+    assert probe.closed.is_set()

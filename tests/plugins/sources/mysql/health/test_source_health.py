@@ -40,19 +40,19 @@ def test_an_offset_of_another_server_or_of_none_has_no_distance(mysql_database: 
 
 
 @pytest.mark.parametrize(
-    ("settings", "seconds"),
+    ("settings", "kept"),
     [
-        ({"binlog_expire_logs_seconds": "3600"}, 3600.0),
-        ({"binlog_expire_logs_seconds": "0", "expire_logs_days": "2"}, 172800.0),
-        ({"binlog_expire_logs_seconds": "0"}, None),
-        ({"binlog_expire_logs_seconds": "3600", "binlog_expire_logs_auto_purge": "OFF"}, None),
+        ({"binlog_expire_logs_seconds": "3600"}, (3600.0, "binlog_expire_logs_seconds")),
+        ({"binlog_expire_logs_seconds": "0", "expire_logs_days": "2"}, (172800.0, "expire_logs_days")),
+        ({"binlog_expire_logs_seconds": "0"}, (None, "")),
+        ({"binlog_expire_logs_seconds": "3600", "binlog_expire_logs_auto_purge": "OFF"}, (None, "")),
     ],
 )
 def test_the_retention_is_that_of_the_servers_settings(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], seconds: float | None
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], kept: tuple[float | None, str]
 ) -> None:
     from replicator_source_mysql.binlog import source_health
 
     connection: object = object()
     monkeypatch.setattr(source_health, "variables", lambda *_: settings)
-    assert source_health._retention(connection) == seconds  # type: ignore[arg-type]
+    assert source_health._retention(connection) == kept  # type: ignore[arg-type]

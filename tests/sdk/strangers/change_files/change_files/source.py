@@ -14,8 +14,10 @@ from replicator_sdk import (
     EventReaderDefinition,
     FixedTables,
     NumberOffset,
+    Offset,
     PluginConfig,
 )
+from replicator_sdk.discovery.source_health import SourceHealth
 
 
 class ChangeFilesConfig(PluginConfig):
@@ -43,6 +45,11 @@ class ChangeFilesSource(DeltaSource[ChangeFilesConfig]):
     def latest_offset(self) -> NumberOffset:
         """The newest file."""
         return NumberOffset(last_number(self.config.folder))
+
+    def health(self, offset: Offset | None, *, namespace: str, name: str) -> SourceHealth:
+        """How many files follow."""
+        last = last_number(self.config.folder)
+        return SourceHealth(waiting_changes=last - offset.number if isinstance(offset, NumberOffset) else None)
 
     def create_table_registry(self) -> FixedTables:
         """The tables after the newest file."""
