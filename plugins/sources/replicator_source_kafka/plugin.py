@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from replicator_sdk.config import PluginConfig
 from replicator_sdk.context import Configurer, DeltaSourceContext
 from replicator_sdk.discovery.assessment import TableAssessor
 from replicator_sdk.discovery.clean_up import Leftover, NothingToRemove, SourceCleanUp, StoredState
 from replicator_sdk.discovery.dataset import Dataset
+from replicator_sdk.discovery.source_health import HealthProbe, SourceHealth
 from replicator_sdk.discovery.table_registry import TableRegistry
 from replicator_sdk.distributed.partitioned_log import DistributedLog
 from replicator_sdk.offset import Offset
@@ -24,6 +26,9 @@ from replicator_source_kafka.offset import KafkaOffset
 from replicator_source_kafka.topics.position_check import PositionCheck
 from replicator_source_kafka.topics.selection import find_topics
 
+if TYPE_CHECKING:
+    from replicator_source_kafka.health.probe import ReadsTopics
+
 
 class KafkaSource(DeltaSource[KafkaConfig]):
     """Debezium's change topics, and keyed topics, in Kafka; see `DeltaSource`.
@@ -35,6 +40,8 @@ class KafkaSource(DeltaSource[KafkaConfig]):
     title: ClassVar[str] = "Debezium change topics (any connector) and keyed topics in Kafka"
     config_type: ClassVar[type[PluginConfig]] = KafkaConfig
     offset_type: ClassVar[type[Offset]] = KafkaOffset
+    _log: ReadsTopics | None = None
+    """What was made last to read the topics."""
 
     def configure(self, configurer: Configurer) -> None:
         """Report files that do not exist; the settings model checks everything else."""
@@ -65,6 +72,17 @@ class KafkaSource(DeltaSource[KafkaConfig]):
             partitions = [tp for topic in topics.values() for tp in topic.partitions]
             ends = cluster.offsets(dict.fromkeys(partitions, LATEST))
             return KafkaOffset({name: topic.id for name, topic in topics.items()}, ends)
+
+    def health(self, offset: Offset | None, *, namespace: str, name: str) -> SourceHealth | None:
+        """The records after `offset` and how long they are there; brokers have no clock of their own to ask for."""
+        with closing(self.create_health_probe(namespace=namespace, name=name)) as probe:
+            return probe.ask(offset)
+
+    def create_health_probe(self, *, namespace: str, name: str) -> HealthProbe:  # noqa: ARG002 - part of the contract
+        """The same over connections that it keeps."""
+        from replicator_source_kafka.health.probe import KafkaHealthProbe
+
+        return KafkaHealthProbe(self.config, lambda: self._log)
 
     def create_table_registry(self) -> TableRegistry:
         """Tables as found in the topics' records."""
@@ -117,7 +135,8 @@ class KafkaSource(DeltaSource[KafkaConfig]):
         """A reader of the topics. It does not depend on committed consumer offsets."""
         from replicator_source_kafka.window.reader import KafkaEventReader
 
-        return KafkaEventReader(self.config, definition, context, emitter)
+        self._log = reader = KafkaEventReader(self.config, definition, context, emitter)
+        return reader
 
     def create_distributed_log(
         self, definition: EventReaderDefinition, context: DeltaSourceContext
@@ -125,4 +144,7 @@ class KafkaSource(DeltaSource[KafkaConfig]):
         """The topics as slices, unless the settings say `distributed: false`."""
         from replicator_source_kafka.slices.distributed_log import KafkaLog
 
-        return KafkaLog(self.config, definition, context) if self.config.distributed else None
+        if not self.config.distributed:
+            return None
+        self._log = log = KafkaLog(self.config, definition, context)
+        return log

@@ -7,6 +7,7 @@ compaction look around every second, so that a test sees what they do. Data goes
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -146,6 +147,16 @@ class KafkaBroker(KafkaClient):
         if self._process and self.running:
             self._process.kill()
             self._process.wait(120)
+
+    def freeze(self) -> None:
+        """Stops the process where it is: connections stay open, and nothing is answered. `thaw` lets it go on; a kill works meanwhile."""
+        if self._process:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Lets the process go on."""
+        if self._process:
+            self._process.send_signal(signal.SIGCONT)
 
     def restart(self, **settings: object) -> None:
         """Stops and starts again on the same port and data, with `settings` changed."""

@@ -17,7 +17,7 @@ from replicator_sdk.discovery.assessment import (
 )
 from replicator_sdk.errors import ReplicatorError
 from replicator_sdk.schema import TableSchema
-from replicator_source_kafka.assessment.topic_findings import partition_findings, retention_findings, topic_settings
+from replicator_source_kafka.assessment.topic_findings import partition_findings, retention_findings
 from replicator_source_kafka.client.cluster import EARLIEST, LATEST, Cluster
 from replicator_source_kafka.client.diagnosis import diagnosed
 from replicator_source_kafka.client.fetch import sample_records
@@ -81,7 +81,7 @@ class KafkaTableAssessor(TableAssessor):
 
 
 def _upkeep(cluster: Cluster, topics: Mapping[str, Topic]) -> list[Finding]:
-    settings = topic_settings(cluster, list(topics), _SETTINGS) if topics else {}
+    settings = cluster.topic_settings(list(topics), _SETTINGS) if topics else {}
     return [finding for name, values in settings.items() for finding in retention_findings(name, values)]
 
 

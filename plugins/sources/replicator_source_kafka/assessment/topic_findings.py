@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from replicator_sdk.discovery.assessment import Finding, Severity
-from replicator_source_kafka.client.cluster import Cluster
 from replicator_source_kafka.client.metadata import Topic
 from replicator_source_kafka.records import Records
 
 _DAY_MS: Final = 24 * 3600 * 1000
-_TOPIC: Final = 2  # the kind of resource, in the protocol
 
 
 def partition_findings(topic: Topic, samples: Sequence[Records]) -> list[Finding]:
@@ -52,22 +50,6 @@ def partition_findings(topic: Topic, samples: Sequence[Records]) -> list[Finding
             "choose the number before the connector's first record",
         )
     ]
-
-
-def topic_settings(cluster: Cluster, names: Sequence[str], wanted: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The brokers' values of the `wanted` settings: topic → setting → value."""
-    from kafka import errors
-    from kafka.protocol.admin import DescribeConfigsRequest
-
-    kind = DescribeConfigsRequest.DescribeConfigsResource
-    asked = [kind(resource_type=_TOPIC, resource_name=name, configuration_keys=list(wanted)) for name in names]
-    response = cluster.ask(DescribeConfigsRequest(resources=asked, include_synonyms=False))
-    found = {}
-    for result in response.results:
-        if result.error_code:
-            raise errors.for_code(result.error_code)(result.resource_name)
-        found[result.resource_name] = {entry.name: entry.value for entry in result.configs}
-    return found
 
 
 def retention_findings(name: str, settings: Mapping[str, str]) -> list[Finding]:

@@ -6,10 +6,11 @@ keeps its own offsets, and continues in a re-created topic without an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from replicator_source_kafka.client.connection import USUAL, Patience
 from replicator_source_kafka.client.fetch_request import READ_COMMITTED, Fetched, FetchLimits, fetch_request, fetched
 from replicator_source_kafka.client.metadata import TopicMetadata, text_id
 from replicator_source_kafka.config import KafkaConfig
@@ -17,6 +18,7 @@ from replicator_source_kafka.partition_range import TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+_TOPIC: Final = 2  # the kind of resource, in the protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,14 @@ class Cluster(TopicMetadata):
 
     Args:
         config: The source's settings.
+        patience: How long brokers are waited for.
 
     Attributes:
         fetch_bytes: How many bytes a window should hold, before decompression.
     """
 
-    def __init__(self, config: KafkaConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: KafkaConfig, patience: Patience = USUAL) -> None:
+        super().__init__(config, patience)
         self.fetch_bytes = config.own_number("fetch.max.bytes")
         self._wait_ms = config.own_number("fetch.max.wait.ms")
         self._min_bytes = config.own_number("fetch.min.bytes")
@@ -119,18 +122,74 @@ class Cluster(TopicMetadata):
                     found[topic.topic, part.partition] = int(part.end_offset)
         return found
 
+    # ------------------------------------------------------------ what is stored
+
+    def stored_bytes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """How large the log of each partition is at its leader; those are left out of which a broker does not say it."""
+        return self.with_retries(lambda: self._stored_bytes(list(partitions)))
+
+    def _stored_bytes(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        from kafka.protocol.admin import DescribeLogDirsRequest
+
+        kind = DescribeLogDirsRequest.DescribableLogDirTopic
+        requests = {
+            leader: DescribeLogDirsRequest(
+                topics=[kind(topic=name, partitions=[tp[1] for tp in here]) for name, here in topics.items()]
+            )
+            for leader, topics in self.by_leader(partitions).items()
+        }
+        return {
+            (topic.name, part.partition_index): int(part.partition_size)
+            for response in self.ask_all(requests)
+            for folder in response.results
+            if not folder.error_code
+            for topic in folder.topics
+            for part in topic.partitions
+            if not part.is_future_key
+        }
+
+    def topic_settings(
+        self, names: Sequence[str], wanted: Sequence[str], *, skip_refused: bool = False
+    ) -> dict[str, dict[str, str]]:
+        """The brokers' values of the `wanted` settings: topic → setting → value.
+
+        Args:
+            names: The topics.
+            wanted: The settings.
+            skip_refused: Leave topics out whose settings the login may not see; otherwise the broker's error is raised.
+        """
+        from kafka import errors
+        from kafka.protocol.admin import DescribeConfigsRequest
+
+        kind = DescribeConfigsRequest.DescribeConfigsResource
+        asked = [kind(resource_type=_TOPIC, resource_name=name, configuration_keys=list(wanted)) for name in names]
+        response = self.ask(DescribeConfigsRequest(resources=asked, include_synonyms=False))
+        found = {}
+        for result in response.results:
+            if not result.error_code:
+                found[result.resource_name] = {entry.name: entry.value for entry in result.configs}
+            elif not skip_refused:
+                raise errors.for_code(result.error_code)(result.resource_name)
+        return found
+
     # ------------------------------------------------------------ records
 
     def fetch(
-        self, begin: Mapping[TopicPartition, int], *, max_bytes: int = 0, wait_ms: int | None = None
+        self,
+        begin: Mapping[TopicPartition, int],
+        *,
+        max_bytes: int = 0,
+        wait_ms: int | None = None,
+        partition_bytes: int | None = None,
     ) -> list[Fetched]:
         """Record batches of some partitions from the given offsets, committed transactions only (`read_committed`).
 
         Waits for data as long as the settings say. Each broker's answer is limited to `max_bytes`, or to the settings'
-        `fetch.max.bytes`. Brokers fill the answer in the order of the partitions in `begin`.
+        `fetch.max.bytes`. Brokers fill the answer in the order of the partitions in `begin`. With `partition_bytes` the first partition of
+        each broker has at least a batch, and another none where its first batch is larger than that.
         """
         wait_ms = self._wait_ms if wait_ms is None else wait_ms
-        limits = FetchLimits(max_bytes or self.fetch_bytes, self._min_bytes, wait_ms)
+        limits = FetchLimits(max_bytes or self.fetch_bytes, self._min_bytes, wait_ms, partition_bytes)
         return self.with_retries(lambda: self._fetched(begin, limits))
 
     def _fetched(self, begin: Mapping[TopicPartition, int], limits: FetchLimits) -> list[Fetched]:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
 from replicator_source_kafka.client.fail_fast import fail_fast_connections, is_permanent
@@ -15,10 +16,26 @@ from replicator_source_kafka.config import KafkaConfig
 _BOOTSTRAP_MS: Final = 15_000
 _REQUEST_MS: Final = 30_000
 _ANSWER_BYTES: Final = 100_000_000
-_PERSISTENCE_SECONDS: Final = 12.0
+_TIMES: Final = ("request_timeout_ms", "socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms")
 _PAUSE_SECONDS: Final = 0.1
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long brokers are waited for.
+
+    Attributes:
+        retry_seconds: For how long requests are repeated while brokers restart or hand over partitions.
+        answer_ms: A connection or an answer may take so long; None for what the settings say.
+    """
+
+    retry_seconds: float = 12.0
+    answer_ms: int | None = None
+
+
+USUAL: Final = Patience()
 
 
 class BrokerConnections:
@@ -26,9 +43,10 @@ class BrokerConnections:
 
     Args:
         config: The source's settings.
+        patience: How long brokers are waited for.
     """
 
-    def __init__(self, config: KafkaConfig) -> None:
+    def __init__(self, config: KafkaConfig, patience: Patience = USUAL) -> None:
         connections = fail_fast_connections()
         from kafka.net.selector import NetworkSelector
 
@@ -36,6 +54,9 @@ class BrokerConnections:
         arguments = client_arguments(config.kafka)
         arguments["bootstrap_servers"] = config.bootstrap_servers.split(",")
         arguments["receive_message_max_bytes"] = max(_ANSWER_BYTES, 2 * config.own_number("fetch.max.bytes"))
+        if (most := patience.answer_ms) is not None:
+            arguments |= {name: min(most, int(arguments.get(name, most))) for name in _TIMES}
+        self._patience = patience
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._net = NetworkSelector(**arguments)
@@ -82,7 +103,7 @@ class BrokerConnections:
         A broker that is restarted passes its partitions on within a second; one that dies is noticed after
         `broker.session.timeout.ms`, which is 9 seconds by default. When it takes longer, the error is raised.
         """
-        until = time.monotonic() + _PERSISTENCE_SECONDS
+        until = time.monotonic() + self._patience.retry_seconds
         while True:
             try:
                 return ask()

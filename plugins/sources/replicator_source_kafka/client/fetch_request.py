@@ -37,11 +37,19 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much data a broker may send, and how long it may wait for it."""
+    """How much data a broker may send, and how long it may wait for it.
+
+    Attributes:
+        max_bytes: Of all partitions.
+        min_bytes: It waits for so much.
+        wait_ms: At most so long.
+        partition_bytes: Of one partition; None for its share of `max_bytes`, at least a megabyte.
+    """
 
     max_bytes: int
     min_bytes: int
     wait_ms: int
+    partition_bytes: int | None = None
 
 
 def fetch_request(
@@ -58,7 +66,7 @@ def fetch_request(
     from kafka.protocol.consumer import FetchRequest
 
     kind = FetchRequest.FetchTopic
-    share = max(_LEAST_SHARE, limits.max_bytes // sum(map(len, topics.values())))
+    share = limits.partition_bytes or max(_LEAST_SHARE, limits.max_bytes // sum(map(len, topics.values())))
     asked = []
     for name, partitions in topics.items():
         parts = [

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from replicator_source_kafka.client.connection import BrokerConnections
+from replicator_source_kafka.client.connection import USUAL, BrokerConnections, Patience
 from replicator_source_kafka.client.fetch_request import NO_ID
 from replicator_source_kafka.config import KafkaConfig
 from replicator_source_kafka.partition_range import TopicPartition
@@ -37,13 +37,14 @@ class TopicMetadata(BrokerConnections):
 
     Args:
         config: The source's settings.
+        patience: How long brokers are waited for.
 
     Attributes:
         cluster_id: The cluster's id; empty before the first request for topics.
     """
 
-    def __init__(self, config: KafkaConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: KafkaConfig, patience: Patience = USUAL) -> None:
+        super().__init__(config, patience)
         self.cluster_id = ""
         self._topics: dict[str, Topic] = {}
         self._pinned: dict[str, str] = {}

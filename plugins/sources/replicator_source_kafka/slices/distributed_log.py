@@ -62,6 +62,17 @@ class KafkaLog(DistributedLog):
         """Where reading began, past deleted records that no table needs."""
         self._known = {*definition.tables, *definition.stopped}
 
+    @property
+    def skipped(self) -> frozenset[str] | None:
+        """The topics of which nothing is read, since their only table has stopped; None before they are known. From any thread."""
+        check: PositionCheck | None = getattr(self, "_check", None)
+        return None if check is None else check.skipped
+
+    @property
+    def known(self) -> frozenset[TableId]:
+        """All tables that are known and selected; from any thread."""
+        return frozenset(self._known)
+
     # ------------------------------------------------------------ before the first slice
 
     def initialize(self, offset: Offset | None) -> Offset:

@@ -53,7 +53,7 @@ class TableRecords:
             upto = older if older != start else upto
         if upto == start:
             return None
-        own, read = self._topics(table, upto.topics)
+        own, read = topics_of(self.config, self.known, table, upto.topics)
         check = PositionCheck(self.cluster, self.config)
         check.check(_of_topics(start, own & start.topics.keys()))
         check.check(_of_topics(upto, own))
@@ -65,13 +65,23 @@ class TableRecords:
             begin[tp] = min(earliest, upto.next[tp])
         return KafkaOffset(upto.topics, begin, start.epochs), upto
 
-    def _topics(self, table: TableId, topics: Collection[str]) -> tuple[set[str], set[str]]:
-        """The topics that hold the table's changes, as far as is certain, else all that may; and all that do not certainly hold another one's."""
-        if table == quarantine.TABLE:
-            return set(topics), set(topics)
-        owners = only_tables(self.config, topics, self.known, topics)
-        read = {topic for topic in topics if owners.get(topic, table) == table}
-        return {topic for topic, owner in owners.items() if owner == table} or read, read
+
+def topics_of(
+    config: KafkaConfig, known: Collection[TableId], table: TableId, topics: Collection[str]
+) -> tuple[set[str], set[str]]:
+    """The topics that hold the table's changes, as far as is certain, else all that may; and all that do not certainly hold another one's.
+
+    Args:
+        config: The source's settings.
+        known: All tables that are known and selected.
+        table: The table.
+        topics: All topics that are read.
+    """
+    if table == quarantine.TABLE:
+        return set(topics), set(topics)
+    owners = only_tables(config, topics, known, topics)
+    read = {topic for topic in topics if owners.get(topic, table) == table}
+    return {topic for topic, owner in owners.items() if owner == table} or read, read
 
 
 def _past(start: KafkaOffset, end: KafkaOffset) -> KafkaOffset:

@@ -12,7 +12,7 @@ from typing import Final
 from replicator_sdk.context import DeltaSourceContext
 from replicator_sdk.errors import BugError, ReplicatorError
 from replicator_sdk.offset import Offset
-from replicator_sdk.schema import TableSchema
+from replicator_sdk.schema import TableId, TableSchema
 from replicator_sdk.source import EventEmitter, EventReader, EventReaderDefinition
 from replicator_source_kafka.client.cluster import Cluster
 from replicator_source_kafka.client.consumer_group import GroupOffsetReporter
@@ -70,6 +70,17 @@ class KafkaEventReader(EventReader):
         self._checked_at = 0.0
         self._transactions: Transactions | None = None
         self._new_partitions: NewPartitions | None = None
+
+    @property
+    def skipped(self) -> frozenset[str] | None:
+        """The topics of which nothing is read, since their only table has stopped; None before they are known. From any thread."""
+        check: PositionCheck | None = getattr(self, "_check", None)
+        return None if check is None else check.skipped
+
+    @property
+    def known(self) -> frozenset[TableId]:
+        """All tables that are known at the start and selected; from any thread."""
+        return frozenset((*self._definition.tables, *self._definition.stopped))
 
     # ------------------------------------------------------------ before the run
 

@@ -1,0 +1,1 @@
+"""Asks the brokers beside a run: whether they answer, what waits, and how long they keep it."""
