@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,6 +21,7 @@ from replicator_sdk import (
     TableRegistry,
 )
 from replicator_sdk.discovery.dataset import Dataset, path_dataset
+from replicator_sdk.discovery.source_health import HealthProbe, SourceHealth
 from replicator_source_archive.config import ArchiveConfig
 from replicator_source_archive.offset import ArchiveOffset
 
@@ -50,6 +52,17 @@ class ArchiveSource(DeltaSource[ArchiveConfig]):
     def latest_offset(self) -> Offset:
         """The offset after the last manifest."""
         return self._manifests.end()
+
+    def health(self, offset: Offset | None, *, namespace: str, name: str) -> SourceHealth | None:
+        """Whether the place answers, what waits after `offset`, for how long it is there, and how late the archive itself is."""
+        with closing(self.create_health_probe(namespace=namespace, name=name)) as probe:
+            return probe.ask(offset)
+
+    def create_health_probe(self, *, namespace: str, name: str) -> HealthProbe:  # noqa: ARG002 - part of the contract
+        """The same; it keeps what it has read."""
+        from replicator_source_archive.health import ArchiveHealthProbe
+
+        return ArchiveHealthProbe(self._manifests)
 
     def create_table_registry(self) -> TableRegistry:
         """Tables at the archive's end."""

@@ -296,8 +296,8 @@ class ChangeArchive:
         with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="archive") as pool:
             files = list(pool.map(lambda one: self._write_step(beginnings.get(one[0], ""), one[2]), taken))
         entries = [
-            self._entry(table, step.position, **_described(step), files=names)
-            for (table, _, step), names in zip(taken, files, strict=True)
+            self._entry(table, step.position, **_described(step), files=list(sizes), bytes=sum(sizes.values()))
+            for (table, _, step), sizes in zip(taken, files, strict=True)
         ]
         failpoint("engine.archive.files_written")
         self._manifests.write(entries, {table: step.position for table, _, step in taken})
@@ -308,16 +308,18 @@ class ChangeArchive:
         failpoint("engine.archive.tidied")
         return True
 
-    def _write_step(self, beginning: str, step: LaneStep) -> list[str]:
-        """Write a step's changes into files; their names."""
+    def _write_step(self, beginning: str, step: LaneStep) -> dict[str, int]:
+        """Write a step's changes into files; their names and sizes."""
+        sizes: dict[str, int] = {}
         if step.changes is None:
-            return []
-        text, names = str(step.position), []
+            return sizes
+        text = str(step.position)
         rows = (rows_of_changes(batch, text) for batch in step.changes.batches())
         for part, content in enumerate(parquet_files(step.changes.schema, rows)):
-            names.append(file_name(beginning, part))
-            self.folder.replace(names[-1], content)
-        return names
+            name = file_name(beginning, part)
+            self.folder.replace(name, content)
+            sizes[name] = len(content)
+        return sizes
 
     def _next_steps(self, tables: dict[TableId, StagedTable]) -> list[tuple[TableId, StagedTable, LaneStep]]:
         """One step of each table that has any, as far as memory may hold them."""

@@ -129,7 +129,9 @@ class Manifests:
     def _manifest(
         self, entries: Sequence[Mapping[str, Any]], ends: Mapping[TableId, Position | None]
     ) -> dict[str, Any]:
-        """The next manifest."""
+        """The next manifest. Readers take from it when another one comes at the latest while there are changes, and for how long it is there."""
+        config = self._run.config.archive
+        assert config is not None
         return {
             "version": FORM,
             "release": release(),
@@ -137,6 +139,8 @@ class Manifests:
             "generation": self._run.generation,
             "epoch": self._run.epoch,
             "at": time.time(),
+            "flushSeconds": config.flush_seconds,
+            "keepDays": config.keep_days,
             "entries": list(entries),
             "ends": _stored(ends),
         }
