@@ -175,9 +175,8 @@ class Run:
 
     def rename_tables(self, names: Mapping[TableId, TableId]) -> None:
         """Tables have other names from now on, all at once: what is shown and counted of each goes on under its new name."""
-        if (
-            self.freshness is not None
-        ):  # before what may fail or wait for the store: a measurement forgets unknown names
+        # Before what may fail or wait for the store: a measurement forgets unknown names.
+        if self.freshness is not None:
             self.freshness.rename(names)
         self.progress.rename_tables(names)
         self.totals.rename(names)
