@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BY_FILE = frozenset(
     {
-        "assess", "delete", "explain-row", "heal", "maintain", "notifications test", "plan", "reset", "rewind", "run", "tables", "validate", "verify",
+        "assess", "delete", "explain-row", "heal", "maintain", "notifications test", "plan", "reset", "rewind", "run", "tables", "validate", "verify", "warm-up",
     }
 )  # fmt: skip
 """Commands that connect to source or target, and so need the pipeline's file."""
