@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing, suppress
 
 import pytest
 
+from replicator_sdk.errors import RetryableError
 from replicator_source_kafka import KafkaOffset
+from tests.plugins.sources.kafka.harness.simulated_database import source_of
 from tests.plugins.sources.kafka.harness.source_runs import Planner, Pump, inserts, orders
 from tests.services.kafka.cluster import BOTH, KafkaCluster
 
@@ -63,3 +67,26 @@ def test_a_new_leader_is_used_without_an_error(cluster: KafkaCluster, topic: str
     assert set(pump.offset.epochs) == {(topic, 0), (topic, 1)}
     pump.prepare()  # the new leader has all records: a later start is not refused
     made.log.close()
+
+
+def test_a_run_is_told_nothing_of_the_source_while_one_of_its_leaders_hangs(cluster: KafkaCluster) -> None:
+    cluster.heal()
+    name = cluster.create_topic(f"topic.{uuid.uuid4().hex[:8]}", on=((1,), (2,)))
+    source = source_of(cluster, topics=[name])
+    offset = source.latest_offset()
+    with closing(source.create_health_probe(namespace="default", name="shop")) as probe:
+        assert probe.ask(offset) is not None
+        cluster.second.freeze()
+        try:
+            for _ in range(2):
+                with pytest.raises(RetryableError):
+                    probe.ask(offset)
+        finally:
+            cluster.second.thaw()
+        deadline = time.monotonic() + 120
+        while True:
+            with suppress(RetryableError):
+                assert probe.ask(offset) is not None
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
