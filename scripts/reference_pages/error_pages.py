@@ -34,6 +34,7 @@ AREAS: Mapping[str, Area] = {
     "source-sqlite": Area("SQLite as a source", "replicator_source_sqlite", "source-sqlite.md"),
     "source-archive": Area("A change archive as a source", "replicator_source_archive", "source-archive.md"),
     "target-delta": Area("Delta Lake as a target", "replicator_target_delta", "target-delta.md"),
+    "target-iceberg": Area("Apache Iceberg as a target", "replicator_target_iceberg", "target-iceberg.md"),
     "target-bigquery": Area("BigQuery as a target", "replicator_target_bigquery", "target-bigquery.md"),
 }
 

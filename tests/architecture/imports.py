@@ -19,6 +19,7 @@ _RUNTIME = "replicator_runtime"
 _POSTGRES, _MYSQL = "replicator_source_postgres", "replicator_source_mysql"
 _KAFKA, _SQLITE = "replicator_source_kafka", "replicator_source_sqlite"
 _DELTA, _BIGQUERY = "replicator_target_delta", "replicator_target_bigquery"
+_ICEBERG = "replicator_target_iceberg"
 
 # Libraries that are no core dependency, and who may import them. A missing extra must break its own plugin and nothing else.
 DRIVERS: dict[str, frozenset[str]] = {
@@ -39,12 +40,12 @@ DRIVERS: dict[str, frozenset[str]] = {
     "psycopg": frozenset({_POSTGRES}),
     "openlineage": frozenset({_RUNTIME}),
     "ptars": frozenset({_KAFKA}),
-    "py4j": frozenset({_DELTA}),
+    "py4j": frozenset({_DELTA, _ICEBERG}),
     "pymysql": frozenset({_MYSQL}),
     "pymysqlreplication": frozenset({_MYSQL}),
-    "pyroaring": frozenset({_DELTA}),
+    "pyroaring": frozenset({_DELTA, _ICEBERG}),
     # The SDK and the runtime import Spark inside functions; a test of what an import loads checks it.
-    "pyspark": frozenset({SDK, _RUNTIME, _DELTA, _BIGQUERY}),
+    "pyspark": frozenset({SDK, _RUNTIME, _DELTA, _BIGQUERY, _ICEBERG}),
     "pytest": frozenset({SDK}),  # the conformance kit
     "sqlglot": frozenset({_MYSQL}),
     "sqlite3": frozenset({_SQLITE, _RUNTIME}),  # the demo's shop is a SQLite file

@@ -72,6 +72,22 @@ DELTA: tuple[Artifact, ...] = (
     ),
 )
 
+# Spark's runtime of Iceberg has all that it needs but for what Spark ships, and for the driver of a JDBC catalog.
+ICEBERG: tuple[Artifact, ...] = (
+    Artifact(
+        "org.apache.iceberg",
+        "iceberg-spark-runtime-4.1_2.13",
+        "1.12.0",
+        "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+    ),
+    Artifact(
+        "org.xerial",
+        "sqlite-jdbc",
+        "3.54.1.0",
+        "f8dce420a6016278497f4f0560f65602b9db858de141b541cf91a4644ebe4639",
+    ),
+)
+
 
 def _pinned(file: Path) -> tuple[Artifact, ...]:
     """The artifacts of a file with lines `group:name:version sha256`; other lines begin with #."""
@@ -149,6 +165,11 @@ def delta_jars() -> list[Path]:
     return [fetch(artifact) for artifact in DELTA]
 
 
+def iceberg_jars() -> list[Path]:
+    """Local jars of Iceberg's runtime, and of the driver with which a SQLite file is its catalog."""
+    return [fetch(artifact) for artifact in ICEBERG]
+
+
 def kafka_jars() -> list[Path]:
     """Local jars of Kafka's broker, Connect and Debezium's connectors, in an order that stays the same."""
     with ThreadPoolExecutor(8) as threads:  # they are many and small: the round trips cost most of the time
@@ -171,5 +192,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["delta"]:
         prefetch(DELTA)
     else:
-        prefetch((*POSTGRES.values(), REGISTRY, *CONVERTER))
+        prefetch((*POSTGRES.values(), *ICEBERG, REGISTRY, *CONVERTER))
         print(f"  Kafka, Connect and Debezium: {len(kafka_jars())} jars", flush=True)  # noqa: T201  # a setup step

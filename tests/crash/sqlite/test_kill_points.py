@@ -57,6 +57,7 @@ def test_no_named_point_is_left_out() -> None:
     elsewhere = (
         "test.",
         "bigquery.",
+        "iceberg.",
         "merge_flush.",
         "change_files.",
         "sqlite_files.",

@@ -20,6 +20,18 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "RPL-6402",
         "RPL-6553",
     ),
+    # Iceberg: the steps are those of the Delta target's errors, which tests follow.
+    "iceberg": (
+        "RPL-3426",
+        "RPL-5421",
+        "RPL-5425",
+        "RPL-6422",
+        "RPL-6423",
+        "RPL-6424",
+        "RPL-6425",
+        "RPL-6426",
+        "RPL-6427",
+    ),
     # Rollbacks and distributed transactions that the start, or the server, does not let into the log.
     "mysql": (
         "RPL-3789",

@@ -1,0 +1,1 @@
+"""How a batch of changes reaches a table, in one commit."""

@@ -1,0 +1,212 @@
+"""Applies the net changes of a table with a key: rows that come into new files, rows that go out of the old ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from replicator_sdk.batch import TableChanges, combined
+from replicator_sdk.errors import DataError, SnapshotNeededError
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.net_change import NetPlan, Upserts
+from replicator_sdk.net_change import encode_rows as code_rows
+from replicator_target_iceberg.apply.matching import Found, Sought, find
+from replicator_target_iceberg.apply.row_changes import Removal, RowChanges, take_out
+from replicator_target_iceberg.files.data_file import FileWriter
+from replicator_target_iceberg.files.live_files import LiveFiles
+from replicator_target_iceberg.files.storage import Storage
+from replicator_target_iceberg.schema.encoding import encode_columns, encode_rows
+from replicator_target_iceberg.schema.types import Layout, field_id
+
+register("iceberg.files.written")
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and how an apply works.
+
+    Attributes:
+        storage: The table's files.
+        files: Those of the version it starts from.
+        layout: The table's columns.
+        format_version: Of the table.
+        target_bytes: How large new files are.
+        chosen_by: The identity of the column by which files are chosen; None for none.
+    """
+
+    storage: Storage
+    files: LiveFiles
+    layout: Layout
+    format_version: int
+    target_bytes: int
+    chosen_by: int | None
+
+
+@dataclass(slots=True)
+class _Incomplete:
+    """Rows that lack values which only the table has.
+
+    Attributes:
+        rows: As the files have them, missing values NULL.
+        masks: Column → which of the rows lack it.
+        origin: The key under which the table holds each of them.
+    """
+
+    rows: list[pa.Table] = field(default_factory=list)
+    masks: list[dict[str, Bools]] = field(default_factory=list)
+    origin: list[pa.Table] = field(default_factory=list)
+
+    def mask(self, name: str) -> Bools:
+        """Which of all rows lack the column."""
+        parts = [m.get(name, np.zeros(r.num_rows, np.bool_)) for m, r in zip(self.masks, self.rows, strict=True)]
+        return np.concatenate(parts)
+
+
+class KeyedApply:
+    """One run of changes of a table with a key; made for it, used once.
+
+    Attributes:
+        missing: Deletes of rows that were not there, and updates that are dropped since their row is gone by now.
+    """
+
+    def __init__(self, place: Place, changes: TableChanges) -> None:
+        self._place, self._changes = place, changes
+        self._key = changes.schema.primary_key
+        self._written_keys: list[pa.Table] = []
+        self._incomplete = _Incomplete()
+        self.missing = 0
+
+    def run(self) -> RowChanges:
+        """Write all files; in effect once the returned changes are committed.
+
+        Raises:
+            DataError: When an update lacks values of a row that the table does not have.
+            SnapshotNeededError: When such values are in no known place.
+        """
+        plan = NetPlan(self._changes.batches, self._changes.schema, overlap=self._changes.overlap)
+        place, changes = self._place, RowChanges()
+        with FileWriter(place.storage, place.target_bytes, place.chosen_by) as writer:
+            for part in plan.parts():
+                self._take(part, writer)
+            removals = self._remove(plan, writer)
+            changes.add = writer.finish()
+            take_out(place.storage, removals, place.format_version, changes)
+        failpoint("iceberg.files.written")
+        return changes
+
+    def _take(self, part: Upserts, writer: FileWriter) -> None:
+        """Write the complete rows, keep the others, and note which keys they replace."""
+        rows = encode_rows(part.rows, self._place.layout)
+        keys = encode_columns(part.rows, self._key, self._place.layout)
+        self._written_keys.append(keys.filter(pa.array(~part.fresh)))
+        if not len(part.origin_rows):
+            writer.add(rows)
+            return
+        if self._changes.overlap:
+            self._refuse_moved(part)
+        lacking = np.zeros(len(part), np.bool_)
+        lacking[part.origin_rows] = True
+        writer.add(rows.filter(pa.array(~lacking)))
+        held = self._incomplete
+        held.rows.append(rows.take(pa.array(part.origin_rows)))
+        held.masks.append({name: mask[part.origin_rows] for name, mask in part.unresolved.items()})
+        held.origin.append(encode_columns(part.origin, self._key, self._place.layout))
+
+    def _refuse_moved(self, part: Upserts) -> None:
+        """In an overlap it is not known whether the copy read a row before or after it moved to another key."""
+        own = part.rows.select(list(self._key)).take(pa.array(part.origin_rows))
+        both = pa.concat_tables([own, part.origin.cast(own.schema)])
+        codes, _ = code_rows([combined(column) for column in both.columns])
+        if (codes[: own.num_rows] != codes[own.num_rows :]).any():
+            raise SnapshotNeededError(
+                "rows moved to another key while an interrupted copy of the table went on, and the log does not carry all"
+                " their columns",
+                code="RPL-5423",
+                table=str(self._changes.table),
+                hint="nothing to do: the table is copied again",
+            )
+
+    def _remove(self, plan: NetPlan, writer: FileWriter) -> list[Removal]:
+        """Find the rows that go; complete the rows kept and write them."""
+        deletes = encode_columns(plan.deletes, self._key, self._place.layout)
+        held = self._incomplete
+        asked = pa.concat_tables([deletes, *self._written_keys, *held.origin])
+        codes, count = (
+            code_rows([combined(column) for column in asked.columns]) if asked.num_rows else (np.empty(0, np.int64), 0)
+        )
+        first = np.empty(count, np.int64)
+        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of equal indexes numpy keeps the last: the first row
+        names = self._fetched()
+        sought = Sought(asked.take(pa.array(first)).combine_chunks(), tuple(self._place.layout.field(n) for n in names))
+        waiting = np.full(count, -1, np.int64)
+        size = sum(table.num_rows for table in held.rows)
+        waiting[codes[len(codes) - size :]] = np.arange(size)
+        done, deletes_found, removals = np.zeros(size, np.bool_), 0, []
+        is_deleted = np.zeros(count, np.bool_)
+        is_deleted[codes[: deletes.num_rows]] = True
+        for found in find(self._place.storage, self._place.files, sought):
+            removals.append(Removal(found.file, found.gone, found.places))
+            deletes_found += int(np.count_nonzero(is_deleted[found.keys]))
+            if size:
+                self._complete(found, waiting, writer, done)
+        if not done.all():
+            self._finish_lost(int(np.count_nonzero(~done)))
+        self.missing += 0 if self._changes.overlap else max(0, deletes.num_rows - deletes_found)
+        return removals
+
+    def _fetched(self) -> list[str]:
+        """The columns that at least one row lacks, in the table's order."""
+        lacking = {name for masks in self._incomplete.masks for name in masks}
+        return [name for name in self._place.layout.arrow.names if name in lacking]
+
+    def _complete(self, found: Found, waiting: Int64s, writer: FileWriter, done: Bools) -> None:
+        """Write the rows kept whose old values were found in one file."""
+        rows = waiting[found.keys]
+        here = np.flatnonzero(rows >= 0)
+        if not len(here):
+            return
+        chosen, old = rows[here], found.fetched.take(pa.array(here))
+        own = pa.concat_tables(self._incomplete.rows).take(pa.array(chosen))
+        columns = []
+        for column in own.schema:
+            values = combined(own.column(column.name))
+            if column.name in old.schema.names:
+                mask = self._incomplete.mask(column.name)[chosen]
+                place = np.arange(len(chosen)) + np.where(mask, len(chosen), 0)
+                values = pa.concat_arrays([values, combined(old.column(column.name))]).take(pa.array(place))
+            columns.append(values)
+        writer.add(pa.Table.from_arrays(columns, schema=own.schema))
+        done[chosen] = True
+
+    def _finish_lost(self, count: int) -> None:
+        """Rows whose old row is not in the table: a change to come deletes them, or their values are nowhere."""
+        if self._changes.drops_lost_updates:
+            self.missing += count
+            return
+        table, position = str(self._changes.table), str(self._changes.identity.position)
+        if self._changes.overlap:
+            raise DataError(
+                f"{count} updates do not carry columns whose values are in no row of the table",
+                code="RPL-5425",
+                table=table,
+                position=position,
+                hint="have the source log whole rows (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), then copy the table again:"
+                " `replicator table resync NAME TABLE`",
+            )
+        raise DataError(
+            f"{count} updates do not carry columns whose old values the target's rows should have, but it has no such rows",
+            code="RPL-5421",
+            table=table,
+            position=position,
+            hint="rows were removed at the target by another program: copy the table again: `replicator table resync NAME TABLE`",
+        )
+
+
+def choosing_column(layout: Layout, key: tuple[str, ...]) -> int | None:
+    """The identity of the column by whose range files are chosen: the first of the key; None without one."""
+    return field_id(layout.field(key[0])) if key and key[0] in layout else None

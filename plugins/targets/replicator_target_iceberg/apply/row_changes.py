@@ -1,0 +1,94 @@
+"""What an apply does to a table's files: new ones, and which rows of the old ones go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from replicator_target_iceberg.files.data_file import NewFile
+from replicator_target_iceberg.files.deleted_rows import write_deletion_vectors, write_position_deletes
+from replicator_target_iceberg.files.live_files import DeleteRef, LiveFile, LiveFiles
+from replicator_target_iceberg.files.storage import Storage
+from replicator_target_iceberg.log.change import Change
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Rows of one file that go.
+
+    Attributes:
+        file: The file.
+        gone: Indexes of the rows that were gone before.
+        places: Indexes of those that go now.
+    """
+
+    file: LiveFile
+    gone: Int64s
+    places: Int64s
+
+
+@dataclass(slots=True)
+class RowChanges:
+    """Files that were written, in effect once a commit names them.
+
+    Attributes:
+        add: New data files.
+        remove: Data files that have lost their last row.
+        old_deletes: What is replaced of what says which rows are gone.
+        new_deletes: By data file, what takes its place.
+        kept: By data file, what stays of it.
+    """
+
+    add: list[NewFile] = field(default_factory=list)
+    remove: list[LiveFile] = field(default_factory=list)
+    old_deletes: list[DeleteRef] = field(default_factory=list)
+    new_deletes: dict[str, DeleteRef] = field(default_factory=dict)
+    kept: dict[str, tuple[DeleteRef, ...]] = field(default_factory=dict)
+
+    @property
+    def written(self) -> list[str]:
+        """Where all new files are."""
+        return [f.location for f in self.add] + list({ref.location for ref in self.new_deletes.values()})
+
+    def give(self, change: Change) -> None:
+        """Give the files to a commit."""
+        if self.remove or self.new_deletes:
+            change.change_rows(self.add, self.remove, self.old_deletes, self.new_deletes.values())
+        else:
+            change.append(self.add)
+
+    def after(self, files: LiveFiles) -> LiveFiles:
+        """The table's files once they are committed."""
+        deletes = {name: (*self.kept[name], ref) for name, ref in self.new_deletes.items()}
+        return files.changed(self.add, [f.location for f in self.remove], deletes)
+
+
+def take_out(storage: Storage, removals: Iterable[Removal], format_version: int, changes: RowChanges) -> None:
+    """Write what says that rows are gone: for each file one that says all of it, which takes the place of the earlier ones.
+
+    What is about several data files stays: other programs write such files in format 2.
+    """
+    vectors: dict[str, Int64s] = {}
+    for removal in removals:
+        if not len(removal.places):
+            continue
+        file = removal.file
+        gone = np.union1d(removal.gone, removal.places)
+        own = [ref for ref in file.deletes if ref.data_file]
+        if len(gone) >= file.rows:
+            changes.remove.append(file)
+            changes.old_deletes += own
+            continue
+        changes.old_deletes += own
+        changes.kept[file.location] = tuple(ref for ref in file.deletes if not ref.data_file)
+        if format_version >= 3:
+            vectors[file.location] = gone
+        else:
+            changes.new_deletes[file.location] = write_position_deletes(storage, file.location, gone)
+    if vectors:
+        changes.new_deletes.update(write_deletion_vectors(storage, vectors))

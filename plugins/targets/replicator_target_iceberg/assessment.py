@@ -1,0 +1,177 @@
+"""Says before a start what the target can hold and what it cannot."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from replicator_sdk.datatype import JSON, TIME, UUID, Array, DataType, Record
+from replicator_sdk.discovery.assessment import (
+    Assessment,
+    ColumnAssessment,
+    Finding,
+    Severity,
+    Support,
+    TableAssessment,
+    TableAssessor,
+)
+from replicator_sdk.schema import Column, TableSchema
+from replicator_target_iceberg.config import CatalogType, IcebergConfig, Mode
+from replicator_target_iceberg.naming import local_path
+from replicator_target_iceberg.schema.definition import own_names
+from replicator_target_iceberg.schema.types import iceberg_type
+
+_NOTES: Final[dict[DataType, str]] = {
+    TIME: "text HH:MM:SS.ffffff: Spark reads no time of day from Iceberg",
+    JSON: "text as the source writes it",
+    UUID: "text in its 36-character form",
+}
+_UNTRIED: Final = frozenset({CatalogType.REST, CatalogType.HIVE, CatalogType.GLUE, CatalogType.CUSTOM})
+_FOLDERS: Final = frozenset({"hdfs", "viewfs"})
+_OPENED: Final = frozenset({"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasbs", *_FOLDERS})
+
+
+class IcebergAssessor(TableAssessor):
+    """Judges by settings and schemas alone; starts neither Spark nor a connection."""
+
+    def __init__(self, config: IcebergConfig) -> None:
+        self._config = config
+
+    def assess(self) -> Assessment:
+        """Whether the files can be written, as far as that can be seen without writing, and what no test shows."""
+        return Assessment((*self._catalog(), *self._warehouse(), _NOT_THERE))
+
+    def _catalog(self) -> list[Finding]:
+        if self._config.catalog_type not in _UNTRIED:
+            return []
+        return [
+            Finding(
+                "catalog_not_tried",
+                Severity.WARNING,
+                f"no test of the replicator shows a catalog of the type {self._config.catalog_type}",
+                "that two runs cannot overwrite each other's commits is the catalog's own promise",
+                "try it with a small table first",
+            )
+        ]
+
+    def _warehouse(self) -> list[Finding]:
+        where = self._config.warehouse
+        if not where or self._config.catalog_type is CatalogType.REST:
+            return []
+        path = local_path(where)
+        if path is not None:
+            return _on_disk(Path(path))
+        scheme = where.split("://", 1)[0]
+        if self._config.catalog_type is CatalogType.HADOOP and scheme not in _FOLDERS:
+            return [
+                Finding(
+                    "folders_as_catalog",
+                    Severity.ERROR,
+                    f"a catalog of the type hadoop commits by renaming a file, which {scheme}:// does not do at once",
+                    "two runs could overwrite each other's commits",
+                    "set `catalogType` to jdbc or rest for this `warehouse`",
+                    code="RPL-3429",
+                )
+            ]
+        if scheme not in _OPENED:
+            remedy = "use a `warehouse` on a local path, s3, gs, abfss, or hdfs"
+            return [_error("warehouse_not_opened", f"pyarrow opens no {scheme}:// locations", remedy, "RPL-3424")]
+        return [
+            Finding(
+                "warehouse_not_tried",
+                Severity.WARNING,
+                f"no test of the replicator shows Iceberg tables on {scheme}://",
+                "what is said of them is Iceberg's and pyarrow's own promise",
+                "try it with a small table first",
+            )
+        ]
+
+    def assess_table(self, schema: TableSchema) -> TableAssessment:
+        """How each column arrives, and which names Spark cannot hold beside each other."""
+        columns = tuple(self._column(column) for column in schema.columns)
+        return TableAssessment(schema.table, columns, (*self._twins(schema), *self._keyless(schema)))
+
+    def _column(self, column: Column) -> ColumnAssessment:
+        note = _note(column.type)
+        support = Support.PARTIAL if note else Support.YES
+        return ColumnAssessment(column.name, column.source_type, _text(iceberg_type(column.type)), support, note)
+
+    def _twins(self, schema: TableSchema) -> list[Finding]:
+        names = [*schema.names, *own_names(self._config.mode)]
+        counted = Counter(name.lower() for name in names)
+        return [
+            Finding(
+                "column_names_meet",
+                Severity.ERROR,
+                f"the columns {', '.join(repr(n) for n in names if n.lower() == low)} are one name to Spark",
+                "the table cannot be created",
+                "leave one out by `columns`",
+                table=schema.table,
+                code="RPL-6421",
+            )
+            for low, count in counted.items()
+            if count > 1
+        ]
+
+    def _keyless(self, schema: TableSchema) -> list[Finding]:
+        if schema.primary_key or self._config.mode is Mode.APPEND:
+            return []
+        return [
+            Finding(
+                "no_key",
+                Severity.INFO,
+                "the table has no key",
+                "changes are applied to whole rows; each update or delete reads and compares all columns",
+                "give the table a primary key if it is large and often changed",
+                table=schema.table,
+            )
+        ]
+
+
+_NOT_THERE: Final = Finding(
+    "not_there_yet",
+    Severity.INFO,
+    "tables are not partitioned or sorted, have no branch for commits, and are not compared with the source, repaired or taken back to an earlier position",
+    "`replicator verify`, `repair` and `rewind` do not work with this target; rows are looked for by the driver, not by Spark's executors",
+    "use the target delta where that is needed",
+)
+
+
+def _on_disk(root: Path) -> list[Finding]:
+    nearest = root
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        return [_not_writable(f"{nearest} is a file, not a folder", "choose another `warehouse`")]
+    if os.access(nearest, os.W_OK | os.X_OK):
+        return []
+    remedy = "grant write rights on it, or choose another `warehouse`"
+    return [_not_writable(f"{nearest} cannot be written by this user", remedy)]
+
+
+def _not_writable(cause: str, remedy: str) -> Finding:
+    return _error("warehouse_not_writable", cause, remedy, "RPL-3423")
+
+
+def _error(name: str, cause: str, remedy: str, code: str) -> Finding:
+    return Finding(name, Severity.ERROR, cause, "no table can be created", remedy, code=code)
+
+
+def _note(kind: DataType) -> str:
+    """What is changed on the way, also deep inside."""
+    if isinstance(kind, Array):
+        return _note(kind.element)
+    if isinstance(kind, Record):
+        return "; ".join(dict.fromkeys(filter(None, (_note(inner) for _, inner in kind.fields))))
+    return _NOTES.get(kind, "")
+
+
+def _text(kind: Any) -> str:
+    """A type in JSON form as people write it."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "list":
+        return f"list<{_text(kind['element'])}>"
+    return f"struct<{', '.join(inner['name'] + ': ' + _text(inner['type']) for inner in kind['fields'])}>"

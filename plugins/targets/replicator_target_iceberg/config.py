@@ -1,0 +1,176 @@
+"""Settings of the target `iceberg`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from replicator_sdk.config import OutOfRange, PluginConfig, Secret, SettingEdit
+from replicator_sdk.discovery.assessment import Severity
+from replicator_sdk.schema import TableId
+
+
+class CatalogType(enum.StrEnum):
+    """Which kind of Iceberg catalog names the tables."""
+
+    HADOOP = "hadoop"
+    """Folders below `warehouse`, on a disk or HDFS."""
+    JDBC = "jdbc"
+    """A database."""
+    REST = "rest"
+    """A server that speaks Iceberg's REST protocol."""
+    HIVE = "hive"
+    """A Hive metastore."""
+    GLUE = "glue"
+    """AWS Glue."""
+    CUSTOM = "custom"
+    """The class that `catalogProperties` names as `catalog-impl`."""
+
+
+class Mode(enum.StrEnum):
+    """What a table holds."""
+
+    MERGE = "merge"
+    """The source's rows as they are now."""
+    APPEND = "append"
+    """Every change, as a row of its own."""
+
+
+class DropTables(enum.StrEnum):
+    """What happens to the target's table when the source drops its own."""
+
+    KEEP = "keep"
+    """It stays as it is, and its newest snapshot says that the source dropped it."""
+    DROP = "drop"
+    """It is deleted with its files."""
+
+
+_NOT_YET: Final = ("merge-on-read", "scd2")
+_OWN_PROPERTIES: Final = ("format-version",)
+_SAME_TABLES: Final = SettingEdit(
+    "tables of earlier runs are looked for there; one that is not there stops (RPL-4101, RPL-4103), and is not created again",
+    "put it back; or `replicator reset PIPELINE`: every table is copied there",
+    Severity.WARNING,
+)
+
+
+class IcebergConfig(PluginConfig):
+    """Settings of the target `iceberg`.
+
+    Attributes:
+        catalog: The catalog's name, the first part of every table's name.
+        catalog_type: Which kind of catalog it is.
+        warehouse: Where the tables' files are: a folder or a URI that both Spark and pyarrow can open; for `rest` what the server
+            calls a warehouse.
+        uri: Where the catalog is: a JDBC URL, a REST server's address, or a Hive metastore's.
+        catalog_properties: Further properties of the catalog, as Iceberg names them; never shown, since they may hold passwords.
+        format_version: Of new tables: 2 (position delete files) or 3 (deletion vectors).
+        mode: What a table holds.
+        table_properties: Properties of new tables, as Iceberg names them, by pattern of `schema.table`; later patterns win.
+        drop_tables: What happens to a table that the source drops.
+        out_of_range: What the runtime does with values the standard types cannot hold.
+        target_file_bytes: About how large data files are, in memory before compression.
+        compact_interval_seconds: How often small files and files with many deleted rows are written again; 0 for never.
+        expire_interval_seconds: How often old snapshots and the files that only they need are deleted; 0 for never.
+        snapshot_retention_hours: How old a snapshot must be for that: the reach of time travel and of slow readers.
+        snapshots_kept: How many snapshots stay at most, also younger ones: every commit writes the list of all.
+    """
+
+    edits: ClassVar[Mapping[str, SettingEdit]] = {
+        "catalog": SettingEdit("it is another name for the same catalog; the tables stay what they are"),
+        "catalogType": _SAME_TABLES,
+        "warehouse": _SAME_TABLES,
+        "uri": _SAME_TABLES,
+        "mode": SettingEdit(
+            "each table of earlier runs has other columns, and stops at its next change",
+            "put it back; or copy each table again: `replicator table resync NAME TABLE…`",
+            Severity.ERROR,
+            "RPL-6425",
+        ),
+        "formatVersion": SettingEdit(
+            "tables that are created from the next run on have it; the others stay as they are"
+        ),
+        "tableProperties": SettingEdit(
+            "tables that are created from the next run on have them; the others stay as they are"
+        ),
+        "dropTables": SettingEdit("tables that the source drops from the next run on follow it; those kept stay"),
+        "outOfRange": SettingEdit("rows that are written from the next run on follow it; the others stay as they are"),
+        "targetFileBytes": SettingEdit("files that are written from the next run on have that size; the others stay"),
+    }
+
+    catalog: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+    catalog_type: CatalogType
+    warehouse: str = ""
+    uri: str = ""
+    catalog_properties: Mapping[str, Secret] = Field(default_factory=dict)
+    format_version: Literal[2, 3] = 2
+    mode: Mode = Mode.MERGE
+    table_properties: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
+    drop_tables: DropTables = DropTables.KEEP
+    out_of_range: OutOfRange = OutOfRange.FAIL
+    target_file_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
+    compact_interval_seconds: Annotated[float, Field(ge=0)] = 600.0
+    expire_interval_seconds: Annotated[float, Field(ge=0)] = 3600.0
+    snapshot_retention_hours: Annotated[int, Field(ge=1)] = 24
+    snapshots_kept: Annotated[int, Field(ge=10)] = 500
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _there_already(cls, value: object) -> object:
+        if value in _NOT_YET:
+            raise ValueError("this mode does not exist yet; there are merge and append")
+        return value
+
+    @field_validator("table_properties")
+    @classmethod
+    def _settings_go_first(cls, value: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
+        """What a setting says is not said twice."""
+        for properties in value.values():
+            if known := sorted(set(properties) & set(_OWN_PROPERTIES)):
+                raise ValueError(f"{', '.join(known)} follows from `formatVersion`")
+            if properties.get("write.format.default", "parquet").lower() != "parquet":
+                raise ValueError("data files are Parquet; write.format.default can be nothing else")
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        """What each kind of catalog cannot do without."""
+        needs = {CatalogType.HADOOP: ("warehouse",), CatalogType.JDBC: ("warehouse", "uri"), CatalogType.REST: ("uri",)}
+        if lacking := [name for name in needs.get(self.catalog_type, ()) if not getattr(self, name)]:
+            raise ValueError(
+                f"a catalog of the type {self.catalog_type} needs {' and '.join(f'`{n}`' for n in lacking)}"
+            )
+        if self.catalog_type is CatalogType.CUSTOM and "catalog-impl" not in self.catalog_properties:
+            raise ValueError("a catalog of the type custom needs `catalog-impl` in `catalogProperties`")
+        return self
+
+    def properties(self) -> dict[str, str]:
+        """The catalog's properties as Iceberg's library takes them; they may hold passwords."""
+        own = {"warehouse": self.warehouse, "uri": self.uri}
+        if self.catalog_type is not CatalogType.CUSTOM:
+            own["type"] = self.catalog_type.value
+        if self.catalog_type is CatalogType.JDBC:
+            own["jdbc.schema-version"] = "V1"
+        given = {name: secret.get_secret_value() for name, secret in self.catalog_properties.items()}
+        return {**{name: value for name, value in own.items() if value}, **given}
+
+    def properties_of(self, table: TableId) -> dict[str, Any]:
+        """The properties of a new table, those that the settings do not name included."""
+        found = {
+            "format-version": str(self.format_version),
+            "write.parquet.compression-codec": "zstd",
+            "write.delete.mode": "merge-on-read",
+            "write.update.mode": "merge-on-read",
+            "write.merge.mode": "merge-on-read",
+            # Each commit writes one: the older ones are of no use to readers.
+            "write.metadata.delete-after-commit.enabled": "true",
+            "write.metadata.previous-versions-max": "20",
+        }
+        for pattern, properties in self.table_properties.items():
+            if fnmatchcase(str(table), pattern):
+                found.update(properties)
+        return found

@@ -1,0 +1,1 @@
+"""DDL events applied to tables."""

@@ -1,0 +1,231 @@
+"""Applies DDL events: each is one commit that also holds the position, so that a replay finds it done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from replicator_sdk.errors import BugError, SchemaDriftError
+from replicator_sdk.event import Alter, AlterKind, DDLEvent, DDLOperation
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.offset import Position
+from replicator_target_iceberg.apply.history import truncate_row
+from replicator_target_iceberg.config import IcebergConfig, Mode
+from replicator_target_iceberg.ddl.rewrite import NewValues, rewrite_files
+from replicator_target_iceberg.files.data_file import NewFile, write_data_file
+from replicator_target_iceberg.jvm import Jvm
+from replicator_target_iceberg.log.change import Change
+from replicator_target_iceberg.schema.definition import Columns, Step, new_schema, own_names, refuse_twins
+from replicator_target_iceberg.schema.types import field as column_of
+from replicator_target_iceberg.schema.types import iceberg_type, is_wider, numbered, same_type
+from replicator_target_iceberg.table import Attempt, TargetTable
+
+register("iceberg.ddl.before", "iceberg.ddl.after")
+_IGNORED = frozenset({AlterKind.TIGHTEN_COLUMN, AlterKind.CHANGE_KEY})
+
+
+def parser(jvm: Jvm) -> Callable[[Any], Any]:
+    """What turns a type's JSON form into the library's object."""
+
+    def parse(kind: Any) -> Any:
+        schema = {"type": "struct", "schema-id": 0, "fields": numbered([column_of("x", kind)])}
+        return jvm[".SchemaParser"].fromJson(json.dumps(schema)).columns().get(0).type()
+
+    return parse
+
+
+class TableDDL:
+    """Changes of one table's structure. Called under the table's lock."""
+
+    def __init__(self, table: TargetTable, config: IcebergConfig, jvm: Jvm) -> None:
+        self._table, self._config = table, config
+        self._parse = parser(jvm)
+
+    def apply(self, event: DDLEvent) -> None:
+        """Apply `event` unless the table has its position already; durable on return.
+
+        Raises:
+            SchemaDriftError: When Iceberg cannot follow; nothing is changed then.
+        """
+        attempt = self._table.begin()
+        if attempt.has_reached(_position(event)):
+            return
+        failpoint("iceberg.ddl.before")
+        if event.operation is DDLOperation.CREATE_TABLE:
+            self._create(attempt, event)
+        elif attempt.version is None:
+            if event.operation is not DDLOperation.DROP_TABLE:
+                self._create(attempt, event)  # altered before it was ever written: its present shape is enough
+        elif event.operation is DDLOperation.TRUNCATE_TABLE:
+            self._truncate(attempt, event)
+        elif event.operation is DDLOperation.DROP_TABLE:
+            change = self._table.change(attempt)
+            self._commit(attempt, event, change, change.append, dropped=True)
+        elif event.operation is DDLOperation.ALTER_TABLE:
+            self._alter(attempt, event)
+        else:
+            raise BugError(f"{event.operation} is no change of one table", code="RPL-9423", table=str(event.table))
+        failpoint("iceberg.ddl.after")
+
+    def _create(self, attempt: Attempt, event: DDLEvent) -> None:
+        if event.schema is None:
+            raise BugError(f"a {event.operation} without a schema", code="RPL-9424", table=str(event.table))
+        wanted = new_schema(event.schema, self._config.mode)
+        if attempt.version is None:
+            change = self._table.change(attempt, wanted)
+            self._commit(attempt, event, change, change.append)
+            return
+        columns, change = Columns(attempt.version.schema, self._config.mode), self._table.change(attempt)
+        if attempt.record is not None and attempt.record.dropped:
+            # The kept table of a dropped one gives way to its successor; time travel still shows it.
+            change.update_columns(columns.replace_all(wanted, self._parse))
+            self._commit(attempt, event, change, lambda: change.replace_all(()))
+        elif not columns.matches(event.schema):
+            raise SchemaDriftError(
+                "the source creates a table that the target holds already with other columns",
+                code="RPL-6422",
+                table=str(event.table),
+                position=str(event.position),
+                hint="move the target's table away, and it is created again; or, where the source can copy a table again: `replicator table resync NAME TABLE`",
+            )
+        else:
+            self._commit(attempt, event, change, change.append)
+
+    def _truncate(self, attempt: Attempt, event: DDLEvent) -> None:
+        change = self._table.change(attempt)
+        if self._config.mode is Mode.MERGE:
+            self._commit(attempt, event, change, lambda: change.replace_all(()))
+            return
+        row = write_data_file(change.storage, truncate_row(change.layout, event.sequence_number))
+        self._commit(attempt, event, change, lambda: change.append([row]), [row])
+
+    def _alter(self, attempt: Attempt, event: DDLEvent) -> None:
+        change, values = self._table.change(attempt), dict[str, NewValues]()
+        for alter in event.alters:
+            self._step(change, alter, event, values)
+        if event.schema is not None:
+            columns = Columns(change.schema, self._config.mode)
+            if (step := columns.identify(event.schema.primary_key)) is not None:
+                change.update_columns(step)
+        values = {name: value for name, value in values.items() if name in change.layout}
+        if values:
+            self._rewrite(attempt, event, change, values)
+        else:
+            self._commit(attempt, event, change, change.append)
+
+    def _step(self, change: Change, alter: Alter, event: DDLEvent, values: dict[str, NewValues]) -> None:
+        """One step; a column whose existing rows get values is noted in `values` under its present name."""
+        if alter.kind in _IGNORED:
+            return
+        columns = Columns(change.schema, self._config.mode)
+        old = alter.previous.name if alter.previous else ""
+        step: Step | None
+        if alter.kind is AlterKind.DROP_COLUMN:
+            self._must_have(columns, old, event)
+            values.pop(old, None)
+            step = columns.drop(old)
+        elif alter.column is None:
+            raise BugError(f"a {alter.kind} without a column", code="RPL-9425", table=str(event.table))
+        elif alter.kind is AlterKind.ADD_COLUMN:
+            self._must_lack(columns, alter.column.name, event)
+            step = columns.add(alter.column, self._parse)
+            if alter.default is not None and not event.needs_snapshot:
+                values[alter.column.name] = NewValues(pa.array([alter.default], alter.column.type.arrow))
+        elif alter.kind is AlterKind.RENAME_COLUMN:
+            self._must_have(columns, old, event)
+            step = self._renamed(columns, old, alter.column.name, event)
+            if old in values:
+                values[alter.column.name] = values.pop(old)
+        elif alter.kind is AlterKind.RELAX_COLUMN:
+            step = columns.relax(alter.column.name)
+        else:
+            self._must_have(columns, alter.column.name, event)
+            step = self._retyped(change, columns, alter, event, values)
+        if step is not None:
+            change.update_columns(step)
+
+    def _renamed(self, columns: Columns, old: str, new: str, event: DDLEvent) -> Step:
+        refuse_twins([*own_names(self._config.mode), *(n for n in columns.names if n != old), new], str(event.table))
+        return columns.rename(old, new)
+
+    def _retyped(
+        self, change: Change, columns: Columns, alter: Alter, event: DDLEvent, values: dict[str, NewValues]
+    ) -> Step | None:
+        assert alter.column is not None
+        name, kind = alter.column.name, iceberg_type(alter.column.type)
+        before = columns.type_of(name)
+        if same_type(before, kind):
+            return None  # varchar(10) to text: the same type here
+        if is_wider(before, kind) and name not in values:
+            return columns.widen(name, kind, self._parse)
+        if self._config.mode is Mode.APPEND:
+            raise SchemaDriftError(
+                f"Iceberg does not turn {before} into {kind}, and rows of the past are not written again",
+                code="RPL-6426",
+                table=str(event.table),
+                position=str(event.position),
+                hint="copy the table again, which begins its history anew: `replicator table resync NAME TABLE`",
+            )
+        if not event.needs_snapshot:
+            values[name] = values.get(name) or NewValues(origin=change.layout.field(name))
+        return columns.replace(alter.column, self._parse)
+
+    def _must_have(self, columns: Columns, name: str, event: DDLEvent) -> None:
+        if not columns.has(name):
+            raise SchemaDriftError(
+                f"the target's table has no column {name!r} to change",
+                code="RPL-6423",
+                table=str(event.table),
+                position=str(event.position),
+                hint="the target was altered by another program: copy the table again: `replicator table resync NAME TABLE`",
+            )
+
+    def _must_lack(self, columns: Columns, name: str, event: DDLEvent) -> None:
+        """See that a column to add does not exist: which of its values are the source's is unknown then."""
+        if columns.has(name):
+            raise SchemaDriftError(
+                f"the target's table has the column {name!r} already that the source adds",
+                code="RPL-6427",
+                table=str(event.table),
+                position=str(event.position),
+                hint="copy the table again: `replicator table resync NAME TABLE`",
+            )
+        refuse_twins([*own_names(self._config.mode), *columns.names, name], str(event.table))
+
+    def _rewrite(self, attempt: Attempt, event: DDLEvent, change: Change, values: dict[str, NewValues]) -> None:
+        """Commit the new columns together with files that hold the existing rows under them."""
+        files = self._table.files(attempt, None)
+        try:
+            made = rewrite_files(change.storage, files, change.layout.arrow, values)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaDriftError(
+                f"existing rows do not fit the new type of {', '.join(map(repr, values))}",
+                code="RPL-6424",
+                table=str(event.table),
+                position=str(event.position),
+                hint="copy the table again: `replicator table resync NAME TABLE`, or leave the column out by `columns`",
+            ) from error
+        self._commit(attempt, event, change, lambda: change.replace_all(made), made)
+
+    def _commit(
+        self,
+        attempt: Attempt,
+        event: DDLEvent,
+        change: Change,
+        content: Callable[[], None],
+        written: list[NewFile] | None = None,
+        *,
+        dropped: bool = False,
+    ) -> None:
+        progress = self._table.ownership.progress_at(attempt.progress, _position(event), event.sequence_number)
+        made = [file.location for file in written or ()]
+        self._table.commit(attempt, change, progress, content, dropped=dropped, written=made)
+
+
+def _position(event: DDLEvent) -> Position:
+    if event.position is None:
+        raise BugError("a DDL event without a position", code="RPL-9426", table=str(event.table))
+    return event.position

@@ -1,0 +1,196 @@
+"""A commit in the making: columns, files and the table's record, published together or not at all.
+
+The library's own transactions begin again from the newest metadata when another program was quicker, and would let a run that
+was replaced commit after the run that replaced it. So a change is built with the library's transaction, but published by one
+compare-and-swap of the metadata it began with: any other commit in between, of whomever, makes it fail.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from replicator_sdk.errors import RetryableError
+from replicator_target_iceberg.files.data_file import NewFile
+from replicator_target_iceberg.files.live_files import DeleteRef, LiveFile
+from replicator_target_iceberg.files.storage import Storage
+from replicator_target_iceberg.jvm import Jvm, class_names, java_errors
+from replicator_target_iceberg.log.version import COMMIT, PROGRESS, TAG
+from replicator_target_iceberg.naming import local_path
+from replicator_target_iceberg.schema.types import Layout
+
+
+class StateUnknownError(RetryableError):
+    """Whether the commit has happened is not known: the table is to be read again."""
+
+
+class Change:
+    """One commit of one table; used by one thread, once.
+
+    Args:
+        jvm: The Java side.
+        transaction: Java's transaction, of a new table or of the version it begins with.
+        base: That version's metadata; None for a new table.
+    """
+
+    def __init__(self, jvm: Jvm, transaction: Any, base: Any) -> None:
+        self._jvm, self._transaction, self._base = jvm, transaction, base
+        self._stamps: dict[str, str] = {}
+        self.name = uuid.uuid4().hex
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The columns as they will be, in Iceberg's JSON form."""
+        with java_errors("read the table's columns"):
+            found: dict[str, Any] = json.loads(self._jvm[".SchemaParser"].toJson(self._transaction.table().schema()))
+            return found
+
+    @property
+    def layout(self) -> Layout:
+        """The same."""
+        return Layout.of(self.schema)
+
+    @property
+    def storage(self) -> Storage:
+        """Where files of the table are written."""
+        return Storage(str(self._transaction.table().location()))
+
+    def update_columns(self, step: Callable[[Any], object]) -> None:
+        """Change columns by one `UpdateSchema` of the library's, which `step` is given."""
+        with java_errors("change the table's columns"):
+            update = self._transaction.updateSchema()
+            step(update)
+            update.commit()
+
+    def replace_all(self, add: Iterable[NewFile]) -> None:
+        """Take all files out and put these in."""
+        with java_errors("replace the table's files"):
+            update = self._transaction.newOverwrite()
+            update.overwriteByRowFilter(self._jvm[".expressions.Expressions"].alwaysTrue())
+            for file in add:
+                update.addFile(self._data_file(file))
+            self._finish(update)
+
+    def change_rows(
+        self,
+        add: Iterable[NewFile],
+        remove: Iterable[LiveFile] = (),
+        old_deletes: Iterable[DeleteRef] = (),
+        new_deletes: Iterable[DeleteRef] = (),
+    ) -> None:
+        """Put files in, take files out, and replace what says which rows are gone."""
+        with java_errors("change the table's files"):
+            update = self._transaction.newRowDelta()
+            for file in add:
+                update.addRows(self._data_file(file))
+            for gone in remove:
+                update.removeRows(self._live_file(gone))
+            for ref in old_deletes:
+                update.removeDeletes(self._delete_file(ref))
+            for ref in new_deletes:
+                update.addDeletes(self._delete_file(ref))
+            self._finish(update)
+
+    def append(self, add: Iterable[NewFile] = ()) -> None:
+        """Put files in; without any, only the record is new."""
+        with java_errors("add files to the table"):
+            update = self._transaction.newAppend()
+            for file in add:
+                update.appendFile(self._data_file(file))
+            self._finish(update)
+
+    def rewrite(self, add: Iterable[NewFile], remove: Iterable[LiveFile], old_deletes: Iterable[DeleteRef]) -> None:
+        """Put files in the place of others that hold the same rows: readers of changes see nothing of it."""
+        with java_errors("write the table's files again"):
+            update = self._transaction.newRewrite()
+            # What was deleted before is left out of the new files; the library would take it for deleted since.
+            update.validateFromSnapshot(self._base.currentSnapshot().snapshotId())
+            for gone in remove:
+                update.deleteFile(self._live_file(gone))
+            for ref in old_deletes:
+                update.deleteFile(self._delete_file(ref))
+            for file in add:
+                update.addFile(self._data_file(file))
+            self._finish(update)
+
+    def stamp(self, properties: Mapping[str, str]) -> None:
+        """Say what the snapshot's summary holds; called before the files are."""
+        self._stamps = {**properties, COMMIT: self.name}
+
+    def _finish(self, update: Any) -> None:
+        for name, value in self._stamps.items():
+            update.set(name, value)
+        update.commit()
+        if PROGRESS in self._stamps:
+            tags = self._transaction.manageSnapshots()
+            number = self._transaction.table().currentSnapshot().snapshotId()
+            there = self._base is not None and TAG in dict(self._base.refs())
+            (tags.replaceTag if there else tags.createTag)(TAG, number)
+            tags.commit()
+
+    def publish(self) -> None:
+        """Make it the table's newest version, if the one it began with still is; durable on return.
+
+        Raises:
+            RetryableError: RPL-4422 when another commit was quicker; nothing is changed then.
+            StateUnknownError: RPL-4423 when it may have happened.
+        """
+        try:
+            self._transaction.underlyingOps().commit(self._base, self._transaction.currentMetadata())
+        except Py4JJavaError as error:
+            names = class_names(error)
+            if names[0] in {"CommitFailedException", "AlreadyExistsException", "ConcurrentModificationException"}:
+                raise RetryableError(
+                    "another program has committed to the table since it was read",
+                    code="RPL-4422",
+                    hint="retried by itself; when it goes on, end the other program, or have it write at other times",
+                ) from error
+            raise StateUnknownError(
+                f"whether a commit has happened is not known ({', '.join(names)})",
+                code="RPL-4423",
+                hint="retried by itself: the table is read first; check that the catalog can be reached",
+            ) from error
+
+    def snapshot(self) -> int:
+        """The number of the snapshot that it makes."""
+        return int(self._transaction.table().currentSnapshot().snapshotId())
+
+    def sync(self, storage: Storage) -> None:
+        """Have what it wrote on this machine's disk survive a power cut."""
+        listed = local_path(str(self._transaction.table().currentSnapshot().manifestListLocation()))
+        if listed is None:
+            return
+        newest = self._transaction.underlyingOps().current().metadataFileLocation()
+        folder, _, name = listed.rpartition("/")
+        own = "-".join(name.removesuffix(".avro").split("-")[-5:])  # of all that this commit wrote
+        manifests = (f"{folder}/{own}-m{number}.avro" for number in itertools.count())
+        for path in (listed, *itertools.takewhile(os.path.exists, manifests), local_path(str(newest))):
+            if path is not None:
+                storage.sync(path)
+
+    def _data_file(self, file: NewFile) -> Any:
+        table = self._transaction.table()
+        made = self._jvm[".DataFiles"].builder(table.spec()).withPath(file.location).withFormat("parquet")
+        measures = self._jvm[".MetricsConfig"].forTable(table)
+        found = self._jvm[".parquet.ParquetUtil"].fileMetrics(table.io().newInputFile(file.location), measures)
+        return made.withFileSizeInBytes(file.size).withMetrics(found).build()
+
+    def _live_file(self, file: LiveFile) -> Any:
+        made = self._jvm[".DataFiles"].builder(self._transaction.table().spec()).withPath(file.location)
+        return made.withFormat("parquet").withFileSizeInBytes(file.size).withRecordCount(file.rows).build()
+
+    def _delete_file(self, ref: DeleteRef) -> Any:
+        table = self._transaction.table()
+        made = self._jvm[".FileMetadata"].deleteFileBuilder(table.spec()).ofPositionDeletes().withPath(ref.location)
+        made = made.withFormat(ref.format).withFileSizeInBytes(ref.size).withRecordCount(ref.records)
+        if ref.data_file:
+            made = made.withReferencedDataFile(ref.data_file)
+        if ref.offset is not None:
+            made = made.withContentOffset(ref.offset).withContentSizeInBytes(ref.length)
+        return made.build()

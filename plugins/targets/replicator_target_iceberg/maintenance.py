@@ -1,0 +1,120 @@
+"""Keeps tables fast to read and to commit to: small files put together, old snapshots and what only they need deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.discovery.maintenance import MaintenanceReport, MaintenanceTask
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.schema import TableId
+from replicator_target_iceberg.config import IcebergConfig
+from replicator_target_iceberg.ddl.rewrite import live_rows
+from replicator_target_iceberg.files.data_file import FileWriter
+from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles
+from replicator_target_iceberg.jvm import Catalog, java_errors
+from replicator_target_iceberg.table import Attempt, TargetTable
+
+register("iceberg.compaction.written")
+COMPACT: Final = "compact"
+EXPIRE: Final = "expire"
+_MANY_SMALL_FILES: Final = 8
+_GONE_SHARE: Final = 0.2
+_STEP_BYTES: Final = 64 << 20  # of files in one step, compressed: what waits for it waits a few seconds
+_MILLISECONDS: Final = 3_600_000
+
+
+def tasks(config: IcebergConfig) -> Sequence[MaintenanceTask]:
+    """The tasks that the settings ask for; each holds the applies of its table, which it would make fail."""
+    intervals = {COMPACT: config.compact_interval_seconds, EXPIRE: config.expire_interval_seconds}
+    return tuple(MaintenanceTask(name, seconds) for name, seconds in intervals.items() if seconds > 0)
+
+
+def maintain(config: IcebergConfig, context: DeltaTargetContext, task: str, table: TableId) -> MaintenanceReport:
+    """Do one step of `task` for `table`; fenced like an apply. A table that is not there needs none.
+
+    Raises:
+        FencedError: When a newer run has written the table.
+    """
+    catalog = Catalog(context.spark(), config)
+    try:
+        target = TargetTable(table, config, context, catalog)
+        attempt = target.begin()
+        if attempt.progress is None:
+            return MaintenanceReport()
+        if task == COMPACT:
+            return _compact(target, attempt, config)
+        return _expire(target, attempt, config, catalog)
+    finally:
+        catalog.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Files to write again, and whether others are left for later."""
+
+    files: list[LiveFile]
+    is_all: bool
+
+
+def _planned(files: LiveFiles, file_bytes: int) -> _Plan:
+    """Files that lost many rows, and small ones once there are several."""
+    every = list(files)
+    holed = [f for f in every if f.rows and f.gone > _GONE_SHARE * f.rows]
+    known = {f.location for f in holed}
+    small = [f for f in every if f.size * 4 < file_bytes and f.location not in known]
+    wanted = [*holed, *(small if len(small) >= _MANY_SMALL_FILES else [])]
+    chosen: list[LiveFile] = []
+    size = 0
+    for file in wanted:
+        if chosen and size + file.size > _STEP_BYTES:
+            break
+        chosen.append(file)
+        size += file.size
+    return _Plan(chosen, len(chosen) == len(wanted))
+
+
+def _compact(table: TargetTable, attempt: Attempt, config: IcebergConfig) -> MaintenanceReport:
+    """Write the live rows of some files into others, in one commit that changes no rows."""
+    files = table.files(attempt, None)
+    plan = _planned(files, config.target_file_bytes)
+    before = sum(file.size for file in files)
+    if not plan.files:
+        return MaintenanceReport(True, len(files), len(files), before, before)
+    change = table.change(attempt)
+    storage = change.storage
+    with FileWriter(storage, config.target_file_bytes) as writer:
+        for file in plan.files:
+            for rows in live_rows(storage, file, list(change.layout.arrow)):
+                writer.add(rows.cast(change.layout.arrow))
+        made = writer.finish()
+    failpoint("iceberg.compaction.written")
+    assert attempt.progress is not None
+    deletes = [ref for file in plan.files for ref in file.deletes if ref.data_file]
+    table.commit(
+        attempt,
+        change,
+        table.ownership.taken_over(attempt.progress),
+        lambda: change.rewrite(made, plan.files, deletes),
+        written=[file.location for file in made],
+    )
+    size = before - sum(file.size for file in plan.files) + sum(file.size for file in made)
+    return MaintenanceReport(plan.is_all, len(files), len(files) - len(plan.files) + len(made), before, size)
+
+
+def _expire(table: TargetTable, attempt: Attempt, config: IcebergConfig, catalog: Catalog) -> MaintenanceReport:
+    """Delete old snapshots but for the newest that says how far the table is, and the files that no other needs."""
+    metadata = attempt.there.metadata
+    times = sorted(snapshot.timestampMillis() for snapshot in metadata.snapshots())
+    until = int(time.time() * 1000) - config.snapshot_retention_hours * _MILLISECONDS
+    if len(times) > config.snapshots_kept:
+        until = max(until, times[-config.snapshots_kept])
+    if times and times[0] < until:
+        with java_errors(f"expire snapshots of {table.name}"):
+            made: Any = catalog.jvm[".BaseTable"](attempt.there.operations, str(table.name))
+            made.expireSnapshots().expireOlderThan(until).retainLast(1).commit()
+    left = sum(moment >= until for moment in times)
+    return MaintenanceReport(True, len(times), max(left, 1) if times else 0)

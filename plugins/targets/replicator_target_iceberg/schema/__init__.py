@@ -1,0 +1,1 @@
+"""Columns and types as Iceberg and as the files have them."""

@@ -1,0 +1,208 @@
+"""Loads snapshot chunks: executors read the source and write data files; the driver commits what was made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from replicator_sdk.distributed.executors import is_local, run_here, run_on_executors
+from replicator_sdk.distributed.stopping import StoppableReader
+from replicator_sdk.errors import NeedsUserError, RetryableError
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableSchema
+from replicator_sdk.snapshot import ChunkReader, SnapshotChunk
+from replicator_sdk.target import TableProgress
+from replicator_target_iceberg.apply.history import snapshot_rows
+from replicator_target_iceberg.apply.keyed import choosing_column
+from replicator_target_iceberg.config import IcebergConfig, Mode
+from replicator_target_iceberg.ddl.ddl_events import parser
+from replicator_target_iceberg.files.data_file import NewFile, write_data_file
+from replicator_target_iceberg.files.storage import Storage
+from replicator_target_iceberg.jvm import Jvm
+from replicator_target_iceberg.log.change import Change
+from replicator_target_iceberg.schema.definition import Columns, new_schema
+from replicator_target_iceberg.schema.encoding import encode_rows
+from replicator_target_iceberg.schema.types import Layout
+from replicator_target_iceberg.table import Attempt, TargetTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+register(
+    "iceberg.snapshot.begun",
+    "iceberg.snapshot.files_written",
+    "iceberg.snapshot.committed",
+    "iceberg.snapshot.finished",
+)
+register("iceberg.snapshot.whole_written", "iceberg.snapshot.whole_committed")
+_FILES_LARGER: Final = 4  # than those of a batch: they stay, and an executor holds one at a time
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLoad:
+    """Reads chunks and writes them to data files; picklable, run by an executor or by a thread of the driver."""
+
+    root: str
+    layout: Layout
+    is_history: bool
+    chosen_by: int | None
+    read: ChunkReader
+    target_bytes: int
+
+    def __call__(self, chunk: SnapshotChunk) -> list[NewFile]:
+        """The chunk's files; nothing is seen of them before they are committed."""
+        storage, encode = Storage(self.root), snapshot_rows if self.is_history else encode_rows
+        made: list[NewFile] = []
+        held: list[pa.Table] = []
+        size = 0
+        for batch in self.read(chunk):
+            if batch.num_rows:
+                held.append(encode(batch, self.layout))
+                size += held[-1].nbytes
+            if size >= self.target_bytes:
+                made.append(write_data_file(storage, pa.concat_tables(held), self.chosen_by))
+                held, size = [], 0
+        if held:
+            made.append(write_data_file(storage, pa.concat_tables(held), self.chosen_by))
+        return made
+
+
+class TableSnapshotLoad:
+    """The snapshot of one table. Called under the table's lock."""
+
+    def __init__(
+        self, table: TargetTable, config: IcebergConfig, spark: SparkSession, jvm: Jvm, is_stopping: Callable[[], bool]
+    ) -> None:
+        self._table, self._config, self._spark = table, config, spark
+        self._parse, self._is_stopping = parser(jvm), is_stopping
+
+    def begin(self, schema: TableSchema, snapshot_id: str, position: Position) -> frozenset[int]:
+        """Make the table ready for the plan's chunks; returns the indexes of those it has."""
+        attempt = self._table.begin()
+        if attempt.record is not None and attempt.record.is_of(snapshot_id) and self._fits(attempt, schema):
+            return attempt.record.chunks
+        change = self._emptied(attempt, schema)
+        progress = self._table.ownership.snapshot_begun(snapshot_id, position)
+        content = change.append if attempt.version is None else lambda: change.replace_all(())
+        self._table.commit(attempt, change, progress, content, dropped=False)
+        failpoint("iceberg.snapshot.begun")
+        return frozenset()
+
+    def _fits(self, attempt: Attempt, schema: TableSchema) -> bool:
+        return Columns(attempt.there.schema, self._config.mode).matches(schema)
+
+    def _emptied(self, attempt: Attempt, schema: TableSchema) -> Change:
+        """A change that gives the table the columns of `schema`, new ones where it has others."""
+        wanted = new_schema(schema, self._config.mode)
+        change = self._table.change(attempt, wanted)
+        if attempt.version is not None and not self._fits(attempt, schema):
+            columns = Columns(attempt.version.schema, self._config.mode)
+            change.update_columns(columns.replace_all(wanted, self._parse))
+        return change
+
+    def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:
+        """Load those of `chunks` that are not in yet, in one commit; returns the number of rows loaded."""
+        attempt = self._table.begin()
+        held = frozenset[int]() if attempt.record is None else attempt.record.chunks_of(snapshot_id)
+        wanted = [chunk for chunk in chunks if chunk.index not in held]
+        if not wanted:
+            return 0
+        progress = self._running(attempt, schema, snapshot_id)
+        change = self._table.change(attempt)
+        files = self._files(change, schema, wanted, read)
+        failpoint("iceberg.snapshot.files_written")
+        loaded = self._table.ownership.chunks_loaded(progress, {chunk.index for chunk in wanted})
+        self._table.commit(attempt, change, loaded, lambda: change.append(files), written=_names(files))
+        failpoint("iceberg.snapshot.committed")
+        return sum(file.rows for file in files)
+
+    def load_whole(
+        self,
+        schema: TableSchema,
+        snapshot_id: str,
+        position: Position,
+        chunks: Sequence[SnapshotChunk],
+        read: ChunkReader,
+        all_read: Callable[[], None],
+    ) -> int:
+        """Replace what the table has by all of `chunks` in one commit; until then no reader sees any of it.
+
+        Reading and writing may take hours. What other programs have committed meanwhile, such as a compaction, is replaced as well.
+
+        Raises:
+            RetryableError: RPL-4427 when one has changed the table's columns meanwhile.
+        """
+        first, ownership = self._table.begin(), self._table.ownership
+        change = self._emptied(first, schema)
+        files = self._files(change, schema, chunks, read)
+        failpoint("iceberg.snapshot.whole_written")
+        all_read()
+        attempt = self._table.begin()
+        if attempt.version is not None:
+            if first.version is None or not attempt.version.same_columns(first.version):
+                raise RetryableError(
+                    "another program has changed the table's columns while it was copied",
+                    code="RPL-4427",
+                    table=str(schema.table),
+                    hint="nothing to do: it is copied again by itself; keep other programs from altering the table meanwhile",
+                )
+            change = self._emptied(attempt, schema)
+        begun = ownership.snapshot_begun(snapshot_id, position)
+        loaded = ownership.record(ownership.chunks_loaded(begun, {c.index for c in chunks}), attempt.record)
+        content = (lambda: change.append(files)) if attempt.version is None else (lambda: change.replace_all(files))
+        self._table.commit(
+            replace(attempt, record=loaded),
+            change,
+            ownership.snapshot_finished(begun, position),
+            content,
+            dropped=False,
+            written=_names(files),
+        )
+        failpoint("iceberg.snapshot.whole_committed")
+        return sum(file.rows for file in files)
+
+    def finish(self, schema: TableSchema, snapshot_id: str, position: Position) -> None:
+        """All chunks are in: from now on the table takes changes."""
+        attempt = self._table.begin()
+        known = attempt.progress
+        if known is not None and known.snapshot_id == snapshot_id and known.snapshot_chunks is None:
+            return
+        progress = self._running(attempt, schema, snapshot_id)
+        change = self._table.change(attempt)
+        finished = self._table.ownership.snapshot_finished(progress, position)
+        self._table.commit(attempt, change, finished, change.append)
+        failpoint("iceberg.snapshot.finished")
+
+    def _files(
+        self, change: Change, schema: TableSchema, chunks: Sequence[SnapshotChunk], read: ChunkReader
+    ) -> list[NewFile]:
+        """New files that hold the chunks' rows; no commit names them yet."""
+        layout, is_history = change.layout, self._config.mode is Mode.APPEND
+        chosen_by = None if is_history else choosing_column(layout, schema.primary_key)
+        size = _FILES_LARGER * self._config.target_file_bytes
+        work = ChunkLoad(change.storage.root, layout, is_history, chosen_by, read, size)
+        if len(chunks) == 1 and is_local(
+            self._spark
+        ):  # not worth a Python process of Spark's, which takes seconds to start
+            return run_here(replace(work, read=StoppableReader(work.read, self._is_stopping)), chunks[0])
+        made = run_on_executors(self._spark, work, chunks, self._is_stopping)
+        return [file for files in made for file in files]
+
+    def _running(self, attempt: Attempt, schema: TableSchema, snapshot_id: str) -> TableProgress:
+        progress = attempt.progress
+        if progress is None or progress.snapshot_id != snapshot_id or progress.snapshot_chunks is None:
+            raise NeedsUserError(
+                f"the table is not taking chunks of snapshot {snapshot_id}",
+                code="RPL-3428",
+                table=str(schema.table),
+                hint="begin the snapshot again",
+            )
+        return progress
+
+
+def _names(files: list[NewFile]) -> list[str]:
+    return [file.location for file in files]

@@ -1,0 +1,246 @@
+"""One target table: every write goes through here, is checked against newer runs and stores the table's record."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from replicator_sdk.authoring.table_ownership import TableRecord
+from replicator_sdk.context import DeltaTargetContext
+from replicator_sdk.errors import RetryableError
+from replicator_sdk.failpoint import failpoint, register
+from replicator_sdk.offset import Position
+from replicator_sdk.schema import TableId
+from replicator_sdk.target import TableProgress
+from replicator_target_iceberg.config import CatalogType, IcebergConfig
+from replicator_target_iceberg.files.live_files import LiveFile, LiveFiles, parse_task
+from replicator_target_iceberg.files.storage import Storage
+from replicator_target_iceberg.jvm import Catalog, java_errors
+from replicator_target_iceberg.log.change import Change, StateUnknownError
+from replicator_target_iceberg.log.version import PROGRESS, Version, has_commit, read_version
+from replicator_target_iceberg.naming import identifier
+from replicator_target_iceberg.ownership import IcebergOwnership
+from replicator_target_iceberg.schema.types import arrow_field
+
+register("iceberg.commit.before", "iceberg.commit.after")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A version that this run may write after.
+
+    Attributes:
+        version: The version; None when there is no table.
+        record: What its newest commit of a replicator says; None when the table is new.
+    """
+
+    version: Version | None
+    record: TableRecord | None
+
+    @property
+    def progress(self) -> TableProgress | None:
+        """How far the table is; None when it is new."""
+        return None if self.record is None else self.record.progress
+
+    @property
+    def there(self) -> Version:
+        """The version of a table that is there."""
+        assert self.version is not None
+        return self.version
+
+    def has_reached(self, position: Position) -> bool:
+        """Whether `position` is applied already."""
+        return self.record is not None and self.record.has_reached(position)
+
+
+@dataclass(slots=True)
+class _Known:
+    """The files of a snapshot, as far as this process has read or written them."""
+
+    snapshot: int
+    chosen_by: int | None
+    files: LiveFiles
+
+
+class TargetTable:
+    """A table of the target. Calls take turns, also from several threads."""
+
+    def __init__(self, table: TableId, config: IcebergConfig, context: DeltaTargetContext, catalog: Catalog) -> None:
+        self.table = table
+        self.name = identifier(table)
+        self.lock = threading.RLock()
+        self.ownership = IcebergOwnership(table, context, f"{config.catalog}.{self.name}")
+        self._config, self._catalog = config, catalog
+        self._read_offset = context.read_offset
+        self._operations: Any = None
+        self._last: TableProgress | None = None
+        self._known: _Known | None = None
+
+    def progress(self) -> TableProgress | None:
+        """What the table's newest commit says, read from the catalog. Writes nothing.
+
+        Raises:
+            FencedError: When a newer run has written it.
+            NeedsUserError: When the table is not this replicator's.
+        """
+        with self.lock:
+            self.forget()
+            return self.begin().progress
+
+    def forget(self) -> None:
+        """Read all of it again at the next use."""
+        self._operations = self._last = self._known = None
+
+    def begin(self) -> Attempt:
+        """The newest version, to be written after; a commit after it fails when anyone has committed since.
+
+        Raises:
+            FencedError: When a newer run has written the table.
+            NeedsUserError: When the table is not this replicator's.
+            RetryableError: RPL-4426 when another run wrote the table since this run read it last.
+        """
+        attempt = self._begin()
+        found, last = attempt.progress, self._last
+        if last is not None and found != last and found != self.ownership.taken_over(last):
+            self.forget()
+            raise RetryableError(
+                "the table was written by another run of this replicator since it was read",
+                code="RPL-4426",
+                table=str(self.table),
+                hint="stop one of the two runs",
+            )
+        self._last = found
+        return attempt
+
+    def _begin(self) -> Attempt:
+        if self._operations is None:
+            self._operations = self._catalog.operations(self.name)
+            if self._operations is None:
+                return Attempt(None, None)
+        with java_errors(f"read the table {self.name}"):
+            version = read_version(self._catalog.jvm, self._operations, self.table)
+        record = None if version.stored is None else TableRecord.from_json(version.stored, self._read_offset)
+        self.ownership.check(record)
+        return Attempt(version, record)
+
+    def change(self, attempt: Attempt, columns: dict[str, Any] | None = None) -> Change:
+        """A commit in the making after that version; of a new table with `columns` when there is none."""
+        jvm = self._catalog.jvm
+        if attempt.version is None:
+            assert columns is not None
+            properties = self._config.properties_of(self.table)
+            return Change(jvm, self._catalog.create(self.name, json.dumps(columns), properties), None)
+        with java_errors(f"begin a commit to {self.name}"):
+            transaction = jvm[".Transactions"].newTransaction(str(self.name), attempt.version.operations)
+        if transaction.startMetadata() != attempt.version.metadata:
+            raise RetryableError(
+                "another program has committed to the table since it was read",
+                code="RPL-4422",
+                table=str(self.table),
+                hint="retried by itself; when it goes on, end the other program, or have it write at other times",
+            )
+        return Change(jvm, transaction, attempt.version.metadata)
+
+    def commit(
+        self,
+        attempt: Attempt,
+        change: Change,
+        progress: TableProgress,
+        content: Callable[[], None],
+        *,
+        dropped: bool | None = None,
+        written: Iterable[str] = (),
+    ) -> None:
+        """Publish `change` with `progress`; durable on return.
+
+        A lost answer is looked up: the commit has happened when the table has a snapshot of its name.
+
+        Args:
+            attempt: What the change began with.
+            change: The commit.
+            progress: How far the table is then.
+            content: Gives the change its files; called once.
+            dropped: Whether the source has dropped the table; as it was when None.
+            written: The files that were written for it, deleted when it has certainly not happened.
+        """
+        record = self.ownership.record(progress, attempt.record, dropped=dropped)
+        change.stamp({PROGRESS: json.dumps(record.to_json()), **_summary(progress)})
+        content()
+        failpoint("iceberg.commit.before")
+        storage = change.storage
+        try:
+            if self._config.catalog_type is CatalogType.HADOOP:
+                with storage.committing():
+                    change.publish()
+            else:
+                change.publish()
+        except StateUnknownError:
+            self.forget()
+            base = -1 if attempt.version is None else attempt.version.snapshot
+            found = self._begin()
+            if found.version is None or not has_commit(found.version, change.name, base):
+                raise
+        except RetryableError:
+            self.forget()
+            storage.delete(written)
+            self._begin()  # says so when a newer run was quicker
+            raise
+        change.sync(storage)
+        self._last = progress
+        failpoint("iceberg.commit.after")
+
+    def files(self, attempt: Attempt, chosen_by: int | None) -> LiveFiles:
+        """The data files of a version; read from the catalog once, then followed.
+
+        Args:
+            attempt: The version.
+            chosen_by: The identity of the column whose range is wanted.
+        """
+        version = attempt.there
+        known = self._known
+        if known is None or (known.snapshot, known.chosen_by) != (version.snapshot, chosen_by):
+            with java_errors(f"list the files of {self.name}"):
+                self._known = known = _Known(version.snapshot, chosen_by, LiveFiles(self._planned(version, chosen_by)))
+        return known.files
+
+    def follow(self, change: Change, chosen_by: int | None, files: LiveFiles) -> None:
+        """Take over what a commit of this process made of the files."""
+        self._known = _Known(change.snapshot(), chosen_by, files)
+
+    def _planned(self, version: Version, chosen_by: int | None) -> Iterable[LiveFile]:
+        jvm = self._catalog.jvm
+        scan = jvm[".BaseTable"](version.operations, str(self.name)).newScan()
+        column = next((c for c in version.schema["fields"] if c["id"] == chosen_by), None)
+        if column is not None:
+            scan = scan.includeColumnStats([column["name"]])
+        kind = None if column is None else arrow_field(column).type
+        tasks = scan.planFiles()
+        try:
+            listed = tasks.iterator()
+            while listed.hasNext():
+                yield parse_task(jvm[".ScanTaskParser"].toJson(listed.next()), chosen_by, kind)
+        finally:
+            tasks.close()
+
+    def storage(self, attempt: Attempt) -> Storage:
+        """The files of the table."""
+        return Storage(attempt.there.location)
+
+    def drop(self) -> None:
+        """Delete the table with its files."""
+        self._catalog.drop(self.name)
+        self.forget()
+
+
+def _summary(progress: TableProgress) -> dict[str, str]:
+    """What people read in a snapshot's summary; the record says the same."""
+    return {
+        "replicator.epoch": str(progress.epoch),
+        "replicator.position": str(progress.position),
+        "replicator.sequence": str(progress.last_sequence),
+        "replicator.batch": progress.batch,
+        "replicator.valid-through": str(progress.valid_through),
+    }

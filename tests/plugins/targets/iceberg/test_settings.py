@@ -1,0 +1,91 @@
+"""Settings that cannot work are refused before anything starts, and the assessment says what no test shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from replicator_sdk.discovery.assessment import Severity
+from replicator_sdk.schema import TableId
+from replicator_target_iceberg import IcebergTarget
+from replicator_target_iceberg.config import IcebergConfig
+from replicator_target_iceberg.naming import identifier
+from tests.plugins.targets.changes import KEYED
+
+
+def config(**settings: Any) -> IcebergConfig:
+    base = {"catalog": "lake", "catalogType": "hadoop", "warehouse": "/data/lake"}
+    return IcebergConfig.model_validate(base | settings)
+
+
+@pytest.mark.parametrize("mode", ["merge-on-read", "scd2"])
+def test_modes_that_do_not_exist_yet_are_refused_as_such(mode: str) -> None:
+    with pytest.raises(ValidationError, match="this mode does not exist yet"):
+        config(mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"warehouse": ""}, "hadoop needs `warehouse`"),
+        ({"catalogType": "jdbc"}, "jdbc needs `uri`"),
+        ({"catalogType": "rest", "warehouse": ""}, "rest needs `uri`"),
+        ({"catalogType": "custom"}, "needs `catalog-impl`"),
+        ({"tableProperties": {"*": {"format-version": "3"}}}, "follows from `formatVersion`"),
+        ({"tableProperties": {"*": {"write.format.default": "orc"}}}, "data files are Parquet"),
+        ({"partitioning": {}}, "Extra inputs"),
+        ({"branch": "audit"}, "Extra inputs"),
+        ({"coordinator": "kafka"}, "Extra inputs"),
+        ({"formatVersion": 1}, "Input should be 2 or 3"),
+        ({"catalog": "a.b"}, "pattern"),
+    ],
+)
+def test_settings_that_do_nothing_or_cannot_work_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        config(**settings)
+
+
+def test_properties_of_the_catalog_are_not_shown_and_are_passed_on() -> None:
+    made = config(catalogType="jdbc", uri="jdbc:x", catalogProperties={"jdbc.password": "secret-word"})
+    assert "secret-word" not in repr(made)
+    assert made.properties()["jdbc.password"] == "secret-word"
+    assert made.properties()["type"] == "jdbc"
+    assert "type" not in config(catalogType="custom", catalogProperties={"catalog-impl": "x.Y"}).properties()
+
+
+def findings(made: IcebergConfig) -> dict[str, Severity]:
+    with IcebergTarget(made).create_table_assessor() as assessor:
+        return {finding.code or finding.name: finding.severity for finding in assessor.assess().findings}
+
+
+def test_the_assessment_says_what_is_not_there_and_what_no_test_shows(tmp_path: Path) -> None:
+    assert findings(config(warehouse=str(tmp_path))) == {"not_there_yet": Severity.INFO}
+    rest = findings(config(catalogType="rest", uri="http://127.0.0.1:1"))
+    assert rest["catalog_not_tried"] is Severity.WARNING
+    jdbc = findings(config(catalogType="jdbc", uri="jdbc:x", warehouse="s3://bucket/lake"))
+    assert jdbc["warehouse_not_tried"] is Severity.WARNING
+
+
+def test_a_catalog_of_folders_on_an_object_store_is_an_error() -> None:
+    """Two runs could overwrite each other's commits there."""
+    assert findings(config(warehouse="s3://bucket/lake"))["RPL-3429"] is Severity.ERROR
+    assert findings(config(catalogType="jdbc", uri="jdbc:x", warehouse="ftp://host/lake"))["RPL-3424"] is Severity.ERROR
+
+
+def test_a_folder_that_is_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert findings(config(warehouse=f"{tmp_path}/file/lake"))["RPL-3423"] is Severity.ERROR
+
+
+def test_every_column_of_a_table_is_said_to_arrive_as_it_does() -> None:
+    with IcebergTarget(config()).create_table_assessor() as assessor:
+        assessed = assessor.assess_table(KEYED)
+    assert [column.target_type for column in assessed.columns] == ["long", "string", "string"]
+
+
+def test_names_in_the_catalog_have_no_dots_or_slashes_and_stay_different() -> None:
+    assert str(identifier(TableId("d", "a.b/c", "s"))) == "s.a~2Eb~2Fc"
+    assert identifier(TableId("d", "a~b")) != identifier(TableId("d", "a~7Eb"))
