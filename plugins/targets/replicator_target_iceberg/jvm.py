@@ -55,7 +55,8 @@ class Jvm:
 
 def class_names(error: Py4JJavaError) -> list[str]:
     """The simple names of a Java exception and of its causes, the outer one first; their texts may hold passwords or values."""
-    found, cause = [], error.java_exception
+    found: list[str] = []
+    cause: Any = error.java_exception
     while cause is not None and len(found) < 8:
         found.append(str(cause.getClass().getSimpleName()))
         cause = cause.getCause()

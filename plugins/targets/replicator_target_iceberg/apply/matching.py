@@ -89,8 +89,9 @@ def _in_file(storage: Storage, file: LiveFile, sought: Sought) -> Found | None:
 def _match(rows: pa.Table, keys: pa.Table) -> Int64s:
     """For each row the index of the key that it has, -1 for none."""
     if keys.num_columns == 1 and not _is_compared_by_codes(keys.schema.field(0).type):
-        found = pc.index_in(combined(rows.column(0)), value_set=combined(keys.column(0)))
-        return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        places = pc.index_in(combined(rows.column(0)), value_set=combined(keys.column(0)))
+        found: Int64s = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return found
     pairs = zip(keys.columns, rows.columns, strict=True)
     codes, count = code_rows([pa.concat_arrays([combined(key), combined(row)]) for key, row in pairs])
     place = np.full(count, -1, np.int64)

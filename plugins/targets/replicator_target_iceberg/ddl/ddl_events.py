@@ -167,7 +167,7 @@ class TableDDL:
                 code="RPL-6426",
                 table=str(event.table),
                 position=str(event.position),
-                hint="copy the table again, which begins its history anew: `replicator table resync NAME TABLE`",
+                hint="copy the table again, whose history then begins from scratch: `replicator table resync NAME TABLE`",
             )
         if not event.needs_snapshot:
             values[name] = values.get(name) or NewValues(origin=change.layout.field(name))

@@ -138,8 +138,8 @@ def parse_task(text: str, chosen_by: int | None, kind: pa.DataType | None) -> Li
     if data["file-format"].lower() != "parquet":
         raise _unreadable(f"a data file in the form {data['file-format']}")
     deletes = tuple(_delete(found) for found in task["delete-files"])
-    ends = [_bound(data.get(name), chosen_by, kind) for name in ("lower-bounds", "upper-bounds")]
-    return LiveFile(data["file-path"], data["file-size-in-bytes"], data["record-count"], *ends, deletes)
+    lowest, highest = (_bound(data.get(name), chosen_by, kind) for name in ("lower-bounds", "upper-bounds"))
+    return LiveFile(data["file-path"], data["file-size-in-bytes"], data["record-count"], lowest, highest, deletes)
 
 
 def _delete(found: dict[str, Any]) -> DeleteRef:

@@ -87,6 +87,9 @@ class Change:
         """Put files in, take files out, and replace what says which rows are gone."""
         with java_errors("change the table's files"):
             update = self._transaction.newRowDelta()
+            if self._base is not None and (current := self._base.currentSnapshot()) is not None:
+                # Vectors of before are taken up in the new ones; the library would take them for added since.
+                update.validateFromSnapshot(current.snapshotId())
             for file in add:
                 update.addRows(self._data_file(file))
             for gone in remove:

@@ -14,7 +14,7 @@ from replicator_target_iceberg.schema.types import Layout
 PROGRESS: Final = "replicator.progress"
 """The property of a snapshot's summary that holds the table's record."""
 COMMIT: Final = "replicator.commit"
-"""The property that tells one commit from every other."""
+"""The property by which a commit is known from every other."""
 TAG: Final = "replicator"
 """Names the newest snapshot with a record, so that no program's expiry of snapshots deletes it."""
 

@@ -124,7 +124,7 @@ def is_wider(before: Any, after: Any) -> bool:
 def same_type(left: Any, right: Any) -> bool:
     """Whether two types in JSON form are one, whatever the identities of their fields."""
     if isinstance(left, str) or isinstance(right, str):
-        return _plain(left) == _plain(right)
+        return bool(_plain(left) == _plain(right))
     if left["type"] != right["type"]:
         return False
     if left["type"] == "list":

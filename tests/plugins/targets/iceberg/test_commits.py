@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,15 +38,15 @@ def foreign(lake: Warehouse, step: Callable[[Any, Catalog], None]) -> None:
 
 
 def before_publishing(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
-    """Do something once, after a commit is made and before it is published."""
-    publish = Change.publish
+    """Do something once, after a commit has begun with a version, and its files are written, and before it is published."""
+    stamp = Change.stamp
 
-    def meanwhile(self: Change) -> None:
-        monkeypatch.setattr(Change, "publish", publish)
+    def meanwhile(self: Change, properties: Mapping[str, str]) -> None:
+        monkeypatch.setattr(Change, "stamp", stamp)
         step()
-        publish(self)
+        stamp(self, properties)
 
-    monkeypatch.setattr(Change, "publish", meanwhile)
+    monkeypatch.setattr(Change, "stamp", meanwhile)
 
 
 def test_a_run_that_was_replaced_cannot_publish_what_it_has_made(
