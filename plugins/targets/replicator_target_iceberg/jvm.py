@@ -53,10 +53,15 @@ class Jvm:
         return array
 
 
-def class_names(error: Py4JJavaError) -> list[str]:
+def java_exception(error: Exception) -> Any | None:
+    """The Java exception that `error` was made of; None for another error. pyspark gives some of them types of its own."""
+    return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+
+
+def class_names(error: Exception) -> list[str]:
     """The simple names of a Java exception and of its causes, the outer one first; their texts may hold passwords or values."""
     found: list[str] = []
-    cause: Any = error.java_exception
+    cause = java_exception(error)
     while cause is not None and len(found) < 8:
         found.append(str(cause.getClass().getSimpleName()))
         cause = cause.getCause()
@@ -73,7 +78,9 @@ def java_errors(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except Py4JJavaError as error:
+    except Exception as error:
+        if java_exception(error) is None:
+            raise
         names = class_names(error)
         if _REFUSED & set(names):
             raise NeedsUserError(
@@ -101,11 +108,12 @@ class Catalog:
             self._catalog = self.jvm[".CatalogUtil"].buildIcebergCatalog(
                 config.catalog, config.properties(), self.jvm.hadoop_configuration()
             )
-        except (Py4JJavaError, TypeError) as error:  # TypeError: the class is not in this session
-            names = (
-                class_names(error) if isinstance(error, Py4JJavaError) else ["Iceberg's runtime is not in the session"]
-            )
-            if _REFUSED & set(names) or _WRONG_SETTING & set(names[:1]) or isinstance(error, TypeError):
+        except Exception as error:
+            is_lacking = isinstance(error, TypeError)  # the class is not in this session
+            if not is_lacking and java_exception(error) is None:
+                raise
+            names = ["Iceberg's runtime is not in the session"] if is_lacking else class_names(error)
+            if _REFUSED & set(names) or _WRONG_SETTING & set(names[:1]) or is_lacking:
                 raise _not_opened(config, names) from error
             raise RetryableError(
                 f"the catalog {config.catalog!r} cannot be reached ({', '.join(names)})",

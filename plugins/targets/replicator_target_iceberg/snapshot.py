@@ -102,6 +102,7 @@ class TableSnapshotLoad:
         if attempt.version is not None and not self._fits(attempt, schema):
             columns = Columns(attempt.version.schema, self._config.mode)
             change.update_columns(columns.replace_all(wanted, self._parse))
+            change.update_columns(columns.identify_new(wanted))
         return change
 
     def load(self, schema: TableSchema, snapshot_id: str, chunks: Sequence[SnapshotChunk], read: ChunkReader) -> int:

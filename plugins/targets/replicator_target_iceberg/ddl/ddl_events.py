@@ -82,6 +82,7 @@ class TableDDL:
         if attempt.record is not None and attempt.record.dropped:
             # The kept table of a dropped one gives way to its successor; time travel still shows it.
             change.update_columns(columns.replace_all(wanted, self._parse))
+            change.update_columns(columns.identify_new(wanted))
             self._commit(attempt, event, change, lambda: change.replace_all(()))
         elif not columns.matches(event.schema):
             raise SchemaDriftError(

@@ -14,13 +14,13 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 
 from replicator_sdk.errors import RetryableError
 from replicator_target_iceberg.files.data_file import NewFile
 from replicator_target_iceberg.files.live_files import DeleteRef, LiveFile
 from replicator_target_iceberg.files.storage import Storage
-from replicator_target_iceberg.jvm import Jvm, class_names, java_errors
+from replicator_target_iceberg.jvm import Jvm, class_names, java_errors, java_exception
 from replicator_target_iceberg.log.version import COMMIT, PROGRESS, TAG
 from replicator_target_iceberg.naming import local_path
 from replicator_target_iceberg.schema.types import Layout
@@ -146,8 +146,10 @@ class Change:
         """
         try:
             self._transaction.underlyingOps().commit(self._base, self._transaction.currentMetadata())
-        except Py4JJavaError as error:
-            names = class_names(error)
+        except Exception as error:
+            if java_exception(error) is None and not isinstance(error, Py4JError):
+                raise
+            names = class_names(error) or [type(error).__name__]  # Java is gone
             if names[0] in {"CommitFailedException", "AlreadyExistsException", "ConcurrentModificationException"}:
                 raise RetryableError(
                     "another program has committed to the table since it was read",
